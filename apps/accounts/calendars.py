@@ -38,7 +38,7 @@ class CalendarError(ValueError):
     """A text is no calendar that can be asked; the message says why."""
 
 
-class Said(NamedTuple):
+class CalendarState(NamedTuple):
     """Whether an event runs, what it is called, and when that changes (None: not within two months)."""
 
     in_event: bool
@@ -68,7 +68,7 @@ class _Look(NamedTuple):
 _kept: dict[str, _Look] = {}
 
 
-def ask_calendar(text: str, *, now: datetime, may_look: bool = True) -> Said:
+def ask_calendar(text: str, *, now: datetime, may_look: bool = True) -> CalendarState:
     """What is written for `now` (aware), recurrences and exceptions included.
 
     An event without a time zone, or of whole days, is read in the zone of `now`.
@@ -85,9 +85,9 @@ def ask_calendar(text: str, *, now: datetime, may_look: bool = True) -> Said:
         raise CalendarError(look.failure)
     running = [event for event in look.events if event.start <= now < event.end]
     if running:
-        return Said(True, running[0].summary, max(event.end for event in running))
+        return CalendarState(True, running[0].summary, max(event.end for event in running))
     coming = [event.start for event in look.events if now < event.start < now + LOOK_AHEAD]
-    return Said(False, "", min(coming, default=None))
+    return CalendarState(False, "", min(coming, default=None))
 
 
 def find_look(text: str, *, now: datetime, may_look: bool = True) -> _Look:

@@ -21,7 +21,7 @@ PEOPLE = frozenset(Role) - {Role.AGENT}
 LEADERS = frozenset({Role.OWNER, Role.MANAGER})
 
 
-class Rule(NamedTuple):
+class Access(NamedTuple):
     """What else is asked than a right.
 
     Args:
@@ -34,36 +34,36 @@ class Rule(NamedTuple):
     own: frozenset[Role] = frozenset()
 
 
-RULES: Mapping[str, Rule] = {
-    "POST /api/v1/projects": Rule("admin"),
-    "GET /api/v1/users": Rule("admin"),
-    "POST /api/v1/users": Rule("admin"),
-    "GET /api/v1/users/{pk}": Rule("admin"),
-    "PATCH /api/v1/users/{pk}": Rule("admin"),
-    "POST /api/v1/users/{pk}/reset-password": Rule("admin"),
-    "GET /api/v1/invitations": Rule("a person", own=PEOPLE),
-    "GET /api/v1/invitations/{pk}": Rule("own", own=PEOPLE),
-    "POST /api/v1/invitations/{pk}/accept": Rule("own", own=PEOPLE),
-    "POST /api/v1/invitations/{pk}/decline": Rule("own", own=PEOPLE),
-    "GET /api/v1/tokens": Rule("a person", own=PEOPLE),
-    "POST /api/v1/tokens": Rule("a person", own=PEOPLE),
-    "GET /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
-    "PATCH /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
-    "DELETE /api/v1/tokens/{pk}": Rule("own", own=PEOPLE),
-    "POST /api/v1/tasks/from-sessions": Rule(
+RULES: Mapping[str, Access] = {
+    "POST /api/v1/projects": Access("admin"),
+    "GET /api/v1/users": Access("admin"),
+    "POST /api/v1/users": Access("admin"),
+    "GET /api/v1/users/{pk}": Access("admin"),
+    "PATCH /api/v1/users/{pk}": Access("admin"),
+    "POST /api/v1/users/{pk}/reset-password": Access("admin"),
+    "GET /api/v1/invitations": Access("a person", own=PEOPLE),
+    "GET /api/v1/invitations/{pk}": Access("own", own=PEOPLE),
+    "POST /api/v1/invitations/{pk}/accept": Access("own", own=PEOPLE),
+    "POST /api/v1/invitations/{pk}/decline": Access("own", own=PEOPLE),
+    "GET /api/v1/tokens": Access("a person", own=PEOPLE),
+    "POST /api/v1/tokens": Access("a person", own=PEOPLE),
+    "GET /api/v1/tokens/{pk}": Access("own", own=PEOPLE),
+    "PATCH /api/v1/tokens/{pk}": Access("own", own=PEOPLE),
+    "DELETE /api/v1/tokens/{pk}": Access("own", own=PEOPLE),
+    "POST /api/v1/tasks/from-sessions": Access(
         "tasks:write and sessions:read",
         frozenset(role for role, rights in ROLE_RIGHTS.items() if {Right.TASKS_WRITE, Right.SESSIONS_READ} <= rights),
     ),
-    "POST /api/v1/feedback/{pk}/retract": Rule("author or manager", LEADERS, frozenset({Role.REVIEWER, Role.AGENT})),
-    "POST /api/v1/providers/rotate-keys": Rule("admin"),
-    "POST /api/v1/provider-grants": Rule("admin"),
-    "PATCH /api/v1/provider-grants/{pk}": Rule("admin"),
-    "DELETE /api/v1/provider-grants/{pk}": Rule("admin"),
+    "POST /api/v1/feedback/{pk}/retract": Access("author or manager", LEADERS, frozenset({Role.REVIEWER, Role.AGENT})),
+    "POST /api/v1/providers/rotate-keys": Access("admin"),
+    "POST /api/v1/provider-grants": Access("admin"),
+    "PATCH /api/v1/provider-grants/{pk}": Access("admin"),
+    "DELETE /api/v1/provider-grants/{pk}": Access("admin"),
 }
 """Routes whose services ask more than the right, or that one needs no project for."""
 
 
-class Route(NamedTuple):
+class RestRoute(NamedTuple):
     """One verb of one path.
 
     Args:
@@ -93,7 +93,7 @@ class Route(NamedTuple):
         return YES if may else ""
 
 
-def list_routes() -> list[Route]:
+def list_routes() -> list[RestRoute]:
     """Every REST route, by path."""
     found = []
     for path, entry in _walk(get_resolver()):
@@ -102,7 +102,7 @@ def list_routes() -> list[Route]:
             for verb, action in _list_actions(entry, view):
                 right = view.rights.get(action, "")
                 said = str(getattr(right, "value", right))
-                found.append(Route(verb.upper(), _show_path(path), said, action in view.takes_proof))
+                found.append(RestRoute(verb.upper(), _show_path(path), said, action in view.takes_proof))
     return sorted(found, key=lambda route: (route.path, VERBS.index(route.verb.lower())))
 
 
@@ -128,7 +128,7 @@ def put_into(text: str) -> str:
     return f"{before}{BEGIN}\n\n{write_matrix()}\n{END}{after}"
 
 
-def find_unsaid() -> list[Route]:
+def find_unsaid() -> list[RestRoute]:
     """Routes whose view names no right, or one that does not exist."""
     known = {PUBLIC, SIGNED_IN, *Right.values}
     return [route for route in list_routes() if route.right not in known]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 
 from apps.audit.kinds import Kind
-from apps.audit.models import AuditEntry, AuditSeal, Place
+from apps.audit.models import AuditEntry, AuditSeal, ChainPlace
 from apps.audit.services import record
 from tentalis.core.canon import canonical_json
 
@@ -67,8 +67,8 @@ def _find_unsealed(last: AuditSeal | None, limit: int) -> list[AuditEntry]:
     return list((entries.behind(_place_of(last)) if last else entries)[:limit])
 
 
-def _place_of(seal: AuditSeal) -> Place:
-    return Place(seal.epoch, seal.xid, seal.entry_id)
+def _place_of(seal: AuditSeal) -> ChainPlace:
+    return ChainPlace(seal.epoch, seal.xid, seal.entry_id)
 
 
 def hash_entry(previous: str, entry: AuditEntry) -> str:

@@ -22,7 +22,7 @@ class CurrentEpoch(models.Func):
     output_field = models.IntegerField()
 
 
-class Place(NamedTuple):
+class ChainPlace(NamedTuple):
     """Where an entry stands in the order of transactions; compared from left to right."""
 
     epoch: int
@@ -71,10 +71,10 @@ class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
     def in_commit_order(self) -> "AuditEntryQuerySet":
         return self.order_by("epoch", "xid", "pk")
 
-    def behind(self, place: Place) -> "AuditEntryQuerySet":
+    def behind(self, place: ChainPlace) -> "AuditEntryQuerySet":
         return self.filter(_is_true(f"({TRANSACTION}, audit_auditentry.id) > (%s, %s, %s)", *place))
 
-    def before(self, horizon: Place) -> "AuditEntryQuerySet":
+    def before(self, horizon: ChainPlace) -> "AuditEntryQuerySet":
         """What transactions wrote that stand before `horizon`'s."""
         return self.filter(_is_true(f"({TRANSACTION}) < (%s, %s)", horizon.epoch, horizon.xid))
 
@@ -87,10 +87,10 @@ def _is_true(condition: str, *values: int) -> RawSQL:
     return RawSQL(condition, values, output_field=models.BooleanField())  # noqa: S611
 
 
-def find_horizon() -> Place:
+def find_horizon() -> ChainPlace:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {HORIZON}")
-        return Place(*cursor.fetchone())
+        return ChainPlace(*cursor.fetchone())
 
 
 class AuditEntry(models.Model):

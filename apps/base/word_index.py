@@ -40,7 +40,7 @@ class Words(Func):
         return f"to_tsvector('simple', translate(replace({text}, '\\n', ' '), '{JOINING}', '{blanks}'))", params
 
 
-class Contents(Func):
+class MessageContents(Func):
     """What messages say, without who said it: of a list as chats write it, each `content`, as JSON."""
 
     output_field = JSONField()

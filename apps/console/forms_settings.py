@@ -270,7 +270,7 @@ def make_field(item: "dataclasses.Field[Any]") -> forms.Field:
         if isinstance(rule.each, Choice):
             named = [(name, Environment(name).label) for name in rule.each.allowed]
             return forms.MultipleChoiceField(choices=named, widget=forms.CheckboxSelectMultiple, **common)
-        return WordsField(**common)
+        return CommaSeparatedField(**common)
     if isinstance(rule, Flag):
         return forms.BooleanField(required=False, **common)
     if isinstance(rule, Number) and is_duration(item.name):
@@ -301,7 +301,7 @@ class CalendarFileField(TextFileField):
         return found and found[1]
 
 
-class WordsField(forms.CharField):
+class CommaSeparatedField(forms.CharField):
     """Several words, separated by commas."""
 
     def __init__(self, **kwargs: Any) -> None:

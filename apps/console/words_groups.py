@@ -9,7 +9,7 @@ from apps.console.words_settings import Words
 from tentalis.core.learning.recipes import ALGORITHMS, CLIPPED, PREFERENCES
 
 
-class Group(NamedTuple):
+class Fields(NamedTuple):
     """Fields under a title; "" where they need none. What is seldom set is folded away while nobody set it."""
 
     title: Words
@@ -35,13 +35,13 @@ USED_BY: Mapping[str, tuple[str, frozenset[str]]] = {
 }
 """Field of a recipe -> the choice that decides whether it is used, and for which values of it."""
 
-GROUPS: Mapping[str, Sequence[Group]] = {
+GROUPS: Mapping[str, Sequence[Fields]] = {
     "gate_policy": (
-        Group(
+        Fields(
             _("Statistics"),
             ("margin", "second_margin", "anchor_margin", "confidence", "power", "anchor_patience"),
         ),
-        Group(
+        Fields(
             _("Held-out tasks"),
             (
                 "panel_size",
@@ -53,53 +53,55 @@ GROUPS: Mapping[str, Sequence[Group]] = {
                 "skills_margin",
             ),
         ),
-        Group(_("Canary"), ("canary_percent",)),
-        Group(
+        Fields(_("Canary"), ("canary_percent",)),
+        Fields(
             _("Limits that refuse a run"), ("least_solved", "most_loss_ratio", "least_length_ratio", "most_grad_norm")
         ),
     ),
     "recipe": (
-        Group(
+        Fields(
             _("Objective"),
             ("algorithm", "w_rl", "w_opd", "opd_mode", "step_mix", "singles", "max_staleness"),
         ),
-        Group(
+        Fields(
             _("Updates"),
             (
                 *("learning_rate", "minibatches", "epochs", "max_grad_norm", "clip_low", "clip_high", "dual_clip"),
                 *("importance_cap", "kl_coef", "entropy_coef"),
             ),
         ),
-        Group(_("Adapter (LoRA)"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
-        Group(_("Optimiser"), ("beta1", "beta2", "weight_decay", "std_floor"), True),
-        Group(_("Hints"), ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip"), True),
-        Group(_("Long answers"), ("answer_tokens", "overlong_buffer", "overlong_penalty", "refill"), True),
-        Group(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
-        Group(_("Imitation (SFT)"), ("sft_temperature", "sft_weight_max"), True),
-        Group(
+        Fields(_("Adapter (LoRA)"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
+        Fields(_("Optimiser"), ("beta1", "beta2", "weight_decay", "std_floor"), True),
+        Fields(
+            _("Hints"), ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip"), True
+        ),
+        Fields(_("Long answers"), ("answer_tokens", "overlong_buffer", "overlong_penalty", "refill"), True),
+        Fields(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
+        Fields(_("Imitation (SFT)"), ("sft_temperature", "sft_weight_max"), True),
+        Fields(
             _("Validation of preferences and imitation"),
             ("held_out_share", "least_pair_accuracy", "most_logprob_drop", "most_length_drift"),
             True,
         ),
     ),
     "training_policy": (
-        Group(
+        Fields(
             _("Hours and idle time"),
             ("timezone", "hours", "calendar", "calendar_file", "calendar_means", "pauses_outside", "quiet_s"),
         ),
-        Group(_("Quotas"), ("gpu_s_per_day", "runs_per_day", "share")),
-        Group(_("After somebody was forgotten"), ("serves_until_rebuilt",)),
+        Fields(_("Quotas"), ("gpu_s_per_day", "runs_per_day", "share")),
+        Fields(_("After somebody was forgotten"), ("serves_until_rebuilt",)),
     ),
 }
 
 
-def group_names(section: str, names: Iterable[str]) -> list[Group]:
+def group_names(section: str, names: Iterable[str]) -> list[Fields]:
     """The names in their groups; what no group names stands last, under no words."""
     left = dict.fromkeys(names)
-    found: list[Group] = []
+    found: list[Fields] = []
     for group in GROUPS.get(section, ()):
         if present := [name for name in group.names if name in left]:
             found.append(group._replace(names=present))
             for name in present:
                 del left[name]
-    return [*found, Group("", list(left))] if left else found
+    return [*found, Fields("", list(left))] if left else found

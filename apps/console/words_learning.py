@@ -8,109 +8,109 @@ from django.utils.translation import gettext_lazy as _
 from apps.console.words_facts import Words
 
 
-class Asked(NamedTuple):
+class Remedy(NamedTuple):
     """What is asked or watched, and what a person does about an objection."""
 
     about: Words
     todo: Words
 
 
-UNKNOWN = Asked("", "")
+UNKNOWN = Remedy("", "")
 
-GATES: Mapping[str, Asked] = {
-    "G1": Asked(
+GATES: Mapping[str, Remedy] = {
+    "G1": Remedy(
         _("Enough tasks were solved to imitate"),
         _("Let more tasks be solved or edited, or lower “Minimum solved tasks for imitation” in the settings."),
     ),
-    "G2": Asked(
+    "G2": Remedy(
         _("It trains on the very tokens that were answered"),
         _("The model server's tokenizer or chat template changed since: let the worker answer anew."),
     ),
-    "G3": Asked(
+    "G3": Remedy(
         _("No task is in two batches"),
         _("A task was reopened or answered twice: leave this run; the next batch takes other tasks."),
     ),
-    "G4": Asked(
+    "G4": Remedy(
         _("It holds on what it was not trained on"),
         _("It overfits: fewer epochs, a lower learning rate, or more tasks in a batch."),
     ),
-    "G5": Asked(
+    "G5": Remedy(
         _("It did not learn to be done fast"),
         _("Look whether short answers were rewarded: judge some by hand, or add a KL term."),
     ),
-    "G6": Asked(
+    "G6": Remedy(
         _("All attempts began from the same clean place"),
         _("The environment keeps something between attempts, or does not say what it starts from: mend its reset."),
     ),
-    "G7": Asked(
+    "G7": Remedy(
         _("Losses and gradients stayed finite"),
         _("Lower the learning rate or the maximum gradient norm."),
     ),
-    "G8": Asked(
+    "G8": Remedy(
         _("It trains on nothing that it is measured on"),
         _("Held-out tasks were given to the worker as work: leave this run, and keep them out of the next batch."),
     ),
-    "G9": Asked(
+    "G9": Remedy(
         _("What the base model could do is kept"),
         _("Add a KL term or more kinds of tasks to the batch; such an adapter is refused."),
     ),
-    "G10": Asked(
+    "G10": Remedy(
         _("The base model is not quantised"),
         _("Name the full-precision base model as the worker's base directory."),
     ),
-    "G11": Asked(
+    "G11": Remedy(
         _("The base weights are here, and are the model that answered"),
         _("Change the worker: give it the directory of the model that its server serves. Then try the run again."),
     ),
-    "G12": Asked(
+    "G12": Remedy(
         _("The learning rate fits the size of the model"),
         _("Lower the learning rate of the project's recipe, or leave it empty: then it follows the model's size."),
     ),
 }
 
-ALARMS: Mapping[str, Asked] = {
-    "not_finite": Asked(_("Loss or gradients are not finite"), _("Lower the learning rate.")),
-    "entropy_ratio": Asked(
+ALARMS: Mapping[str, Remedy] = {
+    "not_finite": Remedy(_("Loss or gradients are not finite"), _("Lower the learning rate.")),
+    "entropy_ratio": Remedy(
         _("Entropy"),
         _("A fall says that it tries nothing new: add an entropy bonus. A rise says that it forgets: lower the rate."),
     ),
-    "length_drift": Asked(_("Length of answers"), _("Look whether length itself is rewarded.")),
-    "clip_fraction": Asked(_("Share of clipped tokens"), _("Lower the learning rate, or use fewer epochs.")),
-    "max_ratio": Asked(
+    "length_drift": Remedy(_("Length of answers"), _("Look whether length itself is rewarded.")),
+    "clip_fraction": Remedy(_("Share of clipped tokens"), _("Lower the learning rate, or use fewer epochs.")),
+    "max_ratio": Remedy(
         _("Largest probability ratio of a token"),
         _("Use truncated weights, or learn from fresher attempts (maximum staleness)."),
     ),
-    "divergence": Asked(_("KL to the policy that answered"), _("Lower the learning rate, or use fewer epochs.")),
-    "displacement": Asked(
+    "divergence": Remedy(_("KL to the policy that answered"), _("Lower the learning rate, or use fewer epochs.")),
+    "displacement": Remedy(
         _("Rewarded answers that became less likely"),
         _("It unlearns what it is rewarded for: use fewer epochs, narrower clipping, or a lower learning rate."),
     ),
-    "base_divergence": Asked(_("KL to the base model"), _("Raise the KL coefficient.")),
-    "staleness": Asked(
+    "base_divergence": Remedy(_("KL to the base model"), _("Raise the KL coefficient.")),
+    "staleness": Remedy(
         _("Staleness of the attempts"), _("Train sooner: smaller batches, or more hours; too old ones are left out.")
     ),
-    "proxy_gap": Asked(
+    "proxy_gap": Remedy(
         _("Gap between reward and verified outcome"),
         _("It may be paid for other things than being right: audit some answers, and give scorers less weight."),
     ),
-    "self_overlap": Asked(_("Similarity between answers"), _("Look at its answers; roll back if they collapsed.")),
-    "missing_end": Asked(_("Answers that were cut off"), _("Look at its answers; roll back if they collapsed.")),
-    "entropy_jump": Asked(_("Entropy of its answers"), _("Look at its answers; roll back if they collapsed.")),
-    "broken_tags": Asked(_("Answers with broken markup"), _("Look at its answers; roll back if they collapsed.")),
-    "logprob_drift": Asked(
+    "self_overlap": Remedy(_("Similarity between answers"), _("Look at its answers; roll back if they collapsed.")),
+    "missing_end": Remedy(_("Answers that were cut off"), _("Look at its answers; roll back if they collapsed.")),
+    "entropy_jump": Remedy(_("Entropy of its answers"), _("Look at its answers; roll back if they collapsed.")),
+    "broken_tags": Remedy(_("Answers with broken markup"), _("Look at its answers; roll back if they collapsed.")),
+    "logprob_drift": Remedy(
         _("Whether the intended model serves"),
         _("The model server serves other weights: restart it, nothing trains until then."),
     ),
 }
 
 
-class Answer(NamedTuple):
+class GateAnswer(NamedTuple):
     """A gate's answer as a page shows it."""
 
     gate: str
     passed: bool | None
     words: str
-    asked: Asked
+    asked: Remedy
 
 
 class Raised(NamedTuple):
@@ -118,12 +118,12 @@ class Raised(NamedTuple):
 
     words: str
     update: int | None
-    asked: Asked
+    asked: Remedy
 
 
-def explain_gates(gates: Sequence[Mapping[str, Any]]) -> list[Answer]:
+def explain_gates(gates: Sequence[Mapping[str, Any]]) -> list[GateAnswer]:
     """In the order of their numbers, whenever they were asked."""
-    answers = [Answer(one["gate"], one["passed"], one["words"], GATES.get(one["gate"], UNKNOWN)) for one in gates]
+    answers = [GateAnswer(one["gate"], one["passed"], one["words"], GATES.get(one["gate"], UNKNOWN)) for one in gates]
     return sorted(answers, key=lambda one: (len(one.gate), one.gate))
 
 

@@ -17,7 +17,7 @@ PAGE = 25
 
 
 @dataclass(frozen=True)
-class Asked:
+class FirstWords:
     """The first words of a conversation, personal data masked as the project's policy says.
 
     Args:
@@ -31,7 +31,7 @@ class Asked:
     obstacle: str = ""
 
 
-def find_asked(project: Project, *, before: int | None = None) -> list[Asked]:
+def find_asked(project: Project, *, before: int | None = None) -> list[FirstWords]:
     """The newest conversations and how they began, a page of them.
 
     Args:
@@ -43,7 +43,7 @@ def find_asked(project: Project, *, before: int | None = None) -> list[Asked]:
     return read_asked(project, list(sessions.order_by("-id")[:PAGE]))
 
 
-def require_asked(project: Project, session_ids: Sequence[int], *, by: User) -> list[Asked]:
+def require_asked(project: Project, session_ids: Sequence[int], *, by: User) -> list[FirstWords]:
     """How these conversations began, each fit to be a task; an agent's own alone are its to name.
 
     Raises:
@@ -63,7 +63,7 @@ def require_asked(project: Project, session_ids: Sequence[int], *, by: User) -> 
     return [found[pk] for pk in sorted(found, reverse=True)]
 
 
-def read_asked(project: Project, page: Sequence[Session]) -> list[Asked]:
+def read_asked(project: Project, page: Sequence[Session]) -> list[FirstWords]:
     """How these conversations of a project began. About four queries."""
     begun = Q(turn="main", status__lt=400, task_id=None, choice=0)
     firsts = Exchange.objects.filter(begun, session__in=page).order_by().values("session").annotate(first=Min("pk"))
@@ -80,13 +80,13 @@ def read_asked(project: Project, page: Sequence[Session]) -> list[Asked]:
     for session in page:
         first = first_of.get(session.pk)
         if first is None:
-            found.append(Asked(session, "", obstacle="no call of it was answered, or each was made for a task"))
+            found.append(FirstWords(session, "", obstacle="no call of it was answered, or each was made for a task"))
             continue
         redactor = redactor_for(policy, session)
         messages = first.messages if isinstance(first.messages, list) else []
         words = redactor.mask("\n\n".join(find_words(messages))).text.strip()
         found.append(
-            Asked(
+            FirstWords(
                 session,
                 words,
                 answer=redactor.mask(first.text).text,
@@ -106,7 +106,7 @@ def _find_obstacle(first: Exchange, words: str, *, is_taken: bool) -> str:
     return ""
 
 
-def make_rows(asked: Sequence[Asked]) -> list[TaskRow]:
+def make_rows(asked: Sequence[FirstWords]) -> list[TaskRow]:
     """As tasks whose metadata name the session."""
     return [
         TaskRow(line=number, prompt=one.words, metadata={FROM_SESSION: one.session.pk})

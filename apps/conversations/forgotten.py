@@ -32,7 +32,7 @@ FIND_FORGOTTEN = """
 """For a time in seconds since the epoch and an id: those that what was recorded since then may fall under."""
 
 
-class Forgotten(NamedTuple):
+class ErasedPerson(NamedTuple):
     """Somebody whose earlier records are not stored.
 
     Args:
@@ -69,10 +69,10 @@ class Forgotten(NamedTuple):
         return self.text in told or json.dumps(self.text, ensure_ascii=False)[1:-1] in told
 
 
-def read_forgotten(rows: Sequence[Sequence[Any]]) -> list[Forgotten]:
+def read_forgotten(rows: Sequence[Sequence[Any]]) -> list[ErasedPerson]:
     """Rows of `FIND_FORGOTTEN`."""
     return [
-        Forgotten(
+        ErasedPerson(
             id=pk,
             project=project,
             at=at,

@@ -19,7 +19,7 @@ FEWEST_CHARS = 20
 
 
 @dataclass(frozen=True)
-class Call:
+class AgentCall:
     """One of the agent's calls in a turn.
 
     Attributes:
@@ -50,7 +50,7 @@ class ReadTurn:
     answer: str
     reaction: str
     began_next: Began | None
-    calls: Sequence[Call]
+    calls: Sequence[AgentCall]
     is_whole: bool
     is_told_by_model: bool = False
 
@@ -63,7 +63,7 @@ def read_turn(turn: Turn) -> ReadTurn:
     conversations = read_conversations([*parts, *next_parts])
     good = [part for part in parts if part.status < 400 and (part.text or part.tool_calls)]
     calls = [
-        Call(part, conversations[part.pk], _find_results(part, conversations[after.pk].messages) if after else ())
+        AgentCall(part, conversations[part.pk], _find_results(part, conversations[after.pk].messages) if after else ())
         for part, after in zip_longest(good, good[1:])
     ]
     first = conversations[parts[0].pk].messages if parts else []

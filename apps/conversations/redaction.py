@@ -104,7 +104,7 @@ _NAMES_BYTES: Final = 64 * 2**20
 """What RE2 may use of memory for a project's names."""
 
 
-class Found(NamedTuple):
+class SensitiveSpan(NamedTuple):
     """A stretch [start, end) of a text, and what it holds."""
 
     start: int
@@ -133,10 +133,10 @@ class Redactor:
         self._names = _make_names(
             frozenset(name.strip() for name in names if len(name.strip()) >= _SMALLEST_NAME_CHARS)
         )
-        self._found: dict[str, Sequence[Found]] = {}
+        self._found: dict[str, Sequence[SensitiveSpan]] = {}
         self._left_chars, self._left_places, self._left_phones = MOST_CHARS, MOST_PLACES, _MOST_CHECKED
 
-    def find(self, text: str) -> Sequence[Found]:
+    def find(self, text: str) -> Sequence[SensitiveSpan]:
         """Everything found, by its place, not overlapping: of two that do the earlier, then the longer one."""
         if not self.is_on or not text:
             return ()
@@ -163,18 +163,18 @@ class Redactor:
             return set()
         return {"NAME" for value in values for text in iterate_texts(value) if any(self._names.find(text))}
 
-    def _look_through(self, text: str) -> Sequence[Found]:
+    def _look_through(self, text: str) -> Sequence[SensitiveSpan]:
         read = text[: self._left_chars]
         self._left_chars -= len(read)
-        found: list[Found] = []
+        found: list[SensitiveSpan] = []
         try:
             for each in sorted(self._find_all(read), key=lambda one: (one.start, -one.end)):
                 if not found or each.start >= found[-1].end:
                     found.append(each)
         except _CrowdedError:
-            return [Found(0, len(text), "UNREAD")]
+            return [SensitiveSpan(0, len(text), "UNREAD")]
         if len(read) < len(text):
-            found.append(Found(len(read), len(text), "UNREAD"))
+            found.append(SensitiveSpan(len(read), len(text), "UNREAD"))
         return found
 
     def _count(self, places: Iterable[_T]) -> Iterator[_T]:
@@ -184,32 +184,32 @@ class Redactor:
                 raise _CrowdedError
             yield place
 
-    def _find_all(self, text: str) -> Iterator[Found]:
+    def _find_all(self, text: str) -> Iterator[SensitiveSpan]:
         count = self._count
-        yield from (Found(*one.span(), "EMAIL") for one in _find_mailboxes(text, count) if _is_mailbox(one))
+        yield from (SensitiveSpan(*one.span(), "EMAIL") for one in _find_mailboxes(text, count) if _is_mailbox(one))
         for match in count(_IBAN.finditer(text)):
             if (size := _fit_iban(match[0])) is not None:
-                yield Found(match.start(), match.start() + size, "IBAN")
-        yield from (Found(*one.span(), "CARD") for one in count(_CARD.finditer(text)) if _is_card(one[0]))
-        yield from (Found(*one.span(), "IP") for one in count(_IP.finditer(text)) if _is_somebodys(one))
+                yield SensitiveSpan(match.start(), match.start() + size, "IBAN")
+        yield from (SensitiveSpan(*one.span(), "CARD") for one in count(_CARD.finditer(text)) if _is_card(one[0]))
+        yield from (SensitiveSpan(*one.span(), "IP") for one in count(_IP.finditer(text)) if _is_somebodys(one))
         yield from self._find_phones(text)
         yield from _find_secrets(text, count)
         for match in count(_INTRODUCES.finditer(text)):
             is_named = match["speaks"] is None or match["then"] is not None
             if is_named and match["value"].split(" ")[0].lower() not in _NO_NAMES:
-                yield Found(*match.span("value"), "NAME")
+                yield SensitiveSpan(*match.span("value"), "NAME")
         if self._names is not None:
-            yield from (Found(*span, "NAME") for span in count(self._names.find(text)))
+            yield from (SensitiveSpan(*span, "NAME") for span in count(self._names.find(text)))
 
-    def _find_phones(self, text: str) -> Iterator[Found]:
+    def _find_phones(self, text: str) -> Iterator[SensitiveSpan]:
         """Numbers with a country's code that its plan allows; among very many all that look like one."""
         for match in self._count(_PHONE.finditer(text)):
             if not self._left_phones:
-                yield Found(*match.span(), "PHONE")
+                yield SensitiveSpan(*match.span(), "PHONE")
                 continue
             self._left_phones -= 1
             for phone in phonenumbers.PhoneNumberMatcher(match[0], None):
-                yield Found(match.start() + phone.start, match.start() + phone.end, "PHONE")
+                yield SensitiveSpan(match.start() + phone.start, match.start() + phone.end, "PHONE")
 
 
 class _CrowdedError(Exception):
@@ -290,25 +290,25 @@ def _find_ats(text: str) -> Iterator[int]:
         at = text.find("@", at + 1)
 
 
-def _find_secrets(text: str, count: _Count) -> Iterator[Found]:
+def _find_secrets(text: str, count: _Count) -> Iterator[SensitiveSpan]:
     yield from count(_find_private_keys(text))
-    yield from (Found(*match.span(), "SECRET") for match in count(_OWN_TOKEN.finditer(text)))
+    yield from (SensitiveSpan(*match.span(), "SECRET") for match in count(_OWN_TOKEN.finditer(text)))
     for match in count(_KEYWORD.finditer(text)):
         if _is_secret(match):
             name = "quoted" if match["quoted"] else "bare"
-            yield Found(match.start(name), match.end(name), "SECRET")
+            yield SensitiveSpan(match.start(name), match.end(name), "SECRET")
     for pattern in secret_patterns():
         for key in count(pattern.finditer(text)):
             is_login = key[0].startswith("://")
             if key[0].strip() and not (is_login and (_PLACEHOLDER.fullmatch(key[1]) or _CODE.match(key[1]))):
-                yield Found(key.start(), key.end(), "SECRET")
+                yield SensitiveSpan(key.start(), key.end(), "SECRET")
 
 
-def _find_private_keys(text: str) -> Iterator[Found]:
+def _find_private_keys(text: str) -> Iterator[SensitiveSpan]:
     begin = _PRIVATE_KEY.search(text)
     while begin is not None:
         end = _PRIVATE_KEY_END.search(text, begin.end())
-        yield Found(begin.start(), end.end() if end else len(text), "SECRET")
+        yield SensitiveSpan(begin.start(), end.end() if end else len(text), "SECRET")
         begin = _PRIVATE_KEY.search(text, end.end()) if end else None
 
 

@@ -13,7 +13,7 @@ from apps.audit.services import move, record
 from apps.base.errors import ConflictError, NotFoundError
 from apps.conversations.models import Turn, TurnSignal
 from apps.conversations.policy import read_policy, redactor_for
-from apps.conversations.reading import Call, ReadTurn, read_turn
+from apps.conversations.reading import AgentCall, ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.conversations.submitted import find_submitted, tell_submitted
 from apps.environments.registry import get_world
@@ -216,14 +216,14 @@ def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Reda
     return attempt
 
 
-def find_exact(calls: Sequence[Call]) -> Sequence[Call]:
+def find_exact(calls: Sequence[AgentCall]) -> Sequence[AgentCall]:
     """The calls whose tokens are known; only the last where its are not, for it is the answer."""
     if not calls[-1].exchange.has_exact_tokens:
         return calls[-1:]
     return [call for call in calls if call.exchange.has_exact_tokens]
 
 
-def find_spans(calls: Sequence[Call]) -> list[tuple[int, int]]:
+def find_spans(calls: Sequence[AgentCall]) -> list[tuple[int, int]]:
     """[start, end) of each call's own tokens in the attempt's, whose parts stand one behind the other."""
     spans: list[tuple[int, int]] = []
     start = 0
@@ -234,7 +234,7 @@ def find_spans(calls: Sequence[Call]) -> list[tuple[int, int]]:
     return spans
 
 
-def find_private(calls: Sequence[Call], redactor: Redactor, redaction: Redaction) -> Private:
+def find_private(calls: Sequence[AgentCall], redactor: Redactor, redaction: Redaction) -> Private:
     """What of an attempt's calls must not be trained on.
 
     Looked at is what was said in the conversation. The agent's standing prompt and its tools are its makers' words, the
@@ -260,16 +260,16 @@ def _is_standing(message: Any) -> bool:
     return isinstance(message, Mapping) and message.get("role") in STANDING_ROLES
 
 
-def _tools_of(call: Call) -> Any:
+def _tools_of(call: AgentCall) -> Any:
     return call.conversation.request.get("tools", ())
 
 
-def _read_tokens(call: Call) -> Tokens:
+def _read_tokens(call: AgentCall) -> Tokens:
     return Tokens(unpack_int32(call.conversation.prompt_token_ids), unpack_int32(call.conversation.token_ids), (), ())
 
 
 def _make_step(
-    attempt: Attempt, place: int, call: Call, span: tuple[int, int] | None, text: str, redactor: Redactor
+    attempt: Attempt, place: int, call: AgentCall, span: tuple[int, int] | None, text: str, redactor: Redactor
 ) -> Step:
     tools = [_name_tool(tool) for tool in call.exchange.tool_calls]
     calls = redactor.mask(_join_tools(call)).text
@@ -285,7 +285,7 @@ def _make_step(
     )
 
 
-def _join_tools(call: Call) -> str:
+def _join_tools(call: AgentCall) -> str:
     return "; ".join(words for _, words in map(_name_tool, call.exchange.tool_calls))
 
 

@@ -27,7 +27,7 @@ from apps.training.rebuilding import OPEN
 
 
 @dataclass(frozen=True)
-class Taught:
+class TaughtJudges:
     """Judges that somebody taught.
 
     Attributes:
@@ -48,7 +48,7 @@ class Taught:
         return [model.name for model in self.models] + sorted({fit.manager for fit in self.fits})
 
 
-def find_taught(*, project: Project, tasks: Collection[int]) -> Taught:
+def find_taught(*, project: Project, tasks: Collection[int]) -> TaughtJudges:
     """What learnt from these tasks and may still be used."""
     asked = set(tasks)
     runs = TrainingRun.objects.filter(project=project, purpose=TrainingRun.Purpose.REWARD_MODEL).order_by("pk")
@@ -64,7 +64,7 @@ def find_taught(*, project: Project, tasks: Collection[int]) -> Taught:
     fits = _find_fits(project, asked)
     fitted = [fit.run_id for fit in fits if fit.run_id is not None]
     files = [*find_files(labelled.DIRECTORY, ids), *find_files(audits.DIRECTORY, fitted)]
-    return Taught(found, list(again.values()), fits, files)
+    return TaughtJudges(found, list(again.values()), fits, files)
 
 
 def _find_fits(project: Project, tasks: set[int]) -> list[ManagerRun]:
@@ -88,7 +88,7 @@ def find_gone(project: Project) -> set[int]:
     return known - set(Task.objects.filter(project=project, pk__in=known).values_list("pk", flat=True))
 
 
-def refit(*, project: Project, forgetting: int, by: str) -> Taught:
+def refit(*, project: Project, forgetting: int, by: str) -> TaughtJudges:
     """Bar what learnt from tasks that are no more and queue its training without them, in the running transaction.
 
     The project's open runs must be locked by the caller (`unlearn_adapters.rebuild` does); that none of its managers is
@@ -103,7 +103,7 @@ def refit(*, project: Project, forgetting: int, by: str) -> Taught:
     runs = [_queue_again(run, forgetting=forgetting, by=by) for run in found.runs]
     _bar_fits(project, found.fits, by=by)
     transaction.on_commit(lambda: remove_files(found.files))
-    return Taught(barred, [run for run in runs if run is not None], found.fits, found.files)
+    return TaughtJudges(barred, [run for run in runs if run is not None], found.fits, found.files)
 
 
 def _queue_again(run: TrainingRun, *, forgetting: int, by: str) -> TrainingRun | None:

@@ -24,7 +24,7 @@ from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.submit import carry_on
 from apps.tasks.models import Task
-from apps.tasks.selectors import Count
+from apps.tasks.selectors import BoundedCount
 from tentalis.core.review_policy import ReviewPolicy
 
 MAX_REVIEWS = COUNT_CAP
@@ -72,7 +72,7 @@ def start_bulk(
     if errors := find_faults(JudgementInput(**said), {}):
         raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
     with transaction.atomic():
-        count = Count(len(chosen), is_more=len(chosen) > MAX_REVIEWS) if chosen else None
+        count = BoundedCount(len(chosen), is_more=len(chosen) > MAX_REVIEWS) if chosen else None
         count = count_queue(project, by, filters, cap=MAX_REVIEWS) if count is None else count
         if count.is_more:
             raise BadInputError(f"filters: wanted at most {MAX_REVIEWS:,} reviews at once, found more; narrow them")

@@ -13,7 +13,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.feedback.models import Review, ReviewQuerySet
 from apps.tasks.models import Environment, Task
-from apps.tasks.selectors import Count, find_by_words
+from apps.tasks.selectors import BoundedCount, find_by_words
 
 COUNT_CAP = 10_000
 DUE_SOON = timedelta(hours=1)
@@ -78,7 +78,7 @@ class QueueFilter:
 EVERYTHING = QueueFilter()
 
 
-def count_queue(project: Project, by: User, filters: QueueFilter = EVERYTHING, *, cap: int = COUNT_CAP) -> Count:
+def count_queue(project: Project, by: User, filters: QueueFilter = EVERYTHING, *, cap: int = COUNT_CAP) -> BoundedCount:
     """How many reviews match; counting stops at `cap`.
 
     Raises:
@@ -86,7 +86,7 @@ def count_queue(project: Project, by: User, filters: QueueFilter = EVERYTHING, *
     """
     require_right(by, project, Right.REVIEWS_READ)
     found = narrow(project, by, filters).order_by()[: cap + 1].count()
-    return Count(min(found, cap), is_more=found > cap)
+    return BoundedCount(min(found, cap), is_more=found > cap)
 
 
 def find_waiting(project: Project, *, with_snoozed: bool = False) -> ReviewQuerySet:

@@ -20,7 +20,7 @@ from apps.base.errors import BadInputError
 from apps.base.word_index import MOST_TYPED, read_words
 from apps.finding.bounds import TooBroadError, find_first_since, within
 from apps.finding.pages import Order, turn_page
-from apps.tasks.selectors import Count
+from apps.tasks.selectors import BoundedCount
 
 MOST_COUNTED = 1_000
 COUNT_S = 2.0
@@ -175,7 +175,7 @@ class Listing:
     filters: ListFilters
     rows: list[Any]
     next_place: str
-    count: Count | None
+    count: BoundedCount | None
     sort: str
     errors: Mapping[str, list[str]]
 
@@ -210,7 +210,7 @@ def list_rows(
         with within():
             page = turn_page(bound.qs, order, place=query.get("after", ""), limit=limit)
         is_all = not query.get("after") and not page.next_place
-        count = Count(len(page.rows)) if is_all else count_rows(bound.qs) if bound.is_narrow else None
+        count = BoundedCount(len(page.rows)) if is_all else count_rows(bound.qs) if bound.is_narrow else None
     except BadInputError as error:
         return _tell_faults(filter_class, rows, query, user, error)
     return Listing(bound, list(page.rows), page.next_place, count, query.get(SORT, ""), {})
@@ -224,14 +224,14 @@ def read_address(filter_class: type[ListFilters], rows: QuerySet[Any], query: Ma
         return _tell_faults(filter_class, rows, query, user, error)
 
 
-def count_rows(rows: QuerySet[Any], *, most: int = MOST_COUNTED) -> Count | None:
+def count_rows(rows: QuerySet[Any], *, most: int = MOST_COUNTED) -> BoundedCount | None:
     """How many there are, up to a limit; None where counting takes too long."""
     try:
         with within(COUNT_S):
             found = rows.order_by()[: most + 1].count()
     except TooBroadError:
         return None
-    return Count(min(found, most), is_more=found > most)
+    return BoundedCount(min(found, most), is_more=found > most)
 
 
 def _tell_faults(

@@ -71,7 +71,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResults:
     """What a search came to.
 
     Attributes:
@@ -83,7 +83,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchQuery:
     """Who looks for what, and where."""
 
     project: Project
@@ -92,17 +92,17 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Kind:
+class SearchKind:
     """One kind of thing: the right that reading it takes, and how it is found by words and by number."""
 
     label: str | Promise
     right: Right
-    by_words: Callable[[Asked], Iterable[Hit]] | None = None
-    by_number: Callable[[Asked, int], Hit | None] | None = None
+    by_words: Callable[[SearchQuery], Iterable[Hit]] | None = None
+    by_number: Callable[[SearchQuery, int], Hit | None] | None = None
     names: tuple[str, ...] = ()
 
 
-def search(*, project: Project, user: User, text: str, rights: frozenset[Right]) -> Found:
+def search(*, project: Project, user: User, text: str, rights: frozenset[Right]) -> SearchResults:
     """What of a project holds all words of a text, and what it is the number or the hash of.
 
     Args:
@@ -113,20 +113,20 @@ def search(*, project: Project, user: User, text: str, rights: frozenset[Right])
     text = " ".join(text.split())
     if not text or len(text) > MOST_TYPED or "\0" in text:
         raise BadInputError.at("q", f"wanted 1 to {MOST_TYPED} characters without NUL, found {len(text)}")
-    asked = Asked(project, user, text)
+    asked = SearchQuery(project, user, text)
     may = {name: kind for name, kind in KINDS.items() if kind.right in rights}
     named, is_named = _find_numbered(asked, may)
     if named and is_named:
-        return Found(jump=named[0])
+        return SearchResults(jump=named[0])
     groups = [Group("number", _("By number"), named)] if named else []
     groups += [group for name, kind in may.items() if (group := _look(name, kind, asked)) is not None]
     hits = [hit for group in groups for hit in group.hits]
     if len(hits) == 1 and _is_id(text):
-        return Found(groups, jump=hits[0])
-    return Found(groups)
+        return SearchResults(groups, jump=hits[0])
+    return SearchResults(groups)
 
 
-def _look(name: str, kind: Kind, asked: Asked) -> Group | None:
+def _look(name: str, kind: SearchKind, asked: SearchQuery) -> Group | None:
     if kind.by_words is None:
         return None
     try:
@@ -139,7 +139,7 @@ def _look(name: str, kind: Kind, asked: Asked) -> Group | None:
     return Group(name, kind.label, hits[:MOST_HITS], is_more=len(hits) > MOST_HITS)
 
 
-def _find_numbered(asked: Asked, may: Mapping[str, Kind]) -> tuple[list[Hit], bool]:
+def _find_numbered(asked: SearchQuery, may: Mapping[str, SearchKind]) -> tuple[list[Hit], bool]:
     """What has the number that was typed, and whether it was said of which kind."""
     if (match := NUMBERED.fullmatch(asked.text)) is None:
         return [], False
@@ -179,14 +179,14 @@ def _newest(rows: QuerySet[Any]) -> list[Any]:
 # --- tasks, and what is said of them ---------------------------------------------------------------------------------
 
 
-def _tasks(asked: Asked) -> list[Hit]:
+def _tasks(asked: SearchQuery) -> list[Hit]:
     if not _has_words(asked.text):
         return []
     found = _newest(find_by_words(Task.objects.filter(project=asked.project), asked.text))
     return [_show_task(task, excerpt(f"{task.prompt} {task.answer}", asked.text)) for task in found]
 
 
-def _task(asked: Asked, number: int) -> Hit | None:
+def _task(asked: SearchQuery, number: int) -> Hit | None:
     task = Task.objects.filter(project=asked.project, pk=number).first()
     return _show_task(task, excerpt(task.prompt, "")) if task else None
 
@@ -195,25 +195,25 @@ def _show_task(task: Task, text: str) -> Hit:
     return Hit("task", task.pk, f"Task {task.pk}", text, task.created_at)
 
 
-def _review(asked: Asked, number: int) -> Hit | None:
+def _review(asked: SearchQuery, number: int) -> Hit | None:
     review = Review.objects.filter(project=asked.project, pk=number).select_related("task").first()
     if review is None:
         return None
     return Hit("review", number, f"Review {number}", excerpt(review.task.prompt, ""), review.created_at)
 
 
-def _readable(asked: Asked) -> QuerySet[Feedback]:
+def _readable(asked: SearchQuery) -> QuerySet[Feedback]:
     return Feedback.objects.standing().readable_by(asked.user).filter(project=asked.project)
 
 
-def _feedback(asked: Asked) -> list[Hit]:
+def _feedback(asked: SearchQuery) -> list[Hit]:
     if not _has_words(asked.text):
         return []
     found = _newest(find_said(_readable(asked), asked.text).prefetch_related("steps"))
     return [_show_feedback(one, asked.text) for one in found]
 
 
-def _one_feedback(asked: Asked, number: int) -> Hit | None:
+def _one_feedback(asked: SearchQuery, number: int) -> Hit | None:
     found = _readable(asked).filter(pk=number).prefetch_related("steps").first()
     return _show_feedback(found, "") if found else None
 
@@ -229,13 +229,13 @@ def _show_feedback(one: Feedback, wanted: str) -> Hit:
 # --- conversations ---------------------------------------------------------------------------------------------------
 
 
-def _own(rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
+def _own(rows: QuerySet[Any], asked: SearchQuery) -> QuerySet[Any]:
     """Of a project's; an agent sees its own alone."""
     rows = rows.filter(project=asked.project)
     return rows.filter(agent=asked.user.handle) if asked.user.is_agent else rows
 
 
-def _sessions(asked: Asked) -> list[Hit]:
+def _sessions(asked: SearchQuery) -> list[Hit]:
     sessions = _own(Session.objects.all(), asked)
     newest = sessions.order_by("-last_seen_at").values("pk")[:NEWEST]
     parts = Q(pk__in=newest) & (Q(key__icontains=asked.text) | Q(end_user__icontains=asked.text))
@@ -243,7 +243,7 @@ def _sessions(asked: Asked) -> list[Hit]:
     return [_show_session(session) for session in found]
 
 
-def _session(asked: Asked, number: int) -> Hit | None:
+def _session(asked: SearchQuery, number: int) -> Hit | None:
     session = _own(Session.objects.all(), asked).filter(pk=number).first()
     return _show_session(session) if session else None
 
@@ -253,7 +253,7 @@ def _show_session(session: Session) -> Hit:
     return Hit("session", session.pk, f"Session {session.key}", said, session.last_seen_at)
 
 
-def _exchanges(asked: Asked) -> list[Hit]:
+def _exchanges(asked: SearchQuery) -> list[Hit]:
     exchanges = _own(Exchange.objects.filter(deleted_at=None), asked)
     if (public_id := read_public_id(asked.text)) is not None:
         return [_show_exchange(one, "") for one in _newest(exchanges.filter(public_id=public_id))]
@@ -263,7 +263,7 @@ def _exchanges(asked: Asked) -> list[Hit]:
     return [_show_exchange(one, asked.text) for one in found]
 
 
-def _exchange(asked: Asked, number: int) -> Hit | None:
+def _exchange(asked: SearchQuery, number: int) -> Hit | None:
     found = _own(Exchange.objects.filter(deleted_at=None), asked).filter(pk=number).first()
     return _show_exchange(found, "") if found else None
 
@@ -277,19 +277,19 @@ def _show_exchange(one: Exchange, wanted: str) -> Hit:
 # --- what works, learns and serves; people and what they did ---------------------------------------------------------
 
 
-def _workers(asked: Asked) -> list[Hit]:
+def _workers(asked: SearchQuery) -> list[Hit]:
     found = Worker.objects.filter(project=asked.project, name__icontains=asked.text).order_by("name")
     return [Hit("worker", one.pk, one.name, one.get_kind_display()) for one in found[: MOST_HITS + 1]]
 
 
-def _adapters(asked: Asked) -> list[Hit]:
+def _adapters(asked: SearchQuery) -> list[Hit]:
     newest = Adapter.objects.filter(project=asked.project).order_by("-pk").values("pk")[:NEWEST]
     is_hash = re.fullmatch(r"[0-9a-fA-F]{6,64}", asked.text) is not None
     named = Q(name__icontains=asked.text) | (Q(sha256__startswith=asked.text.lower()) if is_hash else Q())
     return [_show_adapter(one) for one in _newest(Adapter.objects.filter(named, pk__in=newest).defer("manifest"))]
 
 
-def _adapter(asked: Asked, number: int) -> Hit | None:
+def _adapter(asked: SearchQuery, number: int) -> Hit | None:
     found = Adapter.objects.filter(project=asked.project, pk=number).defer("manifest").first()
     return _show_adapter(found) if found else None
 
@@ -298,13 +298,13 @@ def _show_adapter(one: Adapter) -> Hit:
     return Hit("adapter", one.pk, one.name, str(one.get_state_display()), one.created_at)
 
 
-def _runs(asked: Asked) -> list[Hit]:
+def _runs(asked: SearchQuery) -> list[Hit]:
     newest = TrainingRun.objects.filter(project=asked.project).order_by("-pk").values("pk")[:NEWEST]
     named = Q(name__icontains=asked.text) | Q(comment__icontains=asked.text)
     return [_show_run(one) for one in _newest(TrainingRun.objects.filter(named, pk__in=newest))]
 
 
-def _run(asked: Asked, number: int) -> Hit | None:
+def _run(asked: SearchQuery, number: int) -> Hit | None:
     found = TrainingRun.objects.filter(project=asked.project, pk=number).first()
     return _show_run(found) if found else None
 
@@ -314,13 +314,13 @@ def _show_run(one: TrainingRun) -> Hit:
     return Hit("run", one.pk, name, excerpt(one.comment, "") or str(one.get_state_display()), one.created_at)
 
 
-def _people(asked: Asked) -> list[Hit]:
+def _people(asked: SearchQuery) -> list[Hit]:
     found = Member.objects.filter(project=asked.project, user__username__icontains=asked.text)
     people = found.select_related("user").order_by("user__username")[: MOST_HITS + 1]
     return [Hit("person", one.user_id, one.user.username, str(one.get_role_display())) for one in people]
 
 
-def _audited(asked: Asked) -> list[Hit]:
+def _audited(asked: SearchQuery) -> list[Hit]:
     """What an entry is of, as the audit writes it: task:7, or of a person: user:bob."""
     kind, _colon, number = asked.text.partition(":")
     entries = AuditEntry.objects.filter(project_id=asked.project.pk)
@@ -331,15 +331,15 @@ def _audited(asked: Asked) -> list[Hit]:
     return []
 
 
-KINDS: Mapping[str, Kind] = {
-    "task": Kind(_("Tasks"), Right.TASKS_READ, _tasks, _task, ("task", "t")),
-    "review": Kind(_("Reviews"), Right.REVIEWS_READ, None, _review, ("review",)),
-    "feedback": Kind(_("Feedback"), Right.FEEDBACK_READ, _feedback, _one_feedback, ("feedback",)),
-    "session": Kind(_("Sessions"), Right.SESSIONS_READ, _sessions, _session, ("session",)),
-    "exchange": Kind(_("Calls in sessions"), Right.SESSIONS_READ, _exchanges, _exchange, ("exchange", "call")),
-    "worker": Kind(_("Workers"), Right.WORKERS_READ, _workers),
-    "adapter": Kind(_("Adapters"), Right.ADAPTERS_READ, _adapters, _adapter, ("adapter",)),
-    "run": Kind(_("Runs"), Right.RUNS_READ, _runs, _run, ("run", "trainingrun")),
-    "person": Kind(_("People"), Right.MEMBERS_READ, _people),
-    "audit": Kind(_("Audit"), Right.AUDIT_READ, _audited),
+KINDS: Mapping[str, SearchKind] = {
+    "task": SearchKind(_("Tasks"), Right.TASKS_READ, _tasks, _task, ("task", "t")),
+    "review": SearchKind(_("Reviews"), Right.REVIEWS_READ, None, _review, ("review",)),
+    "feedback": SearchKind(_("Feedback"), Right.FEEDBACK_READ, _feedback, _one_feedback, ("feedback",)),
+    "session": SearchKind(_("Sessions"), Right.SESSIONS_READ, _sessions, _session, ("session",)),
+    "exchange": SearchKind(_("Calls in sessions"), Right.SESSIONS_READ, _exchanges, _exchange, ("exchange", "call")),
+    "worker": SearchKind(_("Workers"), Right.WORKERS_READ, _workers),
+    "adapter": SearchKind(_("Adapters"), Right.ADAPTERS_READ, _adapters, _adapter, ("adapter",)),
+    "run": SearchKind(_("Runs"), Right.RUNS_READ, _runs, _run, ("run", "trainingrun")),
+    "person": SearchKind(_("People"), Right.MEMBERS_READ, _people),
+    "audit": SearchKind(_("Audit"), Right.AUDIT_READ, _audited),
 }

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from apps.base.errors import ConflictError
-from apps.conversations.forgotten import FIND_FORGOTTEN, SLACK_S, Forgotten, read_forgotten
+from apps.conversations.forgotten import FIND_FORGOTTEN, SLACK_S, ErasedPerson, read_forgotten
 from apps.gateway.capture import Captured
 from apps.gateway.conversation_delta import SessionDeltas
 from apps.gateway.guessing import find_guessed
@@ -131,7 +131,7 @@ class Store:
             )
         return self._connection
 
-    def read_forgotten(self, *, since: float = 0.0, after: int = 0) -> list[Forgotten]:
+    def read_forgotten(self, *, since: float = 0.0, after: int = 0) -> list[ErasedPerson]:
         """Who was forgotten since then, in seconds since the epoch, and behind that id."""
         return read_forgotten(self._connect().execute(FIND_FORGOTTEN, [since, after]).fetchall())
 
@@ -181,7 +181,7 @@ class Store:
         return self._providers
 
 
-def _is_forgotten(captured: Captured, forgotten: Sequence[Forgotten]) -> bool:
+def _is_forgotten(captured: Captured, forgotten: Sequence[ErasedPerson]) -> bool:
     header = captured.header
 
     def tell() -> str:

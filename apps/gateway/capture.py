@@ -70,7 +70,7 @@ class Asked(NamedTuple):
     error: str
 
 
-class Usage(NamedTuple):
+class TokenCounts(NamedTuple):
     """Token counts as the server tells them; 0 where it does not."""
 
     prompt: int = 0
@@ -116,11 +116,11 @@ def read_request(record: Record) -> Asked:
     return Asked(prompts, request, _count(body.get("n")) or 1 if len(prompts) > 1 else MOST_CHOICES, error)
 
 
-def read_usage(usage: Mapping[str, Any]) -> Usage:
+def read_usage(usage: Mapping[str, Any]) -> TokenCounts:
     """Token counts, by the names that OpenAI, vLLM and DeepSeek have for them."""
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("prompt_cache_hit_tokens")
-    return Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached))
+    return TokenCounts(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached))
 
 
 def _read_prompts(body: Mapping[str, Any]) -> list[Prompt]:
@@ -159,7 +159,7 @@ def _capture_choice(
     asked: Asked,
     envelope: Envelope,
     part: ChoiceParts,
-    usage: Usage,
+    usage: TokenCounts,
     rates: Rates | None,
     missing: str,
 ) -> Captured:
@@ -198,7 +198,7 @@ def _capture_choice(
     )
 
 
-def _find_missing(parts: Sequence[ChoiceParts], usage: Usage) -> str:
+def _find_missing(parts: Sequence[ChoiceParts], usage: TokenCounts) -> str:
     """Why an answer's tokens are not all there; "" where they add up to what the server counted, or it did not count.
 
     A server's tool parser may send a piece without its ids: what is left of them is another answer.

@@ -41,7 +41,7 @@ _MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 """What reading an answer raises whose parts are not what they should be."""
 
 
-class Exchange:
+class CallerRequest:
     """One request of one caller, from which one record comes.
 
     Args:

@@ -9,7 +9,7 @@ from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.fallbacks import Fallbacks
 from apps.gateway.request_plan import IncomingRequest, RequestPlan, plan_request
-from apps.gateway.retelling import NoAnswerError, is_whole, tell_as_events
+from apps.gateway.retelling import NotAnAnswerError, is_whole, tell_as_events
 from apps.gateway.routing import Route, find_route
 from apps.gateway.upstreams import (
     FAR_STATUSES,
@@ -194,9 +194,9 @@ class Fetch:
         """The events of an answer that came whole. Raises what `_try` does where it is an error, or nothing known."""
         try:
             if self.plan.route.backend.kind.dialect != "openai":
-                raise NoAnswerError(f"wanted events, found {raw[:80]!r}")
+                raise NotAnAnswerError(f"wanted events, found {raw[:80]!r}")
             return tell_as_events(raw)
-        except NoAnswerError as error:
+        except NotAnAnswerError as error:
             name, words = self.plan.route.backend.name, error.words
             if words is None:
                 message = f"{name} gave no answer that can be read: {error}"

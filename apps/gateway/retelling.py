@@ -13,7 +13,7 @@ _WHOLE = (b"{", b"[", b"<")
 """How JSON and pages begin, and no event does."""
 
 
-class NoAnswerError(Exception):
+class NotAnAnswerError(Exception):
     """What came is no answer.
 
     Attributes:
@@ -41,12 +41,12 @@ def tell_as_events(raw: bytes) -> bytes:
     try:
         answer = load_bounded(raw)
     except (orjson.JSONDecodeError, BeyondBoundsError):
-        raise NoAnswerError(f"wanted events, found {raw[:80]!r}") from None
+        raise NotAnAnswerError(f"wanted events, found {raw[:80]!r}") from None
     if not isinstance(answer, dict) or not (isinstance(answer.get("choices"), list) or answer.get("error")):
-        raise NoAnswerError(f"wanted events, found {raw[:80]!r}")
+        raise NotAnAnswerError(f"wanted events, found {raw[:80]!r}")
     if answer.get("error"):
         words = read_error(raw)
-        raise NoAnswerError(words.message, status=_read_status(answer["error"]), words=words)
+        raise NotAnAnswerError(words.message, status=_read_status(answer["error"]), words=words)
     return b"".join(map(dump_data, _cut(answer))) + DONE
 
 

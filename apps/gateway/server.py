@@ -21,7 +21,7 @@ from apps.gateway.counting import count_tokens
 from apps.gateway.dialects import DIALECTS, BadRequestError
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError, refuse_model
-from apps.gateway.exchange import EXCHANGE_HEADER, Exchange
+from apps.gateway.exchange import EXCHANGE_HEADER, CallerRequest
 from apps.gateway.metrics import CONTENT_TYPE
 from apps.gateway.origins import answer_preflight, make_base
 from apps.gateway.passing import PASSED, pass_on
@@ -132,7 +132,7 @@ class GatewayServer:
         if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):
             in_path, path = match["session"], match["rest"]
         if request.method == "POST" and (api := _APIS.get(path)) is not None:
-            return await Exchange(self.edge, request, api, in_path).answer()
+            return await CallerRequest(self.edge, request, api, in_path).answer()
         if path in _SHORT or path.startswith(("/models/", "/responses/")):
             path = f"/v1{path}"
         rest = await self._answer_rest(request, path, in_path)

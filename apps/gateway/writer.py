@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from apps.conversations.forgotten import Forgotten
+from apps.conversations.forgotten import ErasedPerson
 from apps.gateway.batches import MovedError, Store
 from apps.gateway.capture import Captured, FindRates, capture
 from apps.gateway.record import Record, unpack_record
@@ -269,7 +269,7 @@ class Writer:
         self._store.close()
 
 
-def _is_theirs(body: bytes, forgotten: Sequence[Forgotten]) -> bool:
+def _is_theirs(body: bytes, forgotten: Sequence[ErasedPerson]) -> bool:
     """Whether a record was made by somebody forgotten; one that cannot be read cannot be shown not to be."""
     try:
         record = unpack_record(body)

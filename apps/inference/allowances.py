@@ -66,7 +66,7 @@ class AllowanceHeldError(ProviderBusyError):
     code = "allowance_held"
 
 
-class Meter(NamedTuple):
+class LimitMeter(NamedTuple):
     """One limit of a grant, or of a project.
 
     Args:
@@ -98,10 +98,10 @@ def name_count(name: str, window: int) -> str:
 class Allowance:
     """What one project may use, in all and of one shared model server."""
 
-    meters: tuple[Meter, ...]
+    meters: tuple[LimitMeter, ...]
     clock: Callable[[], float] = field(default=time.time, repr=False)
 
-    def hold(self, model: str, guess: TokenUse) -> "Room":
+    def hold(self, model: str, guess: TokenUse) -> "BudgetHold":
         """Hold room for a call.
 
         Args:
@@ -110,7 +110,7 @@ class Allowance:
             AllowanceSpentError, AllowanceHeldError: nothing is held then.
             ProviderBusyError: nobody can count at the moment, so nothing is to be asked.
         """
-        room = Room(model, guess)
+        room = BudgetHold(model, guess)
         try:
             for meter in self.meters:
                 self._hold(meter, room)
@@ -119,7 +119,7 @@ class Allowance:
             raise
         return room
 
-    def _hold(self, meter: Meter, room: "Room") -> None:
+    def _hold(self, meter: LimitMeter, room: "BudgetHold") -> None:
         now = self.clock()
         window, left_s = find_window(meter.window_s, now)
         count = name_count(f"{meter.scope}:{meter.name}", window)
@@ -139,7 +139,7 @@ class Allowance:
 
 
 @dataclass
-class Room:
+class BudgetHold:
     """What is held for one call, until it is settled or released.
 
     Args:
@@ -149,7 +149,7 @@ class Room:
     model: str
     guess: TokenUse
     name: str = field(default_factory=lambda: uuid4().hex)
-    held: list[tuple[Meter, str, str]] = field(default_factory=list)
+    held: list[tuple[LimitMeter, str, str]] = field(default_factory=list)
 
     def settle(self, use: TokenUse) -> None:
         """Count what the answered call took, and give the rest of the room back.
@@ -201,7 +201,7 @@ def find_allowance(provider: Provider | None, project_id: int) -> Allowance | No
         return float(rates.cost(**use._asdict())) if rates else 0.0
 
     meters = tuple(
-        Meter(scope, whose, anew, name, window_s, limit, words, count_usd if "usd" in name else count_tokens)
+        LimitMeter(scope, whose, anew, name, window_s, limit, words, count_usd if "usd" in name else count_tokens)
         for scope, whose, anew, one in scopes
         for name, window_s, words in BUDGETS
         if (limit := getattr(one, name, None)) is not None

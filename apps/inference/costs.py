@@ -45,7 +45,7 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class CostLine:
     """What one model cost for one purpose.
 
     Args:
@@ -63,7 +63,7 @@ class Line:
 class Bill:
     """What something cost, line by line, the dearest first."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[CostLine] = field(default_factory=list)
 
     @property
     def total(self) -> Cost:
@@ -158,7 +158,7 @@ def cost_of(exchanges: QuerySet[Exchange]) -> Bill:
         )
     )
     lines = [
-        Line(
+        CostLine(
             turn=group["turn"],
             provider_id=group["provider_id"],
             model=group["model"],

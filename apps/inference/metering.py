@@ -19,7 +19,7 @@ from apps.inference.prices import load_prices
 from tentalis.core.token_use import TokenUse
 
 
-class Call(NamedTuple):
+class CallUse(NamedTuple):
     """One answered call. `provider_id` None: the installation's own model server."""
 
     provider_id: int | None
@@ -34,10 +34,10 @@ class Call(NamedTuple):
 class Meter:
     """Counts calls; many threads may."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[CallUse] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, call: Call) -> None:
+    def add(self, call: CallUse) -> None:
         with self._lock:
             self.calls.append(call)
 
@@ -67,7 +67,7 @@ def charge(*, project: Project, turn: str, task_id: int | None = None, adapter_n
         _store(meter.calls, project=project, turn=turn, task_id=task_id, adapter_name=adapter_name)
 
 
-def _store(calls: list[Call], *, project: Project, turn: str, task_id: int | None, adapter_name: str) -> None:
+def _store(calls: list[CallUse], *, project: Project, turn: str, task_id: int | None, adapter_name: str) -> None:
     if not calls:
         return
     prices, now = load_prices(), timezone.now()

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
-from apps.base.word_index import Contents, Words
+from apps.base.word_index import MessageContents, Words
 from apps.inference.registry import CHOICES, find_kind
 from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32, unpack_top
 from tentalis.outbound.addresses import check_url
@@ -18,7 +18,7 @@ TOLD_BY_A_SPAN = "otlp"
 """`Exchange.api` of a call that a program told of by OpenTelemetry: it was asked elsewhere."""
 FELL_BACK = "a fallback answered, and its tokens are another model's"
 
-EXCHANGE_WORDS = ("text", Contents("messages"))
+EXCHANGE_WORDS = ("text", MessageContents("messages"))
 """What of a call in a session can be searched: what was newly said, and the answer."""
 
 

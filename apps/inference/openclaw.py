@@ -29,7 +29,7 @@ class RunLostError(TentalisError):
     is_final = True
 
 
-class Reply(NamedTuple):
+class AgentReply(NamedTuple):
     """What an agent run ended with: what its user sees."""
 
     text: str
@@ -70,7 +70,7 @@ class OpenClawServer:
         agent_id: str = "",
         model: str = "",
         **sampling: Any,
-    ) -> Reply:
+    ) -> AgentReply:
         """Have an agent answer, in a session of that key.
 
         Args:
@@ -97,9 +97,9 @@ class OpenClawServer:
             raise
         return self._read(answer)
 
-    def _read(self, answer: Any) -> Reply:
+    def _read(self, answer: Any) -> AgentReply:
         try:
             choice = answer["choices"][0]
-            return Reply(choice["message"].get("content") or "", choice.get("finish_reason") or "")
+            return AgentReply(choice["message"].get("content") or "", choice.get("finish_reason") or "")
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise ProviderAnswerError(f"{self.base_url}: wanted an answer, found {str(answer)[:200]}") from error

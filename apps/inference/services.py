@@ -11,7 +11,7 @@ from apps.base.errors import ConflictError
 from apps.inference.allowances import find_allowance
 from apps.inference.client import ModelClient
 from apps.inference.grants import require_granted, usable
-from apps.inference.metering import Call, find_meter
+from apps.inference.metering import CallUse, find_meter
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.prices import find_price
 from apps.inference.providers import open_key
@@ -109,7 +109,9 @@ def _make_counter(provider: Provider | None) -> Callable[[str, str, TokenUse, fl
         return None
     provider_id = provider.pk if provider else None
     kind = provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"]
-    return lambda model, served_by, use, elapsed_s: meter.add(Call(provider_id, kind, model, served_by, use, elapsed_s))
+    return lambda model, served_by, use, elapsed_s: meter.add(
+        CallUse(provider_id, kind, model, served_by, use, elapsed_s)
+    )
 
 
 def record_exchanges(

@@ -96,7 +96,7 @@ class Supervised:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerFigure:
     """A model server in use; how long it has been away, 0 while it answers."""
 
     name: str
@@ -133,7 +133,7 @@ class Figures:
     spool_behind_bytes: int = 0
     spool_rejected_bytes: int = 0
     services: tuple[Supervised, ...] = ()
-    servers: tuple[Server, ...] = ()
+    servers: tuple[ServerFigure, ...] = ()
     budgets: tuple[BudgetUse, ...] = ()
     alarms: dict[str, int] = field(default_factory=dict)
 
@@ -167,7 +167,7 @@ def measure() -> Figures:
         spool_behind_bytes=measure_behind(spool, positions),
         spool_rejected_bytes=_size(spool / "rejected"),
         services=tuple(find_services()),
-        servers=tuple(Server(name, float(away_s), words) for name, away_s, words in _ask(_SERVERS)),
+        servers=tuple(ServerFigure(name, float(away_s), words) for name, away_s, words in _ask(_SERVERS)),
         budgets=tuple(use_of_budgets()),
         alarms=dict(_ask("SELECT rule, count(*) FROM operations_alarm WHERE state = 'open' GROUP BY rule")),
     )

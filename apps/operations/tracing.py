@@ -17,7 +17,7 @@ from django.db.models import Max, Prefetch
 
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
-from apps.audit.models import AuditEntry, Place, find_horizon
+from apps.audit.models import AuditEntry, ChainPlace, find_horizon
 from apps.inference.models import TOLD_BY_A_SPAN, Exchange
 from apps.operations.models import SpanCursor
 from apps.operations.spans import Span, of_call, of_run, of_task
@@ -78,14 +78,14 @@ def _tell_ended(cursor: SpanCursor) -> int:
     """Tasks and trainings that came to an end, a page at a time."""
     told = 0
     while True:
-        place, horizon = Place(cursor.epoch, cursor.xid, cursor.entry_id), find_horizon()
+        place, horizon = ChainPlace(cursor.epoch, cursor.xid, cursor.entry_id), find_horizon()
         rows = AuditEntry.objects.behind(place).before(horizon).filter(kind__in=[*TASK_ENDED, *RUN_ENDED])
         page = list(rows.in_commit_order()[:PAGE])
         by_kind = {
             wanted: [entry.subject_id for entry in page if entry.kind in wanted] for wanted in (TASK_ENDED, RUN_ENDED)
         }
         told += _export([*_read_tasks(by_kind[TASK_ENDED]), *_read_runs(by_kind[RUN_ENDED])], cursor)
-        end = Place(page[-1].epoch, page[-1].xid, page[-1].pk) if len(page) == PAGE else horizon
+        end = ChainPlace(page[-1].epoch, page[-1].xid, page[-1].pk) if len(page) == PAGE else horizon
         if end != place:
             cursor.epoch, cursor.xid, cursor.entry_id = end
             cursor.save(update_fields=["epoch", "xid", "entry_id"])

@@ -54,7 +54,7 @@ class Round:
 
 
 @dataclass
-class Outcome:
+class DemoOutcome:
     """What the loop came to; accuracies are shares of held-out tickets answered right."""
 
     base_sampled: float
@@ -90,7 +90,7 @@ def make_demo_project(by: User) -> Worker:
 
 def run_loop(
     *, worker: Worker, by: User, updates: int, seed: int, report: Callable[[Round], None] | None = None
-) -> Outcome:
+) -> DemoOutcome:
     """Let the worker learn for some updates.
 
     Args:
@@ -99,7 +99,7 @@ def run_loop(
         LoopStoppedError: an update did not come to its end.
     """
     base = measure_report(worker, None)
-    outcome = Outcome(base_sampled=_mean(base[0]), base_greedy=_mean(base[1]))
+    outcome = DemoOutcome(base_sampled=_mean(base[0]), base_greedy=_mean(base[1]))
     started = time.monotonic()
     for update in range(1, updates + 1):
         outcome.rounds.append(run_update(worker=worker, by=by, update=update, seed=seed))

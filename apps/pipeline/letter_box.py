@@ -13,7 +13,7 @@ from django.db import close_old_connections, connection
 from django.db.utils import Error as DatabaseError
 from kombu.exceptions import OperationalError as BrokerError
 
-from apps.training.letters import ForgedLetterError, Refusals, open_letter
+from apps.training.letters import DroppedLetters, ForgedLetterError, open_letter
 from tentalis.celery import app
 from tentalis.core.letters import LETTER_BOX, RESULT
 
@@ -24,7 +24,7 @@ AWAY_S = 1.0
 RECORD_JOB, HEARTBEAT_JOB = "training.record", "training.heartbeat"
 
 
-def take_letter(content: bytes, refusals: Refusals) -> bool:
+def take_letter(content: bytes, refusals: DroppedLetters) -> bool:
     """Pass on one letter; whether it was genuine.
 
     Raises:
@@ -48,7 +48,7 @@ class LetterBox:
 
     def __init__(self) -> None:
         self._ended = threading.Event()
-        self._refusals = Refusals()
+        self._refusals = DroppedLetters()
         self._thread = threading.Thread(target=self._look, name="letter box", daemon=True)
 
     def start(self) -> None:

@@ -25,7 +25,7 @@ A_ROUND = 20
 
 
 @dataclass(frozen=True)
-class Rule:
+class KeepingRule:
     """What becomes of a table's rows.
 
     Args:
@@ -64,28 +64,28 @@ def _ended_sessions() -> QuerySet[Any]:
     return BrowserSession.objects.filter(expire_date__lt=Now()).order_by("expire_date")
 
 
-SETTING = Rule("a person's or a project's own setting: kept until it is deleted")
-TRACED = Rule("every number is traced by it, from adapter to person: kept; `forget` deletes a person's")
-EVIDENCE = Rule("evidence of what was done and by whom: kept")
-CONVERSED = Rule(
+SETTING = KeepingRule("a person's or a project's own setting: kept until it is deleted")
+TRACED = KeepingRule("every number is traced by it, from adapter to person: kept; `forget` deletes a person's")
+EVIDENCE = KeepingRule("evidence of what was done and by whom: kept")
+CONVERSED = KeepingRule(
     "kept, as all that is traced; what taught nothing goes after `keep_days` of its project's `session_policy`, where "
     "that says any"
 )
-FEW = Rule("one row for each thing that is: does not grow with use")
+FEW = KeepingRule("one row for each thing that is: does not grow with use")
 
-RULES: Mapping[str, Rule] = {
-    "outbox.Segment": Rule(
+RULES: Mapping[str, KeepingRule] = {
+    "outbox.Segment": KeepingRule(
         "done and cancelled: that long; failed work until somebody replays it", _ended_segments, WORK
     ),
-    "webhooks.Delivery": Rule("delivered: 30 days (its app); given up: that long", _dead_deliveries, DELIVERIES),
-    "accounts.ApiToken": Rule(
+    "webhooks.Delivery": KeepingRule("delivered: 30 days (its app); given up: that long", _dead_deliveries, DELIVERIES),
+    "accounts.ApiToken": KeepingRule(
         "that long after it expired or was revoked; the audit keeps who made it", _ended_tokens, TOKENS
     ),
-    "accounts.BrowserSession": Rule("until it expires", _ended_sessions),
-    "api.IdempotencyKey": Rule("72 hours (its app)"),
-    "conversations.Forgetting": Rule("kept as evidence; its sealed subject goes after 72 hours (its app)"),
-    "accounts.Invitation": Rule("kept: who was offered what, and what became of it"),
-    "feedback.ReviewDraft": Rule("until the review is closed for good (its app)"),
+    "accounts.BrowserSession": KeepingRule("until it expires", _ended_sessions),
+    "api.IdempotencyKey": KeepingRule("72 hours (its app)"),
+    "conversations.Forgetting": KeepingRule("kept as evidence; its sealed subject goes after 72 hours (its app)"),
+    "accounts.Invitation": KeepingRule("kept: who was offered what, and what became of it"),
+    "feedback.ReviewDraft": KeepingRule("until the review is closed for good (its app)"),
     **dict.fromkeys(("inference.Session", "inference.Exchange"), CONVERSED),
     **dict.fromkeys(("audit.AuditEntry", "audit.AuditEpoch", "audit.AuditSeal", "admin.LogEntry"), EVIDENCE),
     **dict.fromkeys(
@@ -145,7 +145,7 @@ def delete_old(*, at_once: int = AT_ONCE, transactions: int = A_ROUND) -> dict[s
 def describe() -> str:
     """All rules as tables in Markdown, for the manual."""
     lines = ["| rows of | kept | days |", "|---|---|---|"]
-    by_rule: dict[Rule, list[str]] = {}
+    by_rule: dict[KeepingRule, list[str]] = {}
     for label, rule in RULES.items():
         by_rule.setdefault(rule, []).append(f"`{label}`")
     for rule, labels in by_rule.items():

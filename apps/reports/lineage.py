@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.adapters.models import Adapter, PanelResult
 from apps.feedback.models import Feedback
 from apps.reports.learning_curve import AccuracyPoint
-from apps.rollouts.contents import Share, WorkerShare, count_contents, count_workers
+from apps.rollouts.contents import ItemShare, WorkerShare, count_contents, count_workers
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -153,7 +153,7 @@ class Link:
     tasks: int
     sources: Sequence[RewardShare]
     learnt: str
-    items: Sequence[Share]
+    items: Sequence[ItemShare]
     workers: Sequence[WorkerShare]
     authors: Sequence[str]
 

@@ -18,7 +18,7 @@ ITEMS: dict[str, type[PreferencePair] | type[Demonstration]] = {
 
 
 @dataclass(frozen=True)
-class Share:
+class ItemShare:
     """How many of a batch's pairs or demonstrations come from where."""
 
     source: str
@@ -38,7 +38,7 @@ class Contents:
     kind: str
     count: int
     tasks: int
-    shares: Sequence[Share] = ()
+    shares: Sequence[ItemShare] = ()
 
 
 def count_contents(batches: Iterable[Batch]) -> dict[int, Contents]:
@@ -53,9 +53,9 @@ def count_contents(batches: Iterable[Batch]) -> dict[int, Contents]:
             continue
         rows: QuerySet[Any] = model.objects.filter(batch__in=by_kind[kind]).order_by()
         tasks = dict(rows.values_list("batch").annotate(n=Count("task", distinct=True)))
-        shares: defaultdict[int, list[Share]] = defaultdict(list)
+        shares: defaultdict[int, list[ItemShare]] = defaultdict(list)
         for batch_id, source, count in rows.values_list("batch", "source").annotate(n=Count("pk")):
-            shares[batch_id].append(Share(source, str(model.Source(source).label), count))
+            shares[batch_id].append(ItemShare(source, str(model.Source(source).label), count))
         for batch_id in by_kind[kind]:
             ordered = sorted(shares[batch_id], key=lambda one: (-one.count, one.source))
             count = sum(one.count for one in ordered)

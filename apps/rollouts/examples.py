@@ -11,7 +11,7 @@ from apps.adapters.models import Adapter
 from apps.inference.selectors import IncompleteConversationError
 from apps.rollouts.contents import ITEMS
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
-from apps.rollouts.tokens import Part, load_conversations, read_parts
+from apps.rollouts.tokens import TokenPart, load_conversations, read_parts
 from apps.tasks.models import Attempt
 from tentalis.core.contracts import DemonstrationRecord, PairRecord
 
@@ -40,7 +40,7 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
     taken: list[int] = []
     refused = Counter[str]()
     for page in _page(_with_attempts(unused[:MOST_ITEMS])):
-        read = _Reader(page)
+        read = _PageReader(page)
         earlier = rows.filter(task__in={item.task_id for item in page}, worker=batch.worker_id, end_user=batch.end_user)
         numbers = dict(earlier.exclude(batch=None).values_list("task", "batch__number"))
         for item in page:
@@ -64,7 +64,7 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
 def iterate_pairs(batch: Batch, parent: Adapter | None) -> Iterator[PairRecord]:
     """The batch's pairs in order. An answer that the run's own start has sampled comes with its log-probs."""
     for page in _page(_with_attempts(PreferencePair.objects.filter(batch=batch).order_by("id"))):
-        read = _Reader(page)
+        read = _PageReader(page)
         for pair in page:
             record = read.describe(pair, parent)
             if isinstance(record, PairRecord):
@@ -74,7 +74,7 @@ def iterate_pairs(batch: Batch, parent: Adapter | None) -> Iterator[PairRecord]:
 def iterate_demonstrations(batch: Batch) -> Iterator[DemonstrationRecord]:
     """The batch's demonstrations in order."""
     for page in _page(_with_attempts(Demonstration.objects.filter(batch=batch).order_by("id"))):
-        read = _Reader(page)
+        read = _PageReader(page)
         for shown in page:
             record = read.describe(shown, None)
             if isinstance(record, DemonstrationRecord):
@@ -92,7 +92,7 @@ def _page(rows: QuerySet[Any]) -> Iterator[list[Any]]:
         yield page
 
 
-class _Reader:
+class _PageReader:
     """A page of items with their attempts' tokens: three queries."""
 
     def __init__(self, page: Sequence[PreferencePair | Demonstration]) -> None:
@@ -151,7 +151,7 @@ class _Reader:
             demonstration_id=shown.pk, group_id=shown.task_id, source=shown.source, weight=shown.weight, **values
         )
 
-    def _read(self, attempt: Attempt) -> Part:
+    def _read(self, attempt: Attempt) -> TokenPart:
         parts = read_parts(self._attempts[attempt.pk], self._conversations)
         if len(parts) != 1:
             raise UnusableItemError(f"{attempt} is {len(parts)} sequences of tokens: wanted one")

@@ -37,7 +37,7 @@ SPEAKING = (Feedback.Source.HUMAN, Feedback.Source.OUTSIDE, Feedback.Source.IMPO
 Item = TypeVar("Item", PreferencePair, Demonstration)
 
 
-class Line(NamedTuple):
+class AdapterLine(NamedTuple):
     """A line of adapters: the worker it is of (not one who learns with it), and the person; "" for everybody's."""
 
     worker: Worker
@@ -58,7 +58,7 @@ class Judged(NamedTuple):
     rollouts: Sequence[Rollout]
 
 
-def note_items(judged: Sequence[Judged], lines: Mapping[int, Line]) -> None:
+def note_items(judged: Sequence[Judged], lines: Mapping[int, AdapterLine]) -> None:
     """Write the pairs and demonstrations of tasks of one project, in the running transaction, their rows locked.
 
     Args:
@@ -89,7 +89,7 @@ def is_held_out(task: Task) -> bool:
     return get_world(task.environment).is_held_out(task.prompt)
 
 
-class Items(NamedTuple):
+class PreferenceItems(NamedTuple):
     """What there is to learn from what was said of a task; the rows are not saved."""
 
     pairs: Sequence[PreferencePair]
@@ -104,7 +104,7 @@ def find_items(
     exact: Mapping[int, Attempt],
     rewards: "Rewards",
     usable: "Rewards",
-) -> Items:
+) -> PreferenceItems:
     """The task's pairs, contradictions settled, and its demonstrations; each once, the first of equals.
 
     Args:
@@ -125,7 +125,7 @@ def find_items(
         *_show_good(exact.values(), usable),
         *_show_imported(task, answered, rewards),
     ]
-    return Items(_keep_first(settle_contradictions(pairs)), _keep_first(shown))
+    return PreferenceItems(_keep_first(settle_contradictions(pairs)), _keep_first(shown))
 
 
 def _keep_first(items: Iterable[Item]) -> list[Item]:
@@ -141,11 +141,11 @@ def _is_exact(attempt: Attempt) -> bool:
     return not attempt.unfit and attempt.exchange is not None and attempt.exchange.has_exact_tokens
 
 
-def _prepare(task: Task, items: Sequence[Item], lines: Mapping[int, Line]) -> Sequence[Item]:
+def _prepare(task: Task, items: Sequence[Item], lines: Mapping[int, AdapterLine]) -> Sequence[Item]:
     """Items as they are kept; what a batch holds already is not told again when they are written."""
     for item in items:
         item.project_id, item.task = task.project_id, task
-        item.worker, item.end_user = lines.get(_attempt_of(item) or 0) or Line(task.worker.line, "")
+        item.worker, item.end_user = lines.get(_attempt_of(item) or 0) or AdapterLine(task.worker.line, "")
     return items
 
 

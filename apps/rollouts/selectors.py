@@ -17,7 +17,7 @@ from apps.outbox.models import Segment
 from apps.outbox.selectors import find_server_wait
 from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
-from apps.rollouts.tokens import Part, load_conversations, read_parts
+from apps.rollouts.tokens import TokenPart, load_conversations, read_parts
 from apps.tasks.models import Task
 from apps.tasks.selectors import MOST, count_tasks
 from apps.workers.bases import say_missing
@@ -87,7 +87,7 @@ def _may_choose(rollout: Rollout) -> bool:
 
 def _make_record(
     rollout: Rollout,
-    part: Part,
+    part: TokenPart,
     conversations: Mapping[int, Conversation],
     hints: Sequence[str],
     *,

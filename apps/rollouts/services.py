@@ -17,7 +17,7 @@ from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.pairing import Judged, Line, is_held_out, note_items
+from apps.rollouts.pairing import AdapterLine, Judged, is_held_out, note_items
 from apps.rollouts.training_sets import HELD_OUT
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
@@ -175,7 +175,7 @@ def offer(usable: Mapping[Task, Sequence[Rollout]], *, by: str) -> None:
 
     A task that was tried in several lines is in a batch of each.
     """
-    by_line: dict[Line, dict[Task, list[Rollout]]] = {}
+    by_line: dict[AdapterLine, dict[Task, list[Rollout]]] = {}
     for task, rollouts in usable.items():
         for rollout in rollouts:
             by_line.setdefault(find_line(rollout.attempt), {}).setdefault(task, []).append(rollout)
@@ -198,18 +198,18 @@ def _find_attempts(tasks: Iterable[Task | int]) -> QuerySet[Attempt]:
     return Attempt.objects.filter(task__in=list(tasks)).select_related(*told_by).only(*_TOLD).order_by("index")
 
 
-def find_line(attempt: Attempt) -> Line:
+def find_line(attempt: Attempt) -> AdapterLine:
     """Whose adapters an attempt teaches: those it was made with; the base model's, its worker's present line.
 
     Within it the person's in whose session it was made, where the line keeps such.
     """
     worker = attempt.worker.line if attempt.adapter is None else attempt.adapter.worker
     if worker.adapters_per != Worker.AdaptersPer.USER or attempt.exchange is None or attempt.exchange.session is None:
-        return Line(worker, "")
-    return Line(worker, attempt.exchange.session.end_user)
+        return AdapterLine(worker, "")
+    return AdapterLine(worker, attempt.exchange.session.end_user)
 
 
-def _put(offered: deque[tuple[Task, list[Rollout]]], *, line: Line, by: str) -> None:
+def _put(offered: deque[tuple[Task, list[Rollout]]], *, line: AdapterLine, by: str) -> None:
     """Into the line's filling batch; where that is full, the rest into the next."""
     worker, end_user = line
     project = offered[0][0].project

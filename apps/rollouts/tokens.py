@@ -13,7 +13,7 @@ from tentalis.core.conversations.joining import Call, Joined, join_calls, split_
 from tentalis.core.packing import unpack_int32
 
 
-class Part(NamedTuple):
+class TokenPart(NamedTuple):
     """Calls of an attempt that are one sequence of tokens.
 
     Args:
@@ -42,7 +42,7 @@ def list_exchanges(attempt: Attempt) -> list[Exchange]:
     return [*first, *(one.exchange for one in attempt.further.all())]
 
 
-def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> list[Part]:
+def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> list[TokenPart]:
     """The attempt's tokens, calls joined where each goes on where the one before it ended.
 
     An agent that shows its model something else in between (OpenClaw moves a message of its own) begins a new part: its
@@ -59,13 +59,13 @@ def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> l
             raise IncompleteConversationError(f"exchange {exchange.pk}: a part of its conversation was deleted")
         prompt = unpack_int32(conversation.prompt_token_ids)
         calls.append(Call(prompt, exchange.unpack_token_ids(), exchange.unpack_logprobs(), exchange.unpack_sampled()))
-    parts: list[Part] = []
+    parts: list[TokenPart] = []
     place = start = 0
     for chain in split_chains(calls):
         hidden = [(first - start, end - start) for first, end in attempt.hidden]
         joined = join_calls(chain, hidden=hidden)
         top = _read_top(firsts[place : place + len(chain)], joined)
-        parts.append(Part(firsts[place], joined, start, top))
+        parts.append(TokenPart(firsts[place], joined, start, top))
         place, start = place + len(chain), start + len(joined.tokens)
     return parts
 

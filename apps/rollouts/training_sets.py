@@ -14,7 +14,7 @@ from apps.base.errors import TentalisError
 from apps.base.streaming import iterate_pages
 from apps.feedback.selectors import effective_judgements
 from apps.rollouts.models import Rollout
-from apps.rollouts.pairing import Items, Spoken, find_items, is_held_out, load_spoken
+from apps.rollouts.pairing import PreferenceItems, Spoken, find_items, is_held_out, load_spoken
 from apps.rollouts.selectors import make_records
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.contracts import RolloutRecord
@@ -37,7 +37,7 @@ class JudgedTask(NamedTuple):
     judgements: Mapping[int, EffectiveJudgement]
     spoken: Spoken
 
-    def find_items(self) -> Items:
+    def find_items(self) -> PreferenceItems:
         rewards = {one.pk: self.judgements[one.pk] for one in self.attempts.values()}
         return find_items(
             self.task, self.spoken, answered=self.attempts, exact=self.attempts, rewards=rewards, usable=rewards

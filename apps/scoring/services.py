@@ -130,7 +130,7 @@ def find_profile(project: Project, environment: str) -> WeightProfile:
 
 
 @dataclass(frozen=True)
-class Panel:
+class ScoringPanel:
     """Who scores the attempts of a worker in an environment.
 
     Args:
@@ -145,7 +145,7 @@ class Panel:
     trust: Mapping[str, float]
 
 
-def convene(task: Task, profile: WeightProfile) -> Panel:
+def convene(task: Task, profile: WeightProfile) -> ScoringPanel:
     """Those who score a task, and others of its worker and environment."""
     trained = find_live(task.worker) if reward_model.NAME in profile.weights else None
     raters = {name: name_rater(name) for name in profile.weights if name in ASKING}
@@ -153,10 +153,10 @@ def convene(task: Task, profile: WeightProfile) -> Panel:
         raters[reward_model.NAME] = trained.rater
     asking = [name for name in raters if trained is None or name != reward_model.NAME]
     voters = find_voters(task.project) if asking else []
-    return Panel(profile, trained, raters, voters, find_trust(task.project_id, raters))
+    return ScoringPanel(profile, trained, raters, voters, find_trust(task.project_id, raters))
 
 
-def score_attempts(task: Task, attempts: Sequence[Attempt], panel: Panel) -> list[ScoredAttempt]:
+def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel) -> list[ScoredAttempt]:
     """Every scorer of a panel on every attempt of a task. Nothing is written, and no transaction is open meanwhile:
     scorers may wait for a model as long as it takes.
     """

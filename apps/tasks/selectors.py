@@ -19,7 +19,7 @@ FROM unnest(%(states)s::text[]) wanted (state)
 """
 
 
-class Count(int):
+class BoundedCount(int):
     """How many there are; with `is_more` at least so many: counting stopped."""
 
     is_more: bool
@@ -33,12 +33,12 @@ class Count(int):
         return f"{int(self):,}{'+' if self.is_more else ''}"
 
 
-def count_tasks(project_id: int, states: Iterable[str], *, most: int = MOST) -> dict[str, Count]:
+def count_tasks(project_id: int, states: Iterable[str], *, most: int = MOST) -> dict[str, BoundedCount]:
     """The project's tasks by state, for those of these states that have any; each is counted up to `most`."""
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, {"project": project_id, "most": most, "states": [str(state) for state in states]})
         rows = cursor.fetchall()
-    return {state: Count(min(count, most), is_more=count > most) for state, count in rows if count}
+    return {state: BoundedCount(min(count, most), is_more=count > most) for state, count in rows if count}
 
 
 def find_by_words(tasks: QuerySet[Any], text: str) -> QuerySet[Any]:

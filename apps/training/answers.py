@@ -12,27 +12,27 @@ from tentalis.core.steps import parse_steps
 from tentalis.core.worlds import AttemptDraft, DraftStep
 
 
-class Part(NamedTuple):
+class AnswerPart(NamedTuple):
     """A stretch of an answer; `sampled` by the policy, else a tool's result."""
 
     text: str
     sampled: bool
 
 
-def read_parts(parts: Sequence[Mapping[str, Any]] | None, *, query: str, prompt: str) -> list[Part]:
+def read_parts(parts: Sequence[Mapping[str, Any]] | None, *, query: str, prompt: str) -> list[AnswerPart]:
     """An answer's parts as they were told, else what of `query` follows its `prompt`.
 
     Raises:
         BadInputError: the query does not begin with its prompt: where the answer begins cannot be known.
     """
     if parts is not None:
-        return [Part(part["text"], part["sampled"]) for part in parts]
+        return [AnswerPart(part["text"], part["sampled"]) for part in parts]
     if not query.startswith(prompt):
         raise BadInputError("query: wanted the prompt and then the answer, found something else before the answer")
-    return [Part(query.removeprefix(prompt), True)]
+    return [AnswerPart(query.removeprefix(prompt), True)]
 
 
-def call_tool(task: Task, parts: Sequence[Part]) -> str | None:
+def call_tool(task: Task, parts: Sequence[AnswerPart]) -> str | None:
     """What the tool says that the answer so far ends in a call of, as it is written into the answer; None: no call."""
     if task.worker.kind != Worker.Kind.DESK or not parts[-1].sampled:
         return None
@@ -43,7 +43,7 @@ def call_tool(task: Task, parts: Sequence[Part]) -> str | None:
     return f"<result> {get_world(task.environment).call_tool(task.prompt, name, arguments.strip())}</result>"
 
 
-def read_answer(task: Task, parts: Sequence[Part], *, is_cut: bool) -> AttemptDraft:
+def read_answer(task: Task, parts: Sequence[AnswerPart], *, is_cut: bool) -> AttemptDraft:
     """The whole answer as its worker's kind reads its own."""
     text = "".join(part.text for part in parts)
     if task.worker.kind == Worker.Kind.DESK:
@@ -63,7 +63,7 @@ def read_answer(task: Task, parts: Sequence[Part], *, is_cut: bool) -> AttemptDr
     )
 
 
-def _read_desk(text: str, parts: Sequence[Part], *, is_cut: bool) -> AttemptDraft:
+def _read_desk(text: str, parts: Sequence[AnswerPart], *, is_cut: bool) -> AttemptDraft:
     results = iter(
         [part.text.removeprefix("<result> ").removesuffix("</result>") for part in parts if not part.sampled]
     )

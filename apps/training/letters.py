@@ -85,7 +85,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class Refusals:
+class DroppedLetters:
     """Says in the log and in the audit that something was dropped: the first at once, then how many a minute."""
 
     def __init__(self, *, every_s: float = REFUSALS_EVERY_S) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import transaction
 
-from apps.audit.models import AuditEntry, Place, find_horizon
+from apps.audit.models import AuditEntry, ChainPlace, find_horizon
 from apps.webhooks.models import CURSOR, Delivery, Webhook
 
 PAGE = 500
@@ -35,7 +35,7 @@ def enqueue(webhook_id: int) -> int:
         horizon = find_horizon()
         page = list(find_entries(webhook, horizon)[:PAGE])
         if len(page) == PAGE:
-            webhook.cursor = Place(page[-1].epoch, page[-1].xid, page[-1].pk)
+            webhook.cursor = ChainPlace(page[-1].epoch, page[-1].xid, page[-1].pk)
         elif page or _is_far(webhook.cursor, horizon):
             webhook.cursor = horizon
         else:
@@ -45,11 +45,11 @@ def enqueue(webhook_id: int) -> int:
     return len(page)
 
 
-def _is_far(cursor: Place, horizon: Place) -> bool:
+def _is_far(cursor: ChainPlace, horizon: ChainPlace) -> bool:
     return cursor.epoch < horizon.epoch or horizon.xid - cursor.xid > IDLE_TRANSACTIONS
 
 
-def find_entries(webhook: Webhook, horizon: Place) -> Any:
+def find_entries(webhook: Webhook, horizon: ChainPlace) -> Any:
     """What the webhook wants of the entries between its cursor and the horizon, in the order of transactions."""
     rows = AuditEntry.objects.behind(webhook.cursor).before(horizon)
     rows = rows.filter(project_id=webhook.project_id).exclude(kind__startswith=OWN)

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project
-from apps.audit.models import Place
+from apps.audit.models import ChainPlace
 from apps.base.models import Timestamped
 
 CURSOR = ("cursor_epoch", "cursor_xid", "cursor_id")
@@ -71,11 +71,11 @@ class Webhook(Timestamped):
         return f"webhook {self.pk} of {self.project or 'the installation'}"
 
     @property
-    def cursor(self) -> Place:
-        return Place(self.cursor_epoch, self.cursor_xid, self.cursor_id)
+    def cursor(self) -> ChainPlace:
+        return ChainPlace(self.cursor_epoch, self.cursor_xid, self.cursor_id)
 
     @cursor.setter
-    def cursor(self, place: Place) -> None:
+    def cursor(self, place: ChainPlace) -> None:
         self.cursor_epoch, self.cursor_xid, self.cursor_id = place
 
     def sealed_for(self, field: str = "") -> str:

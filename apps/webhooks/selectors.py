@@ -11,7 +11,7 @@ from apps.webhooks.models import Delivery, Webhook
 
 
 @dataclass(frozen=True)
-class Health:
+class WebhookHealth:
     """A webhook, and how many of its messages wait, and were given up.
 
     Args:
@@ -24,12 +24,12 @@ class Health:
     delivered_at: datetime | None
 
 
-def list_webhooks(project: Project) -> list[Health]:
+def list_webhooks(project: Project) -> list[WebhookHealth]:
     """A project's webhooks, the oldest first."""
     return read_health(Webhook.objects.filter(project=project).select_related("project").order_by("pk"))
 
 
-def read_health(webhooks: "Sequence[Webhook] | QuerySet[Webhook]") -> list[Health]:
+def read_health(webhooks: "Sequence[Webhook] | QuerySet[Webhook]") -> list[WebhookHealth]:
     """The health of each of these, in their order."""
     rows = (
         Delivery.objects.filter(webhook__in=[webhook.pk for webhook in webhooks])
@@ -42,4 +42,4 @@ def read_health(webhooks: "Sequence[Webhook] | QuerySet[Webhook]") -> list[Healt
         )
     )
     counts = {row["webhook_id"]: (row["pending"], row["dead"], row["delivered_at"]) for row in rows}
-    return [Health(webhook, *counts.get(webhook.pk, (0, 0, None))) for webhook in webhooks]
+    return [WebhookHealth(webhook, *counts.get(webhook.pk, (0, 0, None))) for webhook in webhooks]

@@ -75,3 +75,12 @@ def test_every_table_is_written_by_something_that_is_no_test() -> None:
         and not re.search(makes.format(name=model.__name__, table=model._meta.db_table), source)
     }
     assert found == UNWRITTEN
+
+
+def test_no_two_classes_of_the_apps_have_one_name() -> None:
+    places = defaultdict(list)
+    for path in (ROOT / "apps").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and node.name not in {"Command", "Migration"}:
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

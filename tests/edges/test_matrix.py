@@ -8,7 +8,7 @@ from django.urls import path
 
 from apps.accounts.rights import Right
 from apps.api import matrix
-from apps.api.matrix import RULES, Route, find_unsaid, list_routes, put_into, write_matrix
+from apps.api.matrix import RULES, RestRoute, find_unsaid, list_routes, put_into, write_matrix
 from apps.api.views.base import ApiView
 from tests.edges.routes import TABLE
 
@@ -43,7 +43,7 @@ def test_a_route_that_says_nothing_is_found_and_shown_as_closed(monkeypatch: Any
         url_patterns = (path("api/v1/backdoor", Forgetful.as_view()),)
 
     monkeypatch.setattr(matrix, "get_resolver", Resolver)
-    assert find_unsaid() == [Route("GET", "/api/v1/backdoor", "")]
+    assert find_unsaid() == [RestRoute("GET", "/api/v1/backdoor", "")]
     assert "| `GET /api/v1/backdoor` | nothing: closed |  |  |" in write_matrix()
 
 
@@ -52,7 +52,7 @@ def test_the_table_names_every_right() -> None:
     assert {route.right for route in list_routes()} >= set(Right.values) - {Right.GATEWAY_USE.value}
 
 
-def _in_the_words_of_the_table(route: Route) -> str:
+def _in_the_words_of_the_table(route: RestRoute) -> str:
     return _blank(f"{route.verb} {route.path.removeprefix('/api/v1/').removeprefix('/')}")
 
 

@@ -47,7 +47,7 @@ from apps.inference.selectors import IncompleteConversationError
 from apps.pipeline import canary, flow, shadows, trainings
 from apps.reports.lineage import trace_lineage
 from apps.rollouts.models import Batch, Rollout
-from apps.rollouts.tokens import Part, load_conversations, read_parts
+from apps.rollouts.tokens import TokenPart, load_conversations, read_parts
 from apps.training import naming
 from apps.training.cost_benefit import find_return
 from apps.training.models import TrainingRun
@@ -115,7 +115,7 @@ def read_rollout_tokens(rollout: Rollout) -> dict[str, Any] | None:
     }
 
 
-def _write_sequence(part: Part) -> dict[str, Any]:
+def _write_sequence(part: TokenPart) -> dict[str, Any]:
     return {
         "start": part.start,
         "prompt_token_ids": part.joined.prompt,

@@ -35,7 +35,7 @@ from apps.api.views.base import ApiView, ListViewSet, ResourceViewSet
 from apps.audit.chain import entry_content
 from apps.audit.kinds import Kind
 from apps.audit.last_report import LAST_REPORT
-from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, Place
+from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, ChainPlace
 from apps.base.streaming import stream
 from apps.finding.failed import FailedFilters
 from apps.outbox.models import Segment
@@ -93,7 +93,7 @@ def after_entry(entries: AuditEntryQuerySet, last: int | None) -> AuditEntryQuer
     place = AuditEntry.objects.filter(pk=last).values_list("epoch", "xid", "pk").first()
     if place is None:
         raise ValidationError({"after": [f"no entry {last}"]})
-    return rows.behind(Place(*place))
+    return rows.behind(ChainPlace(*place))
 
 
 class AuditFilterSet(filters.FilterSet):  # type: ignore[misc]

@@ -20,7 +20,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError
 from apps.base.streaming import stream
 from apps.console.exports.narrowing import find_fault
-from apps.console.exports.sources import Row, Source
+from apps.console.exports.sources import Exported, Row
 from apps.console.exports.writers import WRITERS, Sink
 from apps.rollouts.training_sets import HELD_OUT
 from tentalis.core.row_kinds import CONTENT, ContentHash
@@ -41,7 +41,7 @@ class Export:
         held_out: ids of the tasks that were left out.
     """
 
-    source: Source
+    source: Exported
     format: str
     filters: Mapping[str, str]
     project: Project
@@ -133,7 +133,7 @@ class Export:
             yield row
 
 
-def begin_export(*, source: Source, format: str, filters: Mapping[str, str], project: Project, by: User) -> Export:
+def begin_export(*, source: Exported, format: str, filters: Mapping[str, str], project: Project, by: User) -> Export:
     """Check what is asked for and write the audit, before a byte is sent.
 
     Raises:

@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Source:
+class Exported:
     """One thing to export.
 
     Attributes:
@@ -173,14 +173,14 @@ def page_values(rows: "QuerySet[Any]", paths: list[str], size: int) -> Iterator[
         last = page[-1][0]
 
 
-def _set(name: str, title: Any, about: Any, columns: Mapping[str, str], rows: Any) -> Source:
-    return Source(name, title, about, Right.FEEDBACK_READ, columns, rows, COMMON, ("jsonl", "parquet", "csv"))
+def _set(name: str, title: Any, about: Any, columns: Mapping[str, str], rows: Any) -> Exported:
+    return Exported(name, title, about, Right.FEEDBACK_READ, columns, rows, COMMON, ("jsonl", "parquet", "csv"))
 
 
-SOURCES: Mapping[str, Source] = {
+SOURCES: Mapping[str, Exported] = {
     source.name: source
     for source in (
-        Source(
+        Exported(
             "tasks", _("Tasks"),
             _("Each task with its state, score and best answer, and whether it is held out from training."),
             Right.TASKS_READ, TASK_COLUMNS, read_tasks,
@@ -188,16 +188,16 @@ SOURCES: Mapping[str, Source] = {
             references=REFERENCES, unoffered=frozenset(TaskFilters.base_filters) - {"state", *COMMON},
             check=lambda filters, user: TaskFilters.bind(filters, Task.objects.all(), user),
         ),
-        Source(
+        Exported(
             "feedback", _("Reviews and feedback"), _("What managers said, step by step, in their own words."),
             Right.FEEDBACK_READ, FEEDBACK_COLUMNS, read_feedback,
             {"source": frozenset(Feedback.Source.values), "author": None, **COMMON},
         ),
-        Source(
+        Exported(
             "rollouts", _("Rollouts"), _("Exact tokens, log-probs and rewards, as the trainer reads them."),
             Right.ROLLOUTS_READ, ROLLOUT_COLUMNS, read_rollouts, COMMON, ("jsonl", "parquet"),
         ),
-        Source(
+        Exported(
             "audit", _("Audit"), _("Everything that happened, with each entry's place in the chain and its hashes."),
             Right.AUDIT_READ, AUDIT_COLUMNS, read_audit, {"kind": frozenset(Kind.values), "actor": None},
         ),

@@ -15,7 +15,7 @@ ALWAYS_SHOWN = 200
 PARAMETER = "words"
 
 
-class Share(NamedTuple):
+class TextShare(NamedTuple):
     """What one text may have of its page.
 
     Attributes:
@@ -28,7 +28,7 @@ class Share(NamedTuple):
     may_mark_up: bool
 
 
-class Allowance:
+class PageAllowance:
     """Deals out a page's characters to its texts, in the order in which the page shows them."""
 
     def __init__(self, part: int) -> None:
@@ -36,24 +36,24 @@ class Allowance:
         self._chars = 0
         self._markdown_chars = 0
 
-    def take(self, chars: int, *, has_markup: bool = False) -> Share:
+    def take(self, chars: int, *, has_markup: bool = False) -> TextShare:
         part = self._chars // MOST_ON_A_PAGE + 1
         self._chars += min(chars, MOST_ON_A_PAGE)
         if part != self.part:
-            return Share(part, is_shown=chars <= ALWAYS_SHOWN, may_mark_up=False)
+            return TextShare(part, is_shown=chars <= ALWAYS_SHOWN, may_mark_up=False)
         may_mark_up = has_markup and self._markdown_chars + chars <= MOST_MARKDOWN_ON_A_PAGE
         self._markdown_chars += chars if may_mark_up else 0
-        return Share(part, is_shown=True, may_mark_up=may_mark_up)
+        return TextShare(part, is_shown=True, may_mark_up=may_mark_up)
 
 
-def allowance_of(request: HttpRequest | None) -> Allowance:
+def allowance_of(request: HttpRequest | None) -> PageAllowance:
     """The one of the page that is being made; without a page one for this text alone."""
     if request is None:
-        return Allowance(1)
+        return PageAllowance(1)
     found = request.__dict__.get("text_allowance")
-    if not isinstance(found, Allowance):
+    if not isinstance(found, PageAllowance):
         asked = request.GET.get(PARAMETER, "")
-        found = Allowance(int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 7 else 1)
+        found = PageAllowance(int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 7 else 1)
         request.__dict__["text_allowance"] = found
     return found
 

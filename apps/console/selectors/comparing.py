@@ -52,7 +52,7 @@ class StepPair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AttemptComparison:
     """Two attempts side by side."""
 
     left: Attempt
@@ -90,7 +90,7 @@ def find_versions(tasks: Sequence[Task]) -> list[Version]:
     return sorted(found, key=lambda version: version.number)
 
 
-def compare_attempts(project: Project, left_id: int, right_id: int) -> Comparison | None:
+def compare_attempts(project: Project, left_id: int, right_id: int) -> AttemptComparison | None:
     """Two attempts of the project; None where there are no such."""
     steps = Prefetch("steps", Step.objects.order_by("index"))
     found = Attempt.objects.filter(pk__in=[left_id, right_id], task__project=project)
@@ -98,7 +98,7 @@ def compare_attempts(project: Project, left_id: int, right_id: int) -> Compariso
     left, right = rows.get(left_id), rows.get(right_id)
     if left is None or right is None:
         return None
-    return Comparison(
+    return AttemptComparison(
         left=left,
         right=right,
         answer=diff_words(left.answer, right.answer),

@@ -21,7 +21,7 @@ MOST = 50
 
 
 @dataclass(frozen=True)
-class Finding:
+class TestNote:
     """One sentence of a test. `is_good` None: neither good nor bad. `page` and `args`: where to mend it."""
 
     words: str
@@ -57,8 +57,8 @@ class Connected:
     workers: Sequence[Worker]
     answerers: Sequence[Answerer]
     servers: Sequence[Server]
-    calls: Sequence[Finding]
-    tasks: Sequence[Finding]
+    calls: Sequence[TestNote]
+    tasks: Sequence[TestNote]
 
     @property
     def outside(self) -> list[Worker]:
@@ -99,58 +99,58 @@ def say_untrained(worker: Worker) -> str:
     return say_missing(worker.line)
 
 
-def say_calls(project: Project) -> list[Finding]:
+def say_calls(project: Project) -> list[TestNote]:
     """What the last call through the gateway showed."""
     found = Exchange.objects.filter(project=project, session__isnull=False).exclude(token="").order_by("-id")
     call = found.defer("messages", "request").first()
     if call is None:
-        return [Finding(_("No call has arrived yet."))]
+        return [TestNote(_("No call has arrived yet."))]
     said = {"who": call.agent or _("somebody"), "model": call.worker_name or call.model}
-    findings = [Finding(_("A call arrived: %(who)s asked for %(model)s.") % said, True, "exchange", (call.pk,))]
+    findings = [TestNote(_("A call arrived: %(who)s asked for %(model)s.") % said, True, "exchange", (call.pk,))]
     if call.status >= 400 or call.error:
         words = _("It failed with status %(status)s: %(error)s") % {"status": call.status, "error": call.error[:300]}
-        return [*findings, Finding(words, False)]
+        return [*findings, TestNote(words, False)]
     if call.token_ids and call.prompt_token_ids:
-        findings.append(Finding(_("The model server told the tokens of its answer: it can be learned from."), True))
+        findings.append(TestNote(_("The model server told the tokens of its answer: it can be learned from."), True))
     else:
         words = _("The model server told no token ids: calls are recorded and can be judged, and nothing trains.")
-        findings.append(Finding(words, False))
+        findings.append(TestNote(words, False))
     if not call.worker_name:
         words = _("It named a model of a server, not a worker: only what is asked of a worker can be learned from.")
-        findings.append(Finding(words, False))
+        findings.append(TestNote(words, False))
     return findings
 
 
-def say_tasks(project: Project) -> list[Finding]:
+def say_tasks(project: Project) -> list[TestNote]:
     """Whether a task has arrived, from whom, and how far it came."""
     task = Task.objects.filter(project=project).select_related("submitted_by", "worker").order_by("-id").first()
     if task is None:
-        return [Finding(_("No task has arrived yet."))]
+        return [TestNote(_("No task has arrived yet."))]
     said = {"id": task.pk, "who": task.submitted_by.handle, "worker": task.worker.name}
     words = _("Task %(id)s arrived from %(who)s, for %(worker)s.") % said
-    findings = [Finding(words, True, "task", (task.pk,))]
+    findings = [TestNote(words, True, "task", (task.pk,))]
     if task.state == Task.State.QUEUED and task.worker.kind == Worker.Kind.OUTSIDE:
-        findings.append(Finding(_("It waits for your agent, which hands in its result.")))
+        findings.append(TestNote(_("It waits for your agent, which hands in its result.")))
     else:
         is_good = False if task.state == Task.State.FAILED else None
-        findings.append(Finding(_("It is now: %(state)s.") % {"state": task.get_state_display()}, is_good))
+        findings.append(TestNote(_("It is now: %(state)s.") % {"state": task.get_state_display()}, is_good))
     return findings
 
 
-def say_probe(probe: Probe) -> list[Finding]:
+def say_probe(probe: Probe) -> list[TestNote]:
     """What a test of a model server means for a worker on it."""
     if not probe.ok:
-        return [Finding(probe.words, False)]
-    findings = [Finding(_("It answers: %(words)s.") % {"words": probe.words}, True)]
+        return [TestNote(probe.words, False)]
+    findings = [TestNote(_("It answers: %(words)s.") % {"words": probe.words}, True)]
     if probe.models:
-        findings.append(Finding(_("It serves %(models)s.") % {"models": ", ".join(probe.models[:8])}))
+        findings.append(TestNote(_("It serves %(models)s.") % {"models": ", ".join(probe.models[:8])}))
     if probe.can_train:
-        findings.append(Finding(_("It tells token ids and log-probs: what it says can be trained on."), True))
+        findings.append(TestNote(_("It tells token ids and log-probs: what it says can be trained on."), True))
     else:
         words = _("It tells no token ids or no log-probs: workers on it can be reviewed, and nothing of them trains.")
-        findings.append(Finding(words, False))
+        findings.append(TestNote(words, False))
     if probe.loads_adapters:
-        findings.append(Finding(_("It loads adapters while it runs: what is trained can serve there."), True))
+        findings.append(TestNote(_("It loads adapters while it runs: what is trained can serve there."), True))
     elif probe.loads_adapters is False:
-        findings.append(Finding(_("It loads no adapters: what is trained cannot serve there."), False))
+        findings.append(TestNote(_("It loads no adapters: what is trained cannot serve there."), False))
     return findings

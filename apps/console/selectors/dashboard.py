@@ -35,7 +35,7 @@ UNSENT = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
-class Alarm:
+class ActionNeeded:
     """Something that needs a person, and the page where they can do something about it."""
 
     words: str
@@ -85,7 +85,7 @@ class Glance:
     spending: Spending
     depths: Sequence[QueueDepth]
     filling: Mapping[int, Batch]
-    alarms: Sequence[Alarm]
+    alarms: Sequence[ActionNeeded]
 
     @property
     def done(self) -> int:
@@ -117,7 +117,7 @@ def glance(project: Project) -> Glance:
     )
 
 
-def _find_away(project: Project) -> list[Alarm]:
+def _find_away(project: Project) -> list[ActionNeeded]:
     if (waits := find_server_wait(project.pk)) is None:
         return []
     words = ngettext(
@@ -125,10 +125,10 @@ def _find_away(project: Project) -> list[Alarm]:
         "%(n)s jobs wait for a server that is away: %(reason)s",
         waits.count,
     )
-    return [Alarm(words % {"n": _cap(waits.count), "reason": waits.reason}, "health", _("See its health"))]
+    return [ActionNeeded(words % {"n": _cap(waits.count), "reason": waits.reason}, "health", _("See its health"))]
 
 
-def _find_dead(project: Project) -> list[Alarm]:
+def _find_dead(project: Project) -> list[ActionNeeded]:
     if (found := find_newest_dead(project.pk)) is None:
         return []
     words = ngettext(
@@ -137,10 +137,10 @@ def _find_dead(project: Project) -> list[Alarm]:
         found.count,
     )
     words = words % {"n": _cap(found.count), "tries": found.attempts, "reason": found.reason[:MOST_REASON_CHARS]}
-    return [Alarm(words, "dead-letters", _("See why, replay"))]
+    return [ActionNeeded(words, "dead-letters", _("See why, replay"))]
 
 
-def _find_misserved(project: Project) -> list[Alarm]:
+def _find_misserved(project: Project) -> list[ActionNeeded]:
     """Where what serves is not what should, and what its monitors heard of it. One query."""
     made_by = TrainingRun.objects.filter(pk=OuterRef("adapter__run_id"))
     serving = Deployment.objects.filter(Q(end_user="") | ~Q(trouble=""), worker__project=project)
@@ -150,7 +150,7 @@ def _find_misserved(project: Project) -> list[Alarm]:
         if one.trouble:
             words = _("%(worker)s is not served as it should be, and does not train: %(trouble)s.")
             words = words % {"worker": one.worker.name, "trouble": one.trouble}
-            found.append(Alarm(words, "adapter-list", _("See what serves")))
+            found.append(ActionNeeded(words, "adapter-list", _("See what serves")))
         if one.heard and one.adapter is not None:
             words = ngettext(
                 "%(n)s alarm on %(adapter)s, which serves.",
@@ -158,7 +158,7 @@ def _find_misserved(project: Project) -> list[Alarm]:
                 len(one.heard),
             )
             words = words % {"n": len(one.heard), "adapter": one.adapter.name}
-            found.append(Alarm(words, "adapter-list", _("See what serves"), is_bad=False))
+            found.append(ActionNeeded(words, "adapter-list", _("See what serves"), is_bad=False))
     return found
 
 
@@ -168,7 +168,7 @@ def _find_batches(project: Project) -> list[Batch]:
     return list(batches.defer("run__metrics", "run__spec", "run__recipe").order_by("-state", "-id")[:LATEST_BATCHES])
 
 
-def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[Alarm]:
+def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[ActionNeeded]:
     """What keeps the newest full batches from becoming adapters."""
     found = []
     now = timezone.now()
@@ -180,37 +180,37 @@ def _find_stalled(project: Project, batches: Sequence[Batch]) -> list[Alarm]:
             if batch.closed_at is None or batch.closed_at < now - UNSENT:
                 words = _("Batch %(n)s of %(worker)s is full and nothing trains it.")
                 words = words % {"n": batch.number, "worker": batch.worker.name}
-                found.append(Alarm(words, "blockers", _("See the training status")))
+                found.append(ActionNeeded(words, "blockers", _("See the training status")))
             continue
         is_running = run.state == TrainingRun.State.RUNNING
         if find_untaken(run) is not None:
             words = _("No training machine takes up run %s.") % run.pk
-            found.append(Alarm(words, "run-list", _("See the runs")))
+            found.append(ActionNeeded(words, "run-list", _("See the runs")))
         elif is_running and run.heartbeat_at is not None and run.heartbeat_at < now - silence:
             words = _("The training machine does not report in run %s any more.") % run.pk
-            found.append(Alarm(words, "run-list", _("See the runs")))
+            found.append(ActionNeeded(words, "run-list", _("See the runs")))
         elif run.state in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED} and batch.worker_id not in seen:
             is_refused = run.state == TrainingRun.State.REFUSED
             words = _("The last training of %(worker)s failed (run %(run)s).")
             words = _("The last training of %(worker)s was refused (run %(run)s).") if is_refused else words
             words = words % {"worker": batch.worker.name, "run": run.pk}
-            found.append(Alarm(words, "run-list", _("See why")))
+            found.append(ActionNeeded(words, "run-list", _("See why")))
         seen.add(batch.worker_id)
     if not project.learning_enabled:
-        found.append(Alarm(_("Learning is switched off."), "blockers", _("What that means"), is_bad=False))
+        found.append(ActionNeeded(_("Learning is switched off."), "blockers", _("What that means"), is_bad=False))
     return found
 
 
-def _find_troubled(project: Project, depths: Sequence[QueueDepth], spending: Spending) -> list[Alarm]:
+def _find_troubled(project: Project, depths: Sequence[QueueDepth], spending: Spending) -> list[ActionNeeded]:
     """Raters whose word is not used, what is being tried again, and calls that models refused lately."""
     found = []
     raters = Rater.objects.filter(project=project, quarantined_at__isnull=False).values_list("handle", flat=True)
     if handles := list(raters[:5]):
         words = _("No longer counted, too many errors: %s.") % ", ".join(handles)
-        found.append(Alarm(words, "quality", _("See their record"), is_bad=False))
+        found.append(ActionNeeded(words, "quality", _("See their record"), is_bad=False))
     if retried := sum(depth.retrying for depth in depths):
         words = ngettext("%s job will be retried.", "%s jobs will be retried.", retried)
-        found.append(Alarm(words % f"{retried:,}", "dead-letters", _("See the queues"), is_bad=False))
+        found.append(ActionNeeded(words % f"{retried:,}", "dead-letters", _("See the queues"), is_bad=False))
     if failed := spending.failed:
         words = ngettext(
             "%(n)s of the latest %(all)s calls to models failed.",
@@ -218,7 +218,7 @@ def _find_troubled(project: Project, depths: Sequence[QueueDepth], spending: Spe
             failed,
         )
         words = words % {"n": failed, "all": f"{spending.calls:,}"}
-        found.append(Alarm(words, "worker-list", _("See the workers"), is_bad=False))
+        found.append(ActionNeeded(words, "worker-list", _("See the workers"), is_bad=False))
     return found
 
 

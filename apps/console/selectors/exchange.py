@@ -13,7 +13,7 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.base.errors import TentalisError
 from apps.console.rendering.tokens import clean_piece
-from apps.console.selectors.sessions import MOST_MESSAGES, Said, read_calls, read_message
+from apps.console.selectors.sessions import MOST_MESSAGES, ShownMessage, read_calls, read_message
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.inference.services import client_for
@@ -33,7 +33,7 @@ LEAST_LIKELY = 8
 MOST_TOOLS = 40
 
 
-class Tool(NamedTuple):
+class OfferedTool(NamedTuple):
     """A tool the model was offered."""
 
     name: str
@@ -62,9 +62,9 @@ class ExchangeView:
 
     exchange: Exchange
     conversation: Conversation
-    shared: Sequence[Said]
-    messages: Sequence[Said]
-    answer: Said
+    shared: Sequence[ShownMessage]
+    messages: Sequence[ShownMessage]
+    answer: ShownMessage
     siblings: Sequence[Exchange]
     adapter: Adapter | None
     attempt: Attempt | None
@@ -134,7 +134,7 @@ class ExchangeView:
         return {int(row[0]): str(number) for number, row in enumerate(rows, start=1) if row}
 
     @property
-    def tools(self) -> list[Tool]:
+    def tools(self) -> list[OfferedTool]:
         found = self.conversation.request.get("tools")
         return [_read_tool(tool) for tool in found[:MOST_TOOLS]] if isinstance(found, list) else []
 
@@ -168,7 +168,7 @@ def show_exchange(project: Project, exchange_id: int, *, ask: bool = False) -> E
         conversation=conversation,
         shared=said[:start][-MOST_MESSAGES:],
         messages=said[start:][-MOST_MESSAGES:],
-        answer=Said("assistant", exchange.text, read_calls(exchange.tool_calls)),
+        answer=ShownMessage("assistant", exchange.text, read_calls(exchange.tool_calls)),
         siblings=list(
             Exchange.objects.filter(project=project, public_id=exchange.public_id)
             .exclude(pk=exchange.pk)
@@ -262,8 +262,8 @@ def write_json(view: ExchangeView) -> dict[str, Any]:
     }
 
 
-def _read_tool(tool: Any) -> Tool:
+def _read_tool(tool: Any) -> OfferedTool:
     given = tool.get("function", tool) if isinstance(tool, Mapping) else {}
     if not isinstance(given, Mapping):
-        return Tool("?", "")
-    return Tool(str(given.get("name", given.get("type", "?"))), str(given.get("description", ""))[:300])
+        return OfferedTool("?", "")
+    return OfferedTool(str(given.get("name", given.get("type", "?"))), str(given.get("description", ""))[:300])

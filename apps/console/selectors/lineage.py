@@ -23,7 +23,7 @@ WIDTHS = {"feedback": 118, "batch": 104, "run": 104, "adapter": 176, "served": 1
 
 
 @dataclass(frozen=True)
-class Node:
+class Box:
     """A box. `page` and `pk` lead to what it stands for; "" and None where nothing does."""
 
     kind: str
@@ -65,7 +65,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Edge:
+class Arrow:
     """A line as an SVG path; `kind` is made, parent or serves."""
 
     path: str
@@ -87,8 +87,8 @@ class Lineage:
     """A drawing of the newest adapters, newest on top, and the same as a list."""
 
     worker: Worker
-    nodes: Sequence[Node]
-    edges: Sequence[Edge]
+    nodes: Sequence[Box]
+    edges: Sequence[Arrow]
     origins: Sequence[Origin]
     width: int
     height: int
@@ -170,14 +170,14 @@ def _columns() -> dict[str, int]:
     return places
 
 
-def _lay_out(origins: Sequence[Origin]) -> tuple[list[Node], list[Edge]]:
+def _lay_out(origins: Sequence[Origin]) -> tuple[list[Box], list[Arrow]]:
     columns = _columns()
-    nodes: list[Node] = []
-    edges: list[Edge] = []
-    boxes: dict[int, Node] = {}
+    nodes: list[Box] = []
+    edges: list[Arrow] = []
+    boxes: dict[int, Box] = {}
     for row, origin in enumerate(origins):
         adapter, run, y = origin.adapter, origin.run, 2 + row * ROW
-        box = Node(
+        box = Box(
             "adapter",
             adapter.state,
             columns["adapter"],
@@ -192,8 +192,8 @@ def _lay_out(origins: Sequence[Origin]) -> tuple[list[Node], list[Edge]]:
         if run is not None and (batch := run.batch) is not None:
             said = ngettext("%d piece", "%d pieces", origin.feedback) % origin.feedback
             line = [
-                Node("feedback", "feedback", columns["feedback"], y, _("Feedback"), said, "adapter-people", adapter.pk),
-                Node(
+                Box("feedback", "feedback", columns["feedback"], y, _("Feedback"), said, "adapter-people", adapter.pk),
+                Box(
                     "batch",
                     "batch",
                     columns["batch"],
@@ -201,16 +201,16 @@ def _lay_out(origins: Sequence[Origin]) -> tuple[list[Node], list[Edge]]:
                     _("batch %d") % batch.number,
                     ngettext("%d task", "%d tasks", batch.task_count) % batch.task_count,
                 ),
-                Node("run", run.state, columns["run"], y, _("run %d") % run.pk, run.get_state_display(), "run", run.pk),
+                Box("run", run.state, columns["run"], y, _("run %d") % run.pk, run.get_state_display(), "run", run.pk),
                 box,
             ]
         if origin.serves:
             worker = adapter.worker.name
             name = worker if len(worker) < 18 else worker[:16] + "…"
-            line.append(Node("served", "served", columns["served"], y, name, origin.serves))
+            line.append(Box("served", "served", columns["served"], y, name, origin.serves))
         nodes += line
         edges += [
-            Edge(f"M{one.end} {one.middle}H{other.x}", "serves" if other.kind == "served" else "made")
+            Arrow(f"M{one.end} {one.middle}H{other.x}", "serves" if other.kind == "served" else "made")
             for one, other in pairwise(line)
         ]
     edges += [
@@ -219,10 +219,10 @@ def _lay_out(origins: Sequence[Origin]) -> tuple[list[Node], list[Edge]]:
     return nodes, edges
 
 
-def _join(parent: Node, child: Node) -> Edge:
+def _join(parent: Box, child: Box) -> Arrow:
     """From a parent up to its child: straight to the next row, else around the boxes between."""
     x = parent.x + 24
     if parent.y - child.y == ROW:
-        return Edge(f"M{x} {parent.y}V{child.y + HEIGHT}", "parent")
+        return Arrow(f"M{x} {parent.y}V{child.y + HEIGHT}", "parent")
     side = parent.x - 12
-    return Edge(f"M{parent.x} {parent.middle + 8}H{side}V{child.middle + 8}H{child.x}", "parent")
+    return Arrow(f"M{parent.x} {parent.middle + 8}H{side}V{child.middle + 8}H{child.x}", "parent")

@@ -17,7 +17,7 @@ POINTS = 60
 
 
 @dataclass(frozen=True)
-class Share:
+class Estimate:
     """A number with its interval; None where it is not known."""
 
     value: float | None
@@ -25,7 +25,7 @@ class Share:
     high: float | None
 
     @classmethod
-    def read(cls, metrics: Mapping[str, Any], name: str) -> "Share":
+    def read(cls, metrics: Mapping[str, Any], name: str) -> "Estimate":
         low, high = metrics.get(f"{name}_interval") or (None, None)
         return cls(metrics.get(name), low, high)
 
@@ -41,16 +41,16 @@ class FitRow:
         return name_rater(self.run.manager)
 
     @cached_property
-    def before(self) -> Share:
-        return Share.read(self.run.metrics, "auc_before")
+    def before(self) -> Estimate:
+        return Estimate.read(self.run.metrics, "auc_before")
 
     @cached_property
-    def after(self) -> Share:
-        return Share.read(self.run.metrics, "auc_after")
+    def after(self) -> Estimate:
+        return Estimate.read(self.run.metrics, "auc_after")
 
     @cached_property
-    def influence(self) -> Share:
-        return Share.read(self.run.metrics, "influence")
+    def influence(self) -> Estimate:
+        return Estimate.read(self.run.metrics, "influence")
 
     @property
     def gate(self) -> float | None:

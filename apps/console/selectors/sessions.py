@@ -44,7 +44,7 @@ class SessionRow:
 
 
 @dataclass(frozen=True)
-class Said:
+class ShownMessage:
     """One message as a person reads it. `calls`: (tool, what it was given, by name where it has names)."""
 
     role: str
@@ -68,7 +68,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Call:
+class ShownCall:
     """One request and its answer: only what is new since the call before.
 
     Attributes:
@@ -78,8 +78,8 @@ class Call:
     """
 
     exchange: Exchange
-    messages: Sequence[Said]
-    answer: Said
+    messages: Sequence[ShownMessage]
+    answer: ShownMessage
     adapter: Adapter | None
     hidden: int
     learned: Learned | None = None
@@ -91,7 +91,7 @@ class SessionView:
     """A page of a session's calls, oldest first; `newer` is the id to go on above."""
 
     session: Session
-    calls: Sequence[Call]
+    calls: Sequence[ShownCall]
     newer: int | None
     exchanges: int
     prompt_tokens: int
@@ -217,26 +217,26 @@ def _find_learned(exchange_ids: Sequence[int]) -> tuple[dict[int, Learned], set[
 
 def _make_call(
     exchange: Exchange, conversation: Conversation | None, known: Sequence[Any], adapter: Adapter | None
-) -> Call:
+) -> ShownCall:
     messages = conversation.messages if conversation else []
     start = 0
     while start < min(len(messages), len(known)) and _is_same(messages[start], known[start]):
         start += 1
     new = messages[start:]
-    return Call(
+    return ShownCall(
         exchange=exchange,
         messages=[read_message(message) for message in new[-MOST_MESSAGES:]],
-        answer=Said("assistant", exchange.text, read_calls(exchange.tool_calls)),
+        answer=ShownMessage("assistant", exchange.text, read_calls(exchange.tool_calls)),
         adapter=adapter,
         hidden=max(0, len(new) - MOST_MESSAGES),
     )
 
 
-def read_message(message: Any) -> Said:
+def read_message(message: Any) -> ShownMessage:
     """A chat message of any of the dialects: text, or parts of which some are text."""
     if not isinstance(message, Mapping):
-        return Said("other", str(message))
-    return Said(
+        return ShownMessage("other", str(message))
+    return ShownMessage(
         str(message.get("role", "other")), _read_text(message.get("content")), read_calls(message.get("tool_calls"))
     )
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.db.models.functions import Now
 
-from apps.accounts.calendars import CalendarError, Said, ask_calendar
+from apps.accounts.calendars import CalendarError, CalendarState, ask_calendar
 from apps.accounts.models import Project
 from apps.training.models import TrainingRun
 from apps.training.schedule import DAY, Wait, measure_use, read_training_policy, why_closed
@@ -13,7 +13,7 @@ from tentalis.core.learning.windows import TrainingPolicy
 
 
 @dataclass(frozen=True)
-class Timetable:
+class TrainingTimetable:
     """Whether a run would be sent now, and what of the quotas is used.
 
     Attributes:
@@ -26,7 +26,7 @@ class Timetable:
     policy: TrainingPolicy
     now: datetime
     closed: Wait | None
-    calendar: Said | None
+    calendar: CalendarState | None
     used_s: float
     sent: int
     waiting: int
@@ -38,7 +38,7 @@ class Timetable:
         return (seconds is not None and self.used_s >= seconds) or (runs is not None and self.sent >= runs)
 
 
-def read_timetable(project: Project, *, now: datetime) -> Timetable:
+def read_timetable(project: Project, *, now: datetime) -> TrainingTimetable:
     """Three queries.
 
     Args:
@@ -47,7 +47,7 @@ def read_timetable(project: Project, *, now: datetime) -> Timetable:
     policy = read_training_policy(project)
     local = now.astimezone(policy.zone)
     runs = TrainingRun.objects.filter(project=project)
-    return Timetable(
+    return TrainingTimetable(
         policy=policy,
         now=local,
         closed=why_closed(policy, now=now),
@@ -58,7 +58,7 @@ def read_timetable(project: Project, *, now: datetime) -> Timetable:
     )
 
 
-def _ask(text: str, now: datetime) -> Said | None:
+def _ask(text: str, now: datetime) -> CalendarState | None:
     try:
         return ask_calendar(text, now=now) if text else None
     except CalendarError:

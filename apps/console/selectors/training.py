@@ -57,7 +57,7 @@ class RunRow:
 
 
 @dataclass(frozen=True)
-class JudgedRow:
+class VerdictRow:
     """A verdict of the list: what was measured, None where nothing was; its words tell why."""
 
     verdict: Verdict
@@ -70,7 +70,7 @@ class AdapterRow:
 
     adapter: Adapter
     measured: AccuracyPoint | None
-    verdicts: Sequence[JudgedRow]
+    verdicts: Sequence[VerdictRow]
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def find_adapters(
     measured = {result.adapter_id: AccuracyPoint(result) for result in newest}
     rows = [
         AdapterRow(
-            one, measured.get(one.pk), [JudgedRow(verdict, read_found(verdict)) for verdict in one.verdicts.all()]
+            one, measured.get(one.pk), [VerdictRow(verdict, read_found(verdict)) for verdict in one.verdicts.all()]
         )
         for one in found[:PAGE]
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.accounts.models import Project
 from apps.webhooks.models import Delivery, Webhook
-from apps.webhooks.selectors import Health, read_health
+from apps.webhooks.selectors import WebhookHealth, read_health
 from apps.webhooks.services import find_origin
 
 PAGE = 25
@@ -45,7 +45,7 @@ class DeliveryRow:
 class WebhookView:
     """Everything the page of a webhook shows. `origin`: the part of its address that is no secret."""
 
-    health: Health
+    health: WebhookHealth
     rows: Sequence[DeliveryRow]
     older: int | None
 

@@ -15,7 +15,7 @@ from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
-from apps.tasks.selectors import Count, count_tasks
+from apps.tasks.selectors import BoundedCount, count_tasks
 from apps.training.provenance import Use, trace_attempts
 from apps.workers.models import Worker
 
@@ -119,14 +119,14 @@ class TaskView:
 class TaskCounts:
     """Open tasks by state, each counted up to a limit; what is done is not counted, for that would read every row."""
 
-    by_state: Mapping[str, Count]
+    by_state: Mapping[str, BoundedCount]
 
     @property
-    def open(self) -> Count:
-        return Count(sum(self.by_state.values()), is_more=any(count.is_more for count in self.by_state.values()))
+    def open(self) -> BoundedCount:
+        return BoundedCount(sum(self.by_state.values()), is_more=any(count.is_more for count in self.by_state.values()))
 
     @property
-    def rows(self) -> list[tuple[str, Count]]:
+    def rows(self) -> list[tuple[str, BoundedCount]]:
         """(label, count) of the states that hold any."""
         return [(str(state.label), self.by_state[state]) for state in WAY if state in self.by_state]
 

@@ -41,7 +41,7 @@ class WorkerRow:
 
 
 @dataclass(frozen=True)
-class Hold:
+class TaskInHand:
     """A task in hand: who does it, until when their lease runs, which try it is."""
 
     task: Task
@@ -67,7 +67,7 @@ class WorkerView:
     deployment: Deployment | None
     batch: Batch | None
     learners: Sequence[Worker]
-    holds: Sequence[Hold]
+    holds: Sequence[TaskInHand]
     latest: Sequence[Task]
     runs: Sequence[TrainingRun]
     calls: Sequence[Exchange]
@@ -157,7 +157,7 @@ def show_worker(worker: Worker) -> WorkerView:
         deployment=find_deployment(worker.line),
         batch=Batch.objects.filter(worker=worker.line_id, end_user="", state=Batch.State.OPEN).first(),
         learners=list(worker.learners.order_by("name")),
-        holds=[Hold(task, held.get(task.pk)) for task in tasks],
+        holds=[TaskInHand(task, held.get(task.pk)) for task in tasks],
         latest=list(latest.defer("reference", "metadata", "answer")[:LATEST]),
         runs=list(
             TrainingRun.objects.filter(worker__in={worker.pk, worker.line_id})

@@ -157,7 +157,7 @@ def show(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class Confirmation:
     """What a button will do, said on a page of its own before it is done.
 
     Args:
@@ -176,7 +176,7 @@ class Question:
 
 
 def ask(
-    request: HttpRequest, scene: Scene, question: Question, *, form: Form | None = None, status: int = 200
+    request: HttpRequest, scene: Scene, question: Confirmation, *, form: Form | None = None, status: int = 200
 ) -> HttpResponse:
     """The page that says what will happen, with the button that does it."""
     return show(request, scene, "consequences", {"question": question, "form": form}, status=status)

@@ -18,7 +18,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import create_project, may_make_projects
 from apps.console.forms_house import ProjectForm
 from apps.console.selectors.house import OpenWork, count_open_work
-from apps.console.views.frame import Question, Scene, act, ask, fill_in, find_page, leave, posted, project_view
+from apps.console.views.frame import Confirmation, Scene, act, ask, fill_in, find_page, leave, posted, project_view
 
 MOST = 200
 
@@ -60,7 +60,7 @@ def archive(request: HttpRequest, scene: Scene) -> HttpResponse:
     if request.method == "POST":
         act(request, _("%(name)s is archived.") % name, lambda: archive_project(project=project, by=scene.user))
         return leave(scene, "project")
-    question = Question(
+    question = Confirmation(
         title=_("Archive %(name)s") % name,
         lines=[
             _("It takes no new task, by whatever way, and the gateway answers no call for it."),
@@ -86,7 +86,7 @@ def unarchive(request: HttpRequest, scene: Scene) -> HttpResponse:
         done = _("%(name)s takes tasks and gateway calls again.") % name
         act(request, done, lambda: unarchive_project(project=project, by=scene.user))
         return leave(scene, "project")
-    question = Question(
+    question = Confirmation(
         title=_("Take %(name)s out of the archive") % name,
         lines=[
             _("It takes tasks and gateway calls again, with the workers, members and tokens it has."),

@@ -32,7 +32,7 @@ from apps.feedback.queue import EVERYTHING, count_queue
 from apps.finding.lists import read_address
 from apps.finding.reviews import ReviewFilters
 from apps.pipeline import bulk as bulks
-from apps.tasks.selectors import Count
+from apps.tasks.selectors import BoundedCount
 
 LISTS = {"tasks": "task-list", "reviews": "review-list", "failed": "dead-letters"}
 
@@ -46,7 +46,7 @@ def prepare_bulk(request: HttpRequest, scene: Scene) -> HttpResponse:
         return shorter
     listing = read_address(ReviewFilters, Review.objects.none(), request.GET, scene.user)
     filters = EVERYTHING if listing.errors else listing.filters.queue
-    count = Count(0) if listing.errors else count_queue(scene.project, scene.user, filters)
+    count = BoundedCount(0) if listing.errors else count_queue(scene.project, scene.user, filters)
     form = BulkForm(posted(request), count=count)
     status = 400 if request.method == "POST" else listing.status
     if not listing.errors and form.is_valid():

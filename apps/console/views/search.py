@@ -7,7 +7,7 @@ from django.views.decorators.http import require_GET
 
 from apps.base.errors import BadInputError
 from apps.console.views.frame import Scene, find_page, project_view, show
-from apps.finding.search import Found, Hit, search
+from apps.finding.search import Hit, SearchResults, search
 
 PAGES = {"task": "task", "review": "review", "feedback": "feedback", "session": "session", "exchange": "exchange"}
 PAGES |= {"adapter": "adapter", "run": "run"}
@@ -18,7 +18,7 @@ PAGES |= {"adapter": "adapter", "run": "run"}
 def find_anything(request: HttpRequest, scene: Scene) -> HttpResponse:
     """What holds the words; straight to what was meant, where a number or a hash says it."""
     text = request.GET.get("q", "").strip()
-    found, trouble, status = Found(), "", 200
+    found, trouble, status = SearchResults(), "", 200
     if text:
         try:
             found = search(project=scene.project, user=scene.user, text=text, rights=scene.rights)

@@ -66,7 +66,7 @@ def test_server(request: HttpRequest, scene: Scene, provider_id: int) -> HttpRes
         if probe.ok:
             findings += _compare_bases(scene, provider.pk)
     except TentalisError as error:
-        findings = [connecting.Finding(str(error), False)]
+        findings = [connecting.TestNote(str(error), False)]
     return _show_connect(request, scene, tested={"id": provider.pk, "findings": findings})
 
 
@@ -134,14 +134,14 @@ def _find_agent(scene: Scene, name: str) -> User | None:
     return member.user if member is not None else None
 
 
-def _compare_bases(scene: Scene, provider_id: int) -> list[connecting.Finding]:
+def _compare_bases(scene: Scene, provider_id: int) -> list[connecting.TestNote]:
     workers = Worker.objects.filter(project=scene.project, provider=provider_id, is_active=True)
     findings = []
     for worker in workers.select_related("provider", "learns_with__provider").order_by("name")[: connecting.MOST]:
         found = compare_base(worker.line)
         page = () if found.is_good else (worker.name,)
-        findings.append(connecting.Finding(found.words, found.is_good, "" if found.is_good else "worker-change", page))
-    return findings or [connecting.Finding(_("No worker uses it yet: add one, which names the model and its files."))]
+        findings.append(connecting.TestNote(found.words, found.is_good, "" if found.is_good else "worker-change", page))
+    return findings or [connecting.TestNote(_("No worker uses it yet: add one, which names the model and its files."))]
 
 
 def _show_connect(

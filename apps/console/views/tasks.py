@@ -20,7 +20,7 @@ from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
 from apps.console.selectors.review_queue import may_manage
 from apps.console.selectors.ticked import DOINGS
 from apps.console.views.frame import (
-    Question,
+    Confirmation,
     Scene,
     act,
     ask,
@@ -158,9 +158,9 @@ def cancel_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpRespons
     return leave(scene, "task", task_id)
 
 
-def _ask_to_cancel(scene: Scene, task: Task) -> Question:
+def _ask_to_cancel(scene: Scene, task: Task) -> Confirmation:
     has_ended = task.state in Task.FINAL
-    return Question(
+    return Confirmation(
         title=_("Cancel task %(id)s?") % {"id": task.pk},
         lines=(
             _("Work on it stops; what its worker is asking of a model just now is broken off."),

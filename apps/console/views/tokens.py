@@ -17,7 +17,7 @@ from apps.console.forms_limits import LimitsForm
 from apps.console.selectors import house
 from apps.console.selectors.spending import spent_today, usage_today
 from apps.console.views.frame import (
-    Question,
+    Confirmation,
     Scene,
     act,
     ask,
@@ -65,7 +65,7 @@ def show_tokens(request: HttpRequest, scene: Scene) -> HttpResponse:
 def revoke(request: HttpRequest, scene: Scene, token_id: int) -> HttpResponse:
     token = get_object_or_404(house.find_tokens(scene.project, scene.user), pk=token_id)
     if request.method == "GET":
-        question = Question(
+        question = Confirmation(
             title=_("Revoke the token %(name)s?") % {"name": token.name},
             lines=(
                 _("Every program and agent that uses it is refused from its next request on."),

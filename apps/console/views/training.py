@@ -22,7 +22,7 @@ from apps.console.selectors.line import find_line
 from apps.console.selectors.lineage import draw_lineage
 from apps.console.selectors.workers import choose_worker
 from apps.console.views.frame import (
-    Question,
+    Confirmation,
     Scene,
     act,
     ask,
@@ -117,7 +117,7 @@ def cancel_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
         ]
     lines += [_("What was measured so far stays on its page."), _("The audit names you.")]
     has_ended = run.state not in {run.State.QUEUED, run.State.RUNNING, run.State.PAUSED}
-    question = Question(
+    question = Confirmation(
         title=_("Cancel run %(id)s?") % {"id": run_id},
         lines=lines,
         button=_("Cancel run"),
@@ -143,7 +143,7 @@ def retry_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpResponse:
         _("It continues what serves when its turn comes, under a new number of its tries."),
         _("What was measured in earlier tries is replaced on its page."),
     ]
-    question = Question(
+    question = Confirmation(
         title=_("Try run %(id)s again?") % {"id": run_id},
         lines=[*lines, *_say_other_recipe(run)],
         button=_("Try it again"),
@@ -191,7 +191,7 @@ def train_now(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
         messages.success(request, _("Training of %(name)s is queued.") % {"name": name})
         return leave(scene, "run-list")
     batch = training.find_open_batch(worker, form["end_user"].value() or "")
-    question = Question(
+    question = Confirmation(
         title=_("Train %(worker)s now?") % {"worker": name},
         lines=[
             _("Batch %(number)s is closed with the %(tasks)s of %(target)s tasks that are in it, and trained.")
@@ -219,7 +219,7 @@ def describe_run(request: HttpRequest, scene: Scene, run_id: int) -> HttpRespons
     _done, status = fill_in(request, form, lambda: naming.describe_run(run=run, by=scene.user, **form.cleaned_data))
     if status is None:
         return leave(scene, "run", run_id)
-    question = Question(
+    question = Confirmation(
         title=_("Name and notes of run %(id)s") % {"id": run_id},
         lines=[_("The name stands beside its number in lists and charts."), _("The audit names who changed them.")],
         button=_("Save"),

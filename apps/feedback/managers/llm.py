@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from apps.base.errors import TentalisError
-from apps.feedback.managers.manager import ManagerWord, NoWord, Said
+from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.tasks.drafts import read_step
 from apps.tasks.models import Attempt, Task
@@ -67,16 +67,16 @@ class LlmManager:
 
 
 def _join(attempts: Sequence[Attempt], judgements: Sequence[Judgement | Unscored]) -> ManagerWord | NoWord:
-    overall: dict[int, Said] = {}
-    steps: dict[tuple[int, int], Said] = {}
+    overall: dict[int, ManagerScore] = {}
+    steps: dict[tuple[int, int], ManagerScore] = {}
     words, faults = [], []
     for attempt, judgement in zip(attempts, judgements, strict=True):
         if isinstance(judgement, Unscored):
             faults.append(f"attempt {attempt.index}: {judgement.reason}")
             continue
-        overall[attempt.pk] = Said(judgement.overall, judgement.reason)
+        overall[attempt.pk] = ManagerScore(judgement.overall, judgement.reason)
         for row, verdict in zip(attempt.steps.all(), judgement.steps, strict=False):
-            steps[attempt.pk, row.pk] = Said(verdict.score, verdict.reason)
+            steps[attempt.pk, row.pk] = ManagerScore(verdict.score, verdict.reason)
         if judgement.reason:
             words.append(f"Attempt {attempt.index + 1}: {judgement.reason}")
     if not overall:

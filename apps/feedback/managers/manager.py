@@ -8,7 +8,7 @@ from apps.tasks.models import Attempt, Task
 
 
 @dataclass(frozen=True)
-class Said:
+class ManagerScore:
     """A score in [0, 1] (None: none given), words ("": none), and the rubric's items it was made of ({}: of none)."""
 
     score: float | None
@@ -29,8 +29,8 @@ class ManagerWord:
 
     text: str
     score: float | None
-    attempts: Mapping[int, Said] = field(default_factory=dict)
-    steps: Mapping[tuple[int, int], Said] = field(default_factory=dict)
+    attempts: Mapping[int, ManagerScore] = field(default_factory=dict)
+    steps: Mapping[tuple[int, int], ManagerScore] = field(default_factory=dict)
     trust: float = 1.0
 
 

@@ -9,7 +9,7 @@ from django.conf import settings
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_rubric
-from apps.feedback.managers.manager import ManagerWord, NoWord, Said
+from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.tasks.drafts import read_step
 from apps.tasks.models import Attempt, Environment, Task
@@ -86,7 +86,7 @@ class RubricManager:
             return NoWord(f"the rubric cannot be applied: {error}")
         pairs = list(zip(attempts, found, strict=True))
         said = {
-            attempt.pk: Said(judge_items(weights, items), _explain(weights, items), items)
+            attempt.pk: ManagerScore(judge_items(weights, items), _explain(weights, items), items)
             for attempt, items in pairs
             if not isinstance(items, Unscored)
         }

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from apps.base.errors import TentalisError
 from apps.environments.registry import get_world
-from apps.feedback.managers.manager import ManagerWord, NoWord, Said
+from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.tasks.drafts import rebuild_draft
 from apps.tasks.models import Attempt, Environment, Task
 from tentalis.core.desk import parse_ticket, rule_book_hints
@@ -18,8 +18,8 @@ class RuleBookManager:
     def review(self, task: Task, attempts: list[Attempt]) -> ManagerWord | NoWord:
         if task.environment != Environment.DESK:
             return NoWord(f"the rule book is the desk's and says nothing of environment {task.environment}")
-        overall: dict[int, Said] = {}
-        steps: dict[tuple[int, int], Said] = {}
+        overall: dict[int, ManagerScore] = {}
+        steps: dict[tuple[int, int], ManagerScore] = {}
         try:
             world, hints = get_world(task.environment), rule_book_hints(parse_ticket(task.prompt))
             for attempt in attempts:
@@ -27,9 +27,9 @@ class RuleBookManager:
                 found = world.verify(task.prompt, task.reference, rebuild_draft(attempt, rows))
                 if found is None:
                     return NoWord("the world could not verify an attempt")
-                overall[attempt.pk] = Said(found.outcome)
+                overall[attempt.pk] = ManagerScore(found.outcome)
                 words = zip(rows, found.step_scores, found.step_reasons, strict=True)
-                steps |= {(attempt.pk, row.pk): Said(score, reason) for row, score, reason in words}
+                steps |= {(attempt.pk, row.pk): ManagerScore(score, reason) for row, score, reason in words}
         except (TentalisError, ValueError) as error:
             return NoWord(f"the rule book cannot be applied: {error}")
         if not overall:

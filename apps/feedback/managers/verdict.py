@@ -10,7 +10,7 @@ from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.errors import WrongAdapterServedError
 from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_adapter
-from apps.feedback.managers.manager import ManagerWord, NoWord, Said
+from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.inference.services import client_for
@@ -83,7 +83,7 @@ class VerdictManager:
         except TentalisError as error:
             return NoWord(f"the model cannot be asked: {error}")
         pairs = list(zip(attempts, scores, strict=True))
-        said = {one.pk: Said(score) for one, score in pairs if not isinstance(score, Unscored)}
+        said = {one.pk: ManagerScore(score) for one, score in pairs if not isinstance(score, Unscored)}
         if not said:
             return NoWord("; ".join(f"attempt {one.index}: {x.reason}" for one, x in pairs if isinstance(x, Unscored)))
         is_audited_only = gate is None and settings.TENTALIS["META_RL_ENABLED"]

@@ -4,7 +4,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models
 
-from apps.base.word_index import Contents, Words
+from apps.base.word_index import MessageContents, Words
 
 
 class Migration(migrations.Migration):
@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
         AddIndexConcurrently(
             model_name="exchange",
             index=GinIndex(
-                Words("text", Contents("messages")),
+                Words("text", MessageContents("messages")),
                 condition=models.Q(session__isnull=False),
                 name="exchange_words",
             ),

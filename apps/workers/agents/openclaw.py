@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from apps.base.errors import TentalisError
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.inference.models import Exchange
-from apps.inference.openclaw import OpenClawServer, Reply, RunLostError
+from apps.inference.openclaw import AgentReply, OpenClawServer, RunLostError
 from apps.inference.selectors import IncompleteConversationError, read_conversations, read_messages
 from tentalis.core.conversations.joining import Call, join_calls, split_chains
 from tentalis.core.packing import unpack_int32
@@ -82,14 +82,14 @@ class OpenClawAgent:
         ]
         with ScopedThreadPool(max_workers=MAX_AT_ONCE) as pool:
             runs = list(pool.map(lambda one: self._run(world, *one, greedy=greedy), tries))
-        if not any(isinstance(run[2], Reply | RunLostError) for run in runs):
+        if not any(isinstance(run[2], AgentReply | RunLostError) for run in runs):
             raise runs[0][2]  # type: ignore[misc]  # none of them is a reply
         drafts = [self._draft(*run) for run in runs]
         return [drafts[start : start + group_size] for start in range(0, len(drafts), group_size)]
 
     def _run(
         self, world: World, prompt: str, seed: int | None, place: int, *, greedy: bool
-    ) -> tuple[str, list[dict[str, str]], Reply | TentalisError, float]:
+    ) -> tuple[str, list[dict[str, str]], AgentReply | TentalisError, float]:
         """Session key, what was sent, what came of it, and after how many seconds."""
         key = f"{PROVIDER}:{self._task_id}:{token_hex(8)}"
         messages = world.messages_for(prompt, self._system_prompt)
@@ -97,7 +97,7 @@ class OpenClawAgent:
         if seed is not None:
             sampling["seed"] = seed + place
         started = self._clock()
-        came: Reply | TentalisError
+        came: AgentReply | TentalisError
         try:
             came = self._server.run_agent(
                 messages, session_key=key, agent_id=self._agent_id, model=self._model, **sampling
@@ -107,7 +107,7 @@ class OpenClawAgent:
         return key, messages, came, self._clock() - started
 
     def _draft(
-        self, key: str, messages: list[dict[str, str]], came: Reply | TentalisError, elapsed_s: float
+        self, key: str, messages: list[dict[str, str]], came: AgentReply | TentalisError, elapsed_s: float
     ) -> AttemptDraft:
         if isinstance(came, TentalisError):
             return AttemptDraft(messages=messages, error=str(came), ended=False, elapsed_s=elapsed_s)

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.console.rendering.allowance import MOST_MARKDOWN_ON_A_PAGE, MOST_ON_A_PAGE, Allowance
+from apps.console.rendering.allowance import MOST_MARKDOWN_ON_A_PAGE, MOST_ON_A_PAGE, PageAllowance
 from apps.tasks.models import Step
 from tests.factories import make_attempt, make_project, make_task, make_user
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def test_every_text_of_a_page_stands_in_exactly_one_of_its_parts() -> None:
     sizes = [16_000, 300_000, 90, 64_000, 64_000, 399_999, 1_000_000, 700]
-    parts = [Allowance(part) for part in range(1, 12)]
+    parts = [PageAllowance(part) for part in range(1, 12)]
     for size in sizes:
         shares = [part.take(size) for part in parts]
         assert len({share.part for share in shares}) == 1
@@ -23,7 +23,7 @@ def test_every_text_of_a_page_stands_in_exactly_one_of_its_parts() -> None:
 
 
 def test_markdown_stops_before_the_characters_do() -> None:
-    page = Allowance(1)
+    page = PageAllowance(1)
     shares = [page.take(16_000, has_markup=True) for _ in range(MOST_ON_A_PAGE // 16_000)]
     assert [share.is_shown for share in shares] == [True] * len(shares)
     assert sum(share.may_mark_up for share in shares) == MOST_MARKDOWN_ON_A_PAGE // 16_000

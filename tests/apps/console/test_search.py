@@ -12,7 +12,7 @@ from apps.base.errors import BadInputError
 from apps.erasure.erase import forget_person
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.finding import search as searching
-from apps.finding.search import Found, search
+from apps.finding.search import SearchResults, search
 from apps.inference.models import Exchange, Session
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
@@ -22,12 +22,12 @@ from tests.factories import make_project, make_task, make_user, make_worker
 pytestmark = pytest.mark.django_db
 
 
-def look(project: Project, who: User, text: str) -> Found:
+def look(project: Project, who: User, text: str) -> SearchResults:
     role = Member.objects.get(project=project, user=who).role
     return search(project=project, user=who, text=text, rights=ROLE_RIGHTS[Role(role)])
 
 
-def names(found: Found) -> dict[str, list[str]]:
+def names(found: SearchResults) -> dict[str, list[str]]:
     return {group.kind: [hit.name for hit in group.hits] for group in found.groups}
 
 
@@ -145,12 +145,12 @@ def test_one_kind_that_takes_too_long_holds_up_no_other(
 ) -> None:
     from django.db import connection
 
-    def sleep(asked: searching.Asked) -> list[searching.Hit]:
+    def sleep(asked: searching.SearchQuery) -> list[searching.Hit]:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(60)")
         return []
 
-    slow = searching.Kind("Runs", searching.KINDS["run"].right, sleep)
+    slow = searching.SearchKind("Runs", searching.KINDS["run"].right, sleep)
     monkeypatch.setattr(searching, "KINDS", {**searching.KINDS, "run": slow})
     monkeypatch.setattr(searching, "SEARCH_S", 0.2)
     groups = {group.kind: group for group in look(project, alice, "brass").groups}

@@ -20,7 +20,7 @@ from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.gateway.metrics import Metrics
 from apps.inference.allowances import BudgetUse
-from apps.operations.figures import Disk, Figures, Queue, Server, Supervised, measure, measure_behind
+from apps.operations.figures import Disk, Figures, Queue, ServerFigure, Supervised, measure, measure_behind
 from apps.operations.metrics import describe
 from apps.operations.models import Alarm
 from apps.operations.rules import RULES, Rule, Trouble, find_troubles
@@ -57,7 +57,7 @@ BROKEN: dict[str, Figures] = {
     "gateway.rejected": replace(FINE, spool_rejected_bytes=1),
     "service.restarted": replace(FINE, services=(Supervised("web", "ready", 1, JUST_NOW),)),
     "service.down": replace(FINE, services=(Supervised("web", "backing off", 0, None),)),
-    "server.away": replace(FINE, servers=(Server("box", 61.0, "it cannot be reached"),)),
+    "server.away": replace(FINE, servers=(ServerFigure("box", 61.0, "it cannot be reached"),)),
     "budget.near": replace(FINE, budgets=(BudgetUse("shop", "tokens_per_day", "tokens a day", 80.0, 100.0),)),
     "backup.old": replace(FINE, backup_s=3 * DAY_S),
     "drill.old": replace(FINE, drill_s=36 * DAY_S),

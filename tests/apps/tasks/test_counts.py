@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project
 from apps.tasks.models import Task
-from apps.tasks.selectors import Count, count_tasks
+from apps.tasks.selectors import BoundedCount, count_tasks
 from tests.factories import make_project, make_task
 
 pytestmark = pytest.mark.django_db
@@ -33,5 +33,5 @@ def test_counting_stops_and_says_so(project: Project) -> None:
 
 
 def test_a_count_reads_like_a_number() -> None:
-    assert str(Count(10_000, is_more=True)) == "10,000+"
-    assert sum([Count(2), Count(3)]) == 5
+    assert str(BoundedCount(10_000, is_more=True)) == "10,000+"
+    assert sum([BoundedCount(2), BoundedCount(3)]) == 5

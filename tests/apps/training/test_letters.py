@@ -18,7 +18,7 @@ from apps.pipeline import flow
 from apps.pipeline.letter_box import LetterBox, take_letter
 from apps.rollouts.models import Batch
 from apps.training import services
-from apps.training.letters import Refusals, find_result
+from apps.training.letters import DroppedLetters, find_result
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
@@ -69,12 +69,12 @@ def failure_of(spec: TrainSpec, **changes: Any) -> dict[str, Any]:
 
 def test_a_signed_result_is_passed_on(spec: TrainSpec, broker: "redis.Redis") -> None:
     body = failure_of(spec)
-    assert take_letter(write_letter(spec, "result", body), Refusals())
+    assert take_letter(write_letter(spec, "result", body), DroppedLetters())
     assert read_passed_on(broker) == [("training.record", [body])]
 
 
 def test_a_signed_sign_of_life_is_passed_on_with_its_number(spec: TrainSpec, broker: "redis.Redis") -> None:
-    assert take_letter(write_letter(spec, "heartbeat", {"reward": 0.5}, number=7), Refusals())
+    assert take_letter(write_letter(spec, "heartbeat", {"reward": 0.5}, number=7), DroppedLetters())
     assert read_passed_on(broker) == [("training.heartbeat", [spec.run_id, 1, {"reward": 0.5}, 7])]
 
 
@@ -101,34 +101,34 @@ def test_a_forged_letter_is_dropped_and_audited(
     spec: TrainSpec, broker: "redis.Redis", forge: Callable[[dict[str, Any]], object]
 ) -> None:
     data = json.loads(write_letter(spec, "result", failure_of(spec)))
-    assert not take_letter(json.dumps(forge(data)).encode(), Refusals())
+    assert not take_letter(json.dumps(forge(data)).encode(), DroppedLetters())
     assert read_passed_on(broker) == []
     assert AuditEntry.objects.get(kind="letter.refused").payload["count"] == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"null"])
 def test_what_is_no_letter_at_all_is_dropped(spec: TrainSpec, broker: "redis.Redis", content: bytes) -> None:
-    assert not take_letter(content, Refusals())
+    assert not take_letter(content, DroppedLetters())
     assert read_passed_on(broker) == []
 
 
 def test_another_runs_key_signs_nothing_here(spec: TrainSpec, broker: "redis.Redis") -> None:
     other = draw_key(installed.SECRET_KEY, run_id=spec.run_id + 1, attempt=1, spec_hash=spec.content_hash)
     letter = Letter.write("result", failure_of(spec), key=other, run_id=spec.run_id, attempt=1, number=1)
-    assert not take_letter(json.dumps(letter.to_json()).encode(), Refusals())
+    assert not take_letter(json.dumps(letter.to_json()).encode(), DroppedLetters())
     assert read_passed_on(broker) == []
 
 
 def test_a_letter_about_another_run_than_its_own_is_dropped(spec: TrainSpec, broker: "redis.Redis") -> None:
     body = failure_of(spec, run_id=spec.run_id + 1)
-    assert not take_letter(write_letter(spec, "result", body), Refusals())
+    assert not take_letter(write_letter(spec, "result", body), DroppedLetters())
     assert read_passed_on(broker) == []
 
 
 def test_a_letter_of_the_attempt_before_is_dropped(spec: TrainSpec, broker: "redis.Redis", tmp_path: Path) -> None:
     late = write_letter(spec, "result", failure_of(spec))
     send_out(TrainingRun.objects.get(), tmp_path, attempt=2)
-    assert not take_letter(late, Refusals())
+    assert not take_letter(late, DroppedLetters())
     assert read_passed_on(broker) == []
 
 
@@ -144,7 +144,7 @@ def test_an_old_sign_of_life_said_again_keeps_no_run_alive(spec: TrainSpec) -> N
 
 
 def test_a_flood_of_forgeries_is_told_once_and_then_counted(spec: TrainSpec) -> None:
-    refusals = Refusals(every_s=60.0)
+    refusals = DroppedLetters(every_s=60.0)
     for second in (*range(50), 60.0):
         refusals.note("no letter", now=float(second))
     told = AuditEntry.objects.filter(kind="letter.refused").order_by("id")

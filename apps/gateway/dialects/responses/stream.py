@@ -3,7 +3,7 @@
 from apps.gateway.dialects.content import first_choice, read_reasoning
 from apps.gateway.dialects.protocol import Body, Json
 from apps.gateway.dialects.responses.answer import end_of, make_logprobs, make_usage, start_response, status_of
-from apps.gateway.dialects.responses.streamed import Call, Item, Message, Reasoning
+from apps.gateway.dialects.responses.streamed import Call, Item, Reasoning, StreamedMessage
 from apps.gateway.dialects.responses.tools import find_tools
 from apps.gateway.dialects.wire import PING, dump_event
 
@@ -22,7 +22,7 @@ class ResponseStream:
         self._head: Json = {}
         self._number = 0
         self._items: list[Item] = []
-        self._spoken: Reasoning | Message | None = None
+        self._spoken: Reasoning | StreamedMessage | None = None
         self._calls: dict[int, Call] = {}
         self._finish: object = None
         self._usage: object = None
@@ -54,7 +54,7 @@ class ResponseStream:
         events = [*self._start({}), *self._end_spoken(status)]
         for call in self._calls.values():
             events += [] if call.is_done else call.end("completed")
-        output = [item.make(status if isinstance(item, Message) else "completed") for item in self._items]
+        output = [item.make(status if isinstance(item, StreamedMessage) else "completed") for item in self._items]
         whole = self._head | end_of(self._finish) | {"output": output, "usage": make_usage(self._usage)}
         return self._dump([*events, {"type": f"response.{status}", "response": whole}])
 
@@ -82,10 +82,10 @@ class ResponseStream:
         item = Reasoning(self._name(Reasoning), len(self._items))
         return item, self._begin(item)
 
-    def _speak(self) -> tuple[Message, list[Json]]:
-        if isinstance(self._spoken, Message):
+    def _speak(self) -> tuple[StreamedMessage, list[Json]]:
+        if isinstance(self._spoken, StreamedMessage):
             return self._spoken, []
-        item = Message(self._name(Message), len(self._items))
+        item = StreamedMessage(self._name(StreamedMessage), len(self._items))
         return item, self._begin(item)
 
     def _call(self, piece: Body) -> list[Json]:
@@ -111,12 +111,12 @@ class ResponseStream:
         for call in self._calls.values():
             events += call.end("completed") if call.is_complete and not call.is_done else []
         self._items.append(item)
-        self._spoken = item if isinstance(item, Reasoning | Message) else None
+        self._spoken = item if isinstance(item, Reasoning | StreamedMessage) else None
         return events + item.begin()
 
     def _end_spoken(self, status: str) -> list[Json]:
         spoken, self._spoken = self._spoken, None
-        return spoken.end(status if isinstance(spoken, Message) else "completed") if spoken else []
+        return spoken.end(status if isinstance(spoken, StreamedMessage) else "completed") if spoken else []
 
     def _dump(self, events: list[Json]) -> bytes:
         first = self._number

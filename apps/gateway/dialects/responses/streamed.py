@@ -65,7 +65,7 @@ class Reasoning:
         return make_reasoning(self._place.id, "".join(self._texts), status=status)
 
 
-class Message:
+class StreamedMessage:
     """What is said to the user: text, or a refusal."""
 
     def __init__(self, id: str, index: int) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from apps.accounts.models import User
 from apps.base.errors import TentalisError
-from apps.pipeline.demonstration import Outcome, Round, ask_a_person, make_demo_project, run_loop
+from apps.pipeline.demonstration import DemoOutcome, Round, ask_a_person, make_demo_project, run_loop
 
 
 class Command(BaseCommand):
@@ -63,7 +63,7 @@ class Command(BaseCommand):
             raise CommandError("the loop did not close")
 
 
-def find_faults(outcome: Outcome, expected: int) -> list[str]:
+def find_faults(outcome: DemoOutcome, expected: int) -> list[str]:
     """Why the loop did not really close; [] when it did."""
     faults = [
         f"{name}: wanted {expected}, found {found}"
@@ -95,7 +95,7 @@ def _line(done: Round) -> str:
     return f"update {done.update:>3}  reward {done.reward:.3f}  held-out {held_out}  {state:<8}{done.wall_s:6.2f} s"
 
 
-def _print_table(console: Console, outcome: Outcome) -> None:
+def _print_table(console: Console, outcome: DemoOutcome) -> None:
     table = Table(title="Held-out tickets answered right (300, never trained on)")
     for name in ("", "before", "after", "gain"):
         table.add_column(name, justify="left" if not name else "right")
