@@ -6,9 +6,10 @@ import typer
 
 from tentalis.cli.adapter import Name, open_adapter
 from tentalis.cli.output import AsJson, print_row
+from tentalis.core.learning.canary import MOST_PERCENT
 
 app = typer.Typer(no_args_is_help=True)
-Percent = Annotated[int, typer.Argument(min=1, max=50, help="Share of the worker's new tasks.")]
+Percent = Annotated[int, typer.Argument(min=1, max=MOST_PERCENT, help="Share of the worker's new tasks.")]
 
 
 @app.command()

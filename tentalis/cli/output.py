@@ -10,6 +10,7 @@ import typer
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Rows at most.")]
 Project = Annotated[str, typer.Option("--project", "-p", help="Slug of the project; default: your only one.")]
+Worker = Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")]
 
 MAX_CELL_CHARS = 60
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows, to_cell
+from tentalis.cli.output import AsJson, Limit, Project, Worker, print_json, print_result, print_row, print_rows, to_cell
 from tentalis.cli.session import choose_project, choose_worker, list_rows, open_client
 from tentalis.cli.task import read_object
 
@@ -26,7 +26,7 @@ POLL_S = 1.0
 
 def train(
     project: Project = "",
-    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    worker: Worker = "",
     backend: Annotated[str, typer.Option(help="standalone, openrlhf or tinker; default: the installation's.")] = "",
     recipe: Annotated[str, typer.Option(help="Recipe fields for this run, as JSON.")] = "",
     name: Annotated[str, typer.Option(help="What people call the run.")] = "",
@@ -98,7 +98,7 @@ def watch(
 def cost(
     run_id: Annotated[int, typer.Argument(min=0, help="Number of the run; without: every run of a worker.")] = 0,
     project: Project = "",
-    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
+    worker: Worker = "",
     as_json: AsJson = False,
 ) -> None:
     """Show what training cost beside what the gate measured that it brought."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Project, Worker, print_json, print_result, print_row, print_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
+from tentalis.core.field_limits import MAX_GROUP
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -19,6 +20,8 @@ COLUMNS = ("id", "project", "worker", "environment", "state", "score", "prompt")
 PACKED = (".parquet", ".zip")
 ENDED = ("done", "failed", "cancelled")
 LOOK_S = 20
+Environment = Annotated[str, typer.Option("--environment", "-e", help="chat or desk; default: fits the worker.")]
+GroupSize = Annotated[int | None, typer.Option(min=1, max=MAX_GROUP, help="Attempts; default: the project's.")]
 TaskId = Annotated[int, typer.Argument(min=1, help="Number of the task.")]
 
 
@@ -26,11 +29,9 @@ TaskId = Annotated[int, typer.Argument(min=1, help="Number of the task.")]
 def submit(
     prompt: Annotated[str, typer.Argument(help="What is to be done; @FILE reads a file, - standard input.")],
     project: Project = "",
-    environment: Annotated[
-        str, typer.Option("--environment", "-e", help="chat or desk; default: fits the worker.")
-    ] = "",
-    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
-    group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
+    environment: Environment = "",
+    worker: Worker = "",
+    group_size: GroupSize = None,
     reference: Annotated[
         str, typer.Option(help='The right answer, as JSON: 7, "Paris" or {"match": "contains", "value": "Paris"}.')
     ] = "",
@@ -73,9 +74,9 @@ def import_tasks(
         str, typer.Argument(help="FILE.csv, .jsonl, .txt (a prompt a line), .parquet, .zip (an export); -: input.")
     ],
     project: Project = "",
-    environment: Annotated[str, typer.Option("--environment", "-e", help="Default: fits the worker.")] = "",
-    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
-    group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
+    environment: Environment = "",
+    worker: Worker = "",
+    group_size: GroupSize = None,
     form: Annotated[str, typer.Option(help="lines, csv or jsonl; default: by the file's name or beginning.")] = "",
     rows: Annotated[
         str, typer.Option(help="tasks, preferences, sft, kto or stepwise; default: as its first line looks.")
@@ -111,9 +112,9 @@ def import_tasks(
 def take_from_sessions(
     session_ids: Annotated[list[int], typer.Argument(min=1, help="Numbers of sessions; see `tentalis session asked`.")],
     project: Project = "",
-    environment: Annotated[str, typer.Option("--environment", "-e", help="Default: fits the worker.")] = "",
-    worker: Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")] = "",
-    group_size: Annotated[int | None, typer.Option(min=1, max=64, help="Attempts; default: the project's.")] = None,
+    environment: Environment = "",
+    worker: Worker = "",
+    group_size: GroupSize = None,
     as_json: AsJson = False,
 ) -> None:
     """Submit what was asked first in recorded sessions, all of them or none."""

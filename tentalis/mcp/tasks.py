@@ -8,7 +8,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from tentalis.client import AsyncClient
-from tentalis.core.field_limits import MAX_HANDED_IN_STEPS, MAX_PROMPT_CHARS
+from tentalis.core.field_limits import MAX_GROUP, MAX_HANDED_IN_STEPS, MAX_PROMPT_CHARS
 from tentalis.mcp.connection import Connect, choose_project, read_rows
 from tentalis.mcp.shapes import Attempt, Identity, Step, Task, TaskReport, Tasks
 
@@ -43,7 +43,9 @@ def add_task_tools(server: MCPServer[Any], connect: Connect) -> None:
         project: ProjectSlug = "",
         environment: Environment = "chat",
         worker: Annotated[str, Field(description="Who does it; empty: the project's only one.")] = "",
-        group_size: Annotated[int | None, Field(ge=1, le=64, description="Attempts; null: the project's.")] = None,
+        group_size: Annotated[
+            int | None, Field(ge=1, le=MAX_GROUP, description="Attempts; null: the project's.")
+        ] = None,
         parent: Annotated[int | None, Field(ge=1, description="Task this one is part of.")] = None,
         metadata: Annotated[dict[str, Any] | None, Field(description="Kept with the task.")] = None,
     ) -> Task:

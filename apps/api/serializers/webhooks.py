@@ -35,11 +35,13 @@ class NewWebhookOut(WebhookOut):
         fields = WebhookOut.Meta.fields + " secret"
 
 
-class WebhookChange(StrictSerializer):
-    """What of a webhook can change."""
+URL_HELP = "https://host/path; redirects are not followed."
+
+
+class _Settings(StrictSerializer):
+    """What is said of a webhook when it is made, and later."""
 
     name = TextField(required=False, allow_blank=True, max_length=MAX_ENDPOINT_NAME_CHARS)
-    url = TextField(required=False, max_length=MAX_URL_CHARS, help_text="https://host/path; nothing is followed.")
     kinds = serializers.ListField(
         child=WordField(choices=TELLABLE),
         required=False,
@@ -48,23 +50,20 @@ class WebhookChange(StrictSerializer):
     )
     include_details = TrueFalseField(required=False, help_text="Send the entries' payloads too, free text included.")
     allow_private = TrueFalseField(required=False, help_text="Only an admin of the installation may say so.")
+
+
+class WebhookChange(_Settings):
+    """What of a webhook can change."""
+
+    url = TextField(required=False, max_length=MAX_URL_CHARS, help_text=URL_HELP)
     is_active = TrueFalseField(required=False)
 
 
-class WebhookIn(StrictSerializer):
+class WebhookIn(_Settings):
     """A new webhook."""
 
     project = TextField(max_length=64)
-    url = TextField(max_length=MAX_URL_CHARS, help_text="https://host/path; redirects are not followed.")
-    name = TextField(required=False, allow_blank=True, max_length=MAX_ENDPOINT_NAME_CHARS)
-    kinds = serializers.ListField(
-        child=WordField(choices=TELLABLE),
-        required=False,
-        max_length=len(TELLABLE),
-        help_text="Of the audit's entries; none: every kind.",
-    )
-    include_details = TrueFalseField(required=False, help_text="Send the entries' payloads too, free text included.")
-    allow_private = TrueFalseField(required=False, help_text="Only an admin of the installation may say so.")
+    url = TextField(max_length=MAX_URL_CHARS, help_text=URL_HELP)
 
 
 class TryOut(serializers.Serializer[Any]):

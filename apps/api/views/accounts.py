@@ -34,7 +34,7 @@ from apps.api.serializers.accounts import (
     WhyOut,
 )
 from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.base.errors import BadInputError, NotAllowedError
 from apps.feedback.judges import choose_judges, find_judges
 from apps.rollouts.selectors import why_nothing_trains
@@ -104,8 +104,7 @@ class ProjectViewSet(ResourceViewSet):
         """Take an archived project up again, as it was."""
         return self.show(archiving.unarchive_project(project=self.take_row(), by=current_user(request)))
 
-    @extend_schema(request=NoFields, responses={204: None})
-    @action(detail=True, methods=["post"])
+    @command(responses={204: None})
     def leave(self, request: Request, slug: str) -> Response:
         """Be a member no more. The last owner names another first."""
         self.read_body(NoFields)
@@ -216,14 +215,12 @@ class InvitationViewSet(MembershipViewSet):
     def take_back(self, row: Any, by: User) -> None:
         invitations.withdraw(invitation=row, by=by)
 
-    @extend_schema(request=NoFields, responses=MemberOut)
-    @action(detail=True, methods=["post"])
+    @command(responses=MemberOut)
     def accept(self, request: Request, pk: str) -> Response:
         """Become a member."""
         return Response(MemberOut(invitations.accept(invitation=self.take_row(), by=current_user(request))).data)
 
-    @extend_schema(request=NoFields, responses={204: None})
-    @action(detail=True, methods=["post"])
+    @command(responses={204: None})
     def decline(self, request: Request, pk: str) -> Response:
         """Say no."""
         self.read_body(NoFields)

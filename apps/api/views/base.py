@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, HttpResponseBase
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.authentication import SessionAuthentication
+from rest_framework.decorators import action
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -84,6 +86,15 @@ class ApiView(APIView):
 
     def check_no_parameters(self, *known: str) -> None:
         check_parameters(self.request, set(known))
+
+
+def command(request: type[serializers.Serializer[Any]] = NoFields, **schema: Any) -> Callable[[Any], Any]:
+    """A POST about one row; `schema` is what the OpenAPI schema says of it."""
+
+    def decorate(method: Any) -> Any:
+        return extend_schema(request=request, **schema)(action(detail=True, methods=["post"])(method))
+
+    return decorate
 
 
 class ListViewSet(ApiView, GenericViewSet[Any]):

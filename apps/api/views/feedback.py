@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -22,8 +21,7 @@ from apps.api.serializers.judgement import (
     ReviewOut,
     TaskFeedbackIn,
 )
-from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.feedback import appeals, submit
 from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback
@@ -80,8 +78,7 @@ class FeedbackViewSet(ResourceViewSet):
         task = find_row(request, tasks, body.pop("task"), field="task", right=Right.FEEDBACK_WRITE)
         return show_feedback(submit.give_task_feedback(task=task, by=current_user(request), **read_words(body)))
 
-    @extend_schema(request=NoFields, responses=ReviewOut)
-    @action(detail=True, methods=["post"])
+    @command(responses=ReviewOut)
     def undo(self, request: Request, pk: str) -> Response:
         """Take your judgement back as if it had not been, until `undo_until`: the review is yours again, with its
         draft. 409 when it is too late; it can be retracted then."""
@@ -89,12 +86,11 @@ class FeedbackViewSet(ResourceViewSet):
         review = judging.undo(feedback, by=current_user(request))
         return Response(ReviewOut(review).data)
 
-    @extend_schema(
+    @command(
         request=ReasonIn,
         responses=EffectOut,
         examples=[OpenApiExample("A mistake", {"reason": "I read the wrong rubric."}, request_only=True)],
     )
-    @action(detail=True, methods=["post"])
     def retract(self, request: Request, pk: str) -> Response:
         """Let a judgement count for nothing from now on: your own, or as a manager anybody's. `effect` says what had
         learnt from it. Sent again it answers the same."""
@@ -103,12 +99,11 @@ class FeedbackViewSet(ResourceViewSet):
         effect = judging.retract(feedback, by=current_user(request), reason=reason)
         return Response({"feedback": FeedbackOut(FEEDBACK.get(pk=feedback.pk)).data, "effect": effect})
 
-    @extend_schema(
+    @command(
         request=AppealIn,
         responses={201: ReviewOut},
         examples=[OpenApiExample("A wrong judgement", {"reason": "Step 2 is right: the fee is 5."}, request_only=True)],
     )
-    @action(detail=True, methods=["post"])
     def appeal(self, request: Request, pk: str) -> Response:
         """Ask a third person about a judgement. Theirs retracts it where the two contradict each other."""
         feedback = self.get_object()
@@ -120,27 +115,10 @@ class FeedbackViewSet(ResourceViewSet):
 def read_words(body: dict[str, Any]) -> dict[str, Any]:
     """The body in the service's terms."""
     steps = [
-        StepRating(
-            attempt_index=word.get("attempt", 0),
-            step_index=word.get("index"),
-            score=word.get("score"),
-            comment=word.get("comment", ""),
-            spans=word.get("spans", ()),
-        )
+        StepRating(attempt_index=word.pop("attempt", 0), step_index=word.pop("index", None), **word)
         for word in body.get("steps", ())
     ]
-    return {
-        "score": body.get("score"),
-        "text": body.get("text", ""),
-        "steps": steps,
-        "preferred_attempt": body.get("preferred_attempt"),
-        "edited_answer": body.get("edited_answer", ""),
-        "ranking": body.get("ranking", ()),
-        "none_good": body.get("none_good", False),
-        "hint_text": body.get("hint_text", ""),
-        "shown_order": body.get("shown_order", ()),
-        "active_s": body.get("active_s"),
-    }
+    return {**body, "steps": steps}
 
 
 def show_feedback(given: Feedback) -> Response:

@@ -24,8 +24,7 @@ from apps.api.serializers.judgement import (
     ReviewOut,
     SkipIn,
 )
-from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.api.views.feedback import read_words, show_feedback
 from apps.feedback import claims, drafts
 from apps.feedback.models import Review
@@ -85,26 +84,22 @@ class ReviewViewSet(ResourceViewSet):
         review = claims.claim_review(project, current_user(request), QueueFilter(**body))
         return Response(status=204) if review is None else self.show(review)
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def claim(self, request: Request, pk: str) -> Response:
         """Take this review; it is yours until the lease ends or you release it."""
         return self.show(claims.claim(self.take_row(), current_user(request)))
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def renew(self, request: Request, pk: str) -> Response:
         """Keep a review that you have for another ten minutes; 409 when it is not yours any more."""
         return self.show(claims.renew_claim(self.take_row(), current_user(request)))
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def release(self, request: Request, pk: str) -> Response:
         """Give a review back to the others."""
         return self.show(claims.release_review(self.take_row(), current_user(request)))
 
-    @extend_schema(request=AssignIn, examples=[OpenApiExample("To Bob", {"to": "bob"}, request_only=True)])
-    @action(detail=True, methods=["post"])
+    @command(request=AssignIn, examples=[OpenApiExample("To Bob", {"to": "bob"}, request_only=True)])
     def assign(self, request: Request, pk: str) -> Response:
         """Say whose a review is: as a manager anybody's, else your own."""
         review = self.get_object()
@@ -133,8 +128,7 @@ class ReviewViewSet(ResourceViewSet):
         draft = drafts.save_draft(review=review, by=current_user(request), **body)
         return Response(DraftOut(draft).data)
 
-    @extend_schema(request=ReviewFeedbackIn, responses={201: FeedbackOut}, examples=JUDGING)
-    @action(detail=True, methods=["post"])
+    @command(request=ReviewFeedbackIn, responses={201: FeedbackOut}, examples=JUDGING)
     def feedback(self, request: Request, pk: str) -> Response:
         """Close a review with your judgement. With `undo_s` nothing learns from it before that is over."""
         review = self.get_object()
@@ -143,8 +137,7 @@ class ReviewViewSet(ResourceViewSet):
         by = current_user(request)
         return show_feedback(flow.give_feedback(review=review, by=by, undo_s=undo_s, **read_words(body)))
 
-    @extend_schema(request=SkipIn, examples=PASSING)
-    @action(detail=True, methods=["post"])
+    @command(request=SkipIn, examples=PASSING)
     def skip(self, request: Request, pk: str) -> Response:
         """Pass a review over, with a reason: to nobody, to later, to the others, to an expert."""
         review = self.get_object()

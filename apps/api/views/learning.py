@@ -39,8 +39,7 @@ from apps.api.serializers.learning import (
     VerdictOut,
 )
 from apps.api.serializers.returns import ReturnOut
-from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.base.errors import BadInputError, ConflictError
 from apps.base.streaming import stream
 from apps.inference.selectors import IncompleteConversationError
@@ -194,26 +193,22 @@ class RunViewSet(ResourceViewSet):
         run = self.get_object()
         return self.show(naming.describe_run(run=run, by=current_user(request), **self.read_body(RunChange)))
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def cancel(self, request: Request, pk: str) -> Response:
         """Stop a training: at once while it waits, at its next update while it runs."""
         return self.show(trainings.cancel_run(run=self.take_row(), by=current_user(request)))
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def pause(self, request: Request, pk: str) -> Response:
         """Stop a training so that it can go on: at once while it waits, at its next update while it runs."""
         return self.show(trainings.pause_run(run=self.take_row(), by=current_user(request)))
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def resume(self, request: Request, pk: str) -> Response:
         """Let a paused training go on from its newest checkpoint, when its turn comes."""
         return self.show(trainings.resume_run(run=self.take_row(), by=current_user(request)))
 
-    @extend_schema(request=RetryIn)
-    @action(detail=True, methods=["post"])
+    @command(request=RetryIn)
     def retry(self, request: Request, pk: str) -> Response:
         """Train again what failed, was refused or was cancelled, when its turn comes: on the same batch, from what
         serves then, with the same recipe or another."""
@@ -271,28 +266,24 @@ class AdapterViewSet(ResourceViewSet):
         adapter = self.get_object()
         return send_adapter(request, name=adapter.name, uri=adapter.uri, sha256=adapter.sha256)
 
-    @extend_schema(request=NoFields, responses=DeploymentOut)
-    @action(detail=True, methods=["post"])
+    @command(responses=DeploymentOut)
     def promote(self, request: Request, pk: str) -> Response:
         """Put an adapter into service by your decision."""
         return Response(DeploymentOut(adapters.promote(adapter=self.take_row(), by=current_user(request))).data)
 
-    @extend_schema(request=ReasonIn, responses=AdapterOut)
-    @action(detail=True, methods=["post"])
+    @command(request=ReasonIn, responses=AdapterOut)
     def quarantine(self, request: Request, pk: str) -> Response:
         """Put an adapter that does not serve under suspicion: it cannot before somebody releases it."""
         adapter, reason = self.get_object(), self.read_body(ReasonIn)["reason"]
         return self.show(adapters.suspect(adapter=adapter, by=current_user(request), reason=reason))
 
-    @extend_schema(request=ReasonIn, responses=AdapterOut)
-    @action(detail=True, methods=["post"])
+    @command(request=ReasonIn, responses=AdapterOut)
     def release(self, request: Request, pk: str) -> Response:
         """Let an adapter out of quarantine: it counts as safe, and may be promoted."""
         adapter, reason = self.get_object(), self.read_body(ReasonIn)["reason"]
         return self.show(adapters.release(adapter=adapter, by=current_user(request), reason=reason))
 
-    @extend_schema(request=NoFields, responses=DeploymentOut)
-    @action(detail=True, methods=["post"])
+    @command(responses=DeploymentOut)
     def rollback(self, request: Request, pk: str) -> Response:
         """Take this adapter out of service: its worker, or its person, returns to what served before."""
         adapter = self.take_row()

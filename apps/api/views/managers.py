@@ -15,7 +15,7 @@ from apps.api.filters import filter_by
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.managers import ManagerRunOut
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.training import managers, verdict_managers
 from apps.training.models import ManagerRun
 
@@ -38,8 +38,7 @@ class ManagerRunViewSet(ResourceViewSet):
         found = verdict_managers.find_weights(self.get_object())
         return send_adapter(request, name=found.name, uri=found.uri, sha256=found.sha256)
 
-    @extend_schema(request=ReasonIn)
-    @action(detail=True, methods=["post"])
+    @command(request=ReasonIn)
     def rollback(self, request: Request, pk: str) -> Response:
         """Let the manager judge by what was before this fit again. 409 when the fit is not in use."""
         run = self.get_object()

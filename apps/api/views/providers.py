@@ -27,7 +27,7 @@ from apps.api.serializers.providers import (
     RotationOut,
 )
 from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.inference.grants import change_grant, grant_provider, revoke_grant, usable
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.probes import probe_provider
@@ -80,8 +80,7 @@ class ProviderViewSet(ResourceViewSet):
         delete_provider(provider=self.get_object(), by=current_user(request))
         return Response(status=204)
 
-    @extend_schema(request=ProviderTest, responses=ProbeOut)
-    @action(detail=True, methods=["post"])
+    @command(request=ProviderTest, responses=ProbeOut)
     def test(self, request: Request, pk: str) -> Response:
         """Ask it a few small questions, which cost what they cost, and say what they showed."""
         provider = self.get_object()

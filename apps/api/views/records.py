@@ -30,8 +30,7 @@ from apps.api.serializers.records import (
     ReplayIn,
 )
 from apps.api.serializers.returns import ReturnsOut
-from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ApiView, ListViewSet, ResourceViewSet
+from apps.api.views.base import ApiView, ListViewSet, ResourceViewSet, command
 from apps.audit.chain import entry_content
 from apps.audit.kinds import Kind
 from apps.audit.last_report import LAST_REPORT
@@ -253,8 +252,7 @@ class DeadLetterViewSet(ResourceViewSet):
         project = visible_projects(request).get(pk=obj.project_id)
         require_right(current_user(request), project, Right(self.rights[self.action]))
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def replay(self, request: Request, pk: str) -> Response:
         """Take up a dead letter at the link it died at."""
         return self.show(flow.replay(segment=self.take_row(), by=current_user(request)))

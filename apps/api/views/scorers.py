@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,8 +12,7 @@ from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.learning import RunOut
 from apps.api.serializers.scorers import RewardModelIn, RewardModelOut
-from apps.api.serializers.strict import NoFields
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.pipeline import trainings
 from apps.scoring.models import RewardModel
 
@@ -37,8 +35,7 @@ class RewardModelViewSet(ResourceViewSet):
         )
         return Response(RunOut(run, context=self.get_serializer_context()).data, status=201)
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def retire(self, request: Request, pk: str) -> Response:
         """Take it out of use; steps are then judged as before there was one. 409 when it is not in use."""
         return self.show(trainings.retire_scorer(model=self.take_row(), by=current_user(request)))

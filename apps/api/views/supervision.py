@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,7 +13,7 @@ from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_row
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.supervision import DecisionIn, ProposalIn, ProposalOut
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
 from apps.supervision import services as supervision
 from apps.supervision.models import Proposal
@@ -96,8 +95,7 @@ class ProposalViewSet(ResourceViewSet):
         response["Location"] = f"/api/v1/proposals/{proposal.pk}"
         return response
 
-    @extend_schema(request=DecisionIn, examples=DECIDING)
-    @action(detail=True, methods=["post"])
+    @command(request=DecisionIn, examples=DECIDING)
     def decide(self, request: Request, pk: str) -> Response:
         """Say what becomes of a proposal. The first word counts; 409 says whose it was."""
         proposal = self.get_object()

@@ -4,14 +4,12 @@ from typing import Any, ClassVar
 
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.filters import filter_by
 from apps.api.permissions import by_right, current_user
-from apps.api.serializers.strict import NoFields
 from apps.api.serializers.webhooks import (
     DeliveryOut,
     NewWebhookOut,
@@ -20,7 +18,7 @@ from apps.api.serializers.webhooks import (
     WebhookIn,
     WebhookOut,
 )
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.webhooks import services
 from apps.webhooks.models import Delivery, Webhook
 
@@ -59,14 +57,12 @@ class WebhookViewSet(ResourceViewSet):
         services.delete_webhook(webhook=self.get_object(), by=current_user(request))
         return Response(status=204)
 
-    @extend_schema(request=NoFields, responses=NewWebhookOut)
-    @action(detail=True, methods=["post"])
+    @command(responses=NewWebhookOut)
     def rotate(self, request: Request, pk: str) -> Response:
         """Give it a new secret. For a day messages are signed with the old one too."""
         return self._show_secret(*services.rotate_secret(webhook=self.take_row(), by=current_user(request)), 200)
 
-    @extend_schema(request=NoFields, responses={201: DeliveryOut})
-    @action(detail=True, methods=["post"])
+    @command(responses={201: DeliveryOut})
     def test(self, request: Request, pk: str) -> Response:
         """Send it a message of the kind `webhook.test`."""
         webhook = self.take_row()
@@ -74,8 +70,7 @@ class WebhookViewSet(ResourceViewSet):
         delivery.refresh_from_db()
         return Response(DeliveryOut(delivery).data, status=201)
 
-    @extend_schema(request=NoFields, responses=RedeliveredOut)
-    @action(detail=True, methods=["post"])
+    @command(responses=RedeliveredOut)
     def redeliver(self, request: Request, pk: str) -> Response:
         """Send every message again that was given up."""
         webhook = self.take_row()
@@ -111,8 +106,7 @@ class DeliveryViewSet(ResourceViewSet):
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         super().check_object_permissions(request, obj.webhook)
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def redeliver(self, request: Request, pk: str) -> Response:
         """Send a message again, under the same id."""
         return self.show(services.redeliver(delivery=self.take_row(), by=current_user(request)))

@@ -19,7 +19,6 @@ from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for, find_row, find_worker, refuse
 from apps.api.permissions import by_right, current_user, require_scope
 from apps.api.serializers.learning import DeploymentOut
-from apps.api.serializers.strict import NoFields
 from apps.api.serializers.work import (
     PACKED,
     AttemptDetailOut,
@@ -36,7 +35,7 @@ from apps.api.serializers.work import (
     WorkerIn,
     WorkerOut,
 )
-from apps.api.views.base import ResourceViewSet
+from apps.api.views.base import ResourceViewSet, command
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
 from apps.base.packed_rows import read_base64, unpack_rows
 from apps.feedback.models import RowImport
@@ -105,14 +104,12 @@ class WorkerViewSet(ResourceViewSet):
         delete_worker(worker=self.get_object(), by=current_user(request))
         return Response(status=204)
 
-    @extend_schema(request=NoFields, responses=DeploymentOut)
-    @action(detail=True, methods=["post"])
+    @command(responses=DeploymentOut)
     def rollback(self, request: Request, pk: str) -> Response:
         """Return the worker to what served it before."""
         return Response(DeploymentOut(adapters.roll_back(worker=self.take_row(), by=current_user(request))).data)
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def compare(self, request: Request, pk: str) -> Response:
         """Compare its base weights with what its model server serves; `base_compared` is what was found."""
         worker = self.take_row()
@@ -219,8 +216,7 @@ class TaskViewSet(ResourceViewSet):
         made = flow.submit_asked(project=project, by=current_user(request), **body)
         return Response({"count": len(made), "tasks": [task.pk for task in made]}, status=201)
 
-    @extend_schema(request=NoFields)
-    @action(detail=True, methods=["post"])
+    @command()
     def cancel(self, request: Request, pk: str) -> Response:
         """Give a task up. What was done of it stays readable and trains nothing."""
         return self.show(flow.cancel(task=self.take_row(), by=current_user(request)))
