@@ -51,7 +51,7 @@ def test_the_links_of_a_group_of_eight_take_few_queries(desk_project: Project) -
         counts[name] = len([query for query in queries if "SAVEPOINT" not in query["sql"]])
     assert counts["score"] <= 8
     assert counts["review"] <= 10
-    assert counts["hint"] <= 6
+    assert counts["hint"] <= 8  # attempts and steps by their ids: a join with them walks all there ever were
     with CaptureQueriesContext(connection) as queries:
         effective_judgement(task)
     assert len(queries) == 5
