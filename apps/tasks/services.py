@@ -37,7 +37,7 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_METADATA_CHARS = 20_000
 MAX_SEED = 2**53 - 1
-MOST_AT_ONCE = 16
+MOST_AT_ONCE = 8
 """Requests that a set of tasks has at its server at one time."""
 
 

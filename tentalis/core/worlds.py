@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tentalis.core.token_use import NOTHING_USED, TokenUse
 
@@ -135,6 +135,9 @@ class World(Protocol):
 
 class Agent(Protocol):
     """A kind of worker: how it does a group of tries."""
+
+    longest_try: ClassVar[int | None]
+    """Tokens of a try at most, where its worker's sampling does not say; 0: no model is asked; None: nobody knows."""
 
     def work(
         self,

@@ -1,5 +1,6 @@
 """The kinds of workers: how each does a group of tries."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -17,6 +18,15 @@ from tentalis.core.worlds import Agent
 
 if TYPE_CHECKING:
     from apps.workers.models import Worker
+
+AGENTS: Mapping[str, type[Agent]] = {
+    "echo": EchoAgent,
+    "desk": DeskAgent,
+    "chat": ChatAgent,
+    "openclaw": OpenClawAgent,
+}
+"""By the kind of worker; an outside worker's agent is none of ours."""
+QUICK_TOKENS = 256
 
 
 def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
@@ -49,9 +59,9 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
 
 
 def is_quick(worker: "Worker") -> bool:
-    """Whether tries at several tasks take about as long as those at one, so that none holds up the others: short ones
-    of the built-in model, and those that ask nobody."""
-    return worker.kind in {"desk", "echo"}
+    """Whether tries at several tasks take about as long as those at one, so that none holds up the others."""
+    usual = AGENTS[worker.kind].longest_try if worker.kind in AGENTS else None
+    return usual is not None and worker.sampling.get("max_tokens", usual) <= QUICK_TOKENS
 
 
 def find_longest_answer(worker: "Worker") -> int:

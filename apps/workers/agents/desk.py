@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from apps.base.errors import BadInputError
 from apps.inference.client import ModelClient, Sample
@@ -89,6 +89,8 @@ class DeskAgent:
         max_tokens: of a whole try, a tool's results included.
         top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
     """
+
+    longest_try: ClassVar = MAX_TOKENS
 
     def __init__(
         self,

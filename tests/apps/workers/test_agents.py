@@ -11,9 +11,11 @@ from apps.environments.worlds.chat import ChatWorld
 from apps.environments.worlds.desk import DeskWorld
 from apps.inference.client import ModelClient
 from apps.inference.errors import ProviderRefusedError
+from apps.workers.agents import is_quick
 from apps.workers.agents.chat import ChatAgent
 from apps.workers.agents.desk import DeskAgent, render_chat
 from apps.workers.agents.echo import EchoAgent
+from apps.workers.models import Worker
 from tentalis.core.desk import look_up_stock, parse_ticket
 from tentalis.core.worlds import AttemptDraft
 from tests.fakes import FakeModelServer
@@ -247,3 +249,21 @@ def test_a_refused_prompt_fails_alone() -> None:
 def test_where_every_prompt_is_refused_the_refusal_is_raised() -> None:
     with Prudish() as server, pytest.raises(ProviderRefusedError, match="not that"):
         work_chat(server, ["bomb", "bombs"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "sampling", "expected"),
+    [
+        ("echo", {}, True),
+        ("desk", {}, True),
+        ("desk", {"max_tokens": 400}, False),
+        ("chat", {}, False),
+        ("chat", {"max_tokens": 64}, True),
+        ("openclaw", {"max_tokens": 64}, False),
+        ("outside", {"max_tokens": 64}, False),
+    ],
+)
+def test_tasks_go_in_sets_where_tries_are_short_whoever_the_model_is_of(
+    kind: str, sampling: dict[str, Any], expected: bool
+) -> None:
+    assert is_quick(Worker(kind=kind, sampling=sampling)) is expected
