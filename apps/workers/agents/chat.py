@@ -22,7 +22,7 @@ class ChatAgent:
         top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
     """
 
-    longest_try: ClassVar = MAX_TOKENS
+    longest_try: ClassVar[int | None] = MAX_TOKENS
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from tentalis.core.worlds import AttemptDraft, DraftStep, World
 class EchoAgent:
     """Answers with the prompt; for trying out everything around a worker."""
 
-    longest_try: ClassVar = 0
+    longest_try: ClassVar[int | None] = 0
 
     def work(
         self,

@@ -39,7 +39,7 @@ class OpenClawAgent:
         sampling: temperature, max_tokens, top_p, where set: OpenClaw hands them on as far as it can.
     """
 
-    longest_try: ClassVar = None
+    longest_try: ClassVar[int | None] = None
 
     def __init__(
         self,
