@@ -52,7 +52,9 @@ class _Word:
 
 
 def compare(said: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any]] | None = None) -> None:
-    """Hold feedback against what is known and against others' words; raters' weights follow. Seven statements.
+    """Hold feedback against what is known and against others' words; raters' weights follow.
+
+    Seven statements, however many; five more for each that somebody's trust decides about.
 
     A person or an AI manager is held against the known answer of a gold item, else against the verified outcome and
     steps. An AI manager and the judging scorers are held against people too, which counts where nothing is verified
