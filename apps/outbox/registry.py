@@ -25,15 +25,15 @@ class Chain:
         links: Celery jobs, in order; a test may name them.
         together: of these subjects' ids, those that its links may do as one set; None: each is done alone.
         then: called with the subjects' ids in the transaction that ends the last link.
-        on_dead: called with the subject's id, the link's name and the reason, in the transaction that buries it.
-        on_replay: called with the subject's id and the link's name, in the transaction that takes it up again.
+        on_dead: called with the subject's id, `link`, `reason` and `by`, in the transaction that buries it.
+        on_replay: called with the subject's id, `link` and `by`, in the transaction that takes it up again.
     """
 
     links: tuple[Job | str, ...]
     together: Callable[[Sequence[int]], Iterable[Sequence[int]]] | None = None
     then: Callable[[Sequence[int]], None] | None = None
-    on_dead: Callable[[int, str, str], object] | None = None
-    on_replay: Callable[[int, str], None] | None = None
+    on_dead: Callable[..., object] | None = None
+    on_replay: Callable[..., object] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -376,7 +376,7 @@ def bury(segment: Segment, *, reason: str) -> None:
     )
     logger.warning("%s of %s %s failed after its last try: %s", link, segment.kind, segment.subject_id, reason)
     if (on_dead := KINDS[segment.kind].on_dead) is not None:
-        on_dead(segment.subject_id, link, reason)
+        on_dead(segment.subject_id, link=link, reason=reason, by="outbox")
 
 
 def replay(segment: Segment, *, by: str) -> Segment:
@@ -407,7 +407,7 @@ def replay(segment: Segment, *, by: str) -> Segment:
             payload={"kind": segment.kind, "subject": segment.subject_id, "link": segment.link},
         )
         if (on_replay := KINDS[segment.kind].on_replay) is not None:
-            on_replay(segment.subject_id, segment.link or "")
+            on_replay(segment.subject_id, link=segment.link or "", by="outbox")
         nudge_relay()
     return segment
 

@@ -54,20 +54,12 @@ def learn_from_turn(turn_ids: Sequence[int]) -> None:
                 _judge_anew(task, by="conversations")
 
 
-def _turn_died(turn_id: int, link: str, reason: str) -> None:
-    conversations.fail_turn(turn_id, link=link, reason=reason, by="outbox")
-
-
-def _turn_replayed(turn_id: int, link: str) -> None:
-    conversations.revive_turn(turn_id, link=link, by="outbox")
-
-
 KINDS[SegmentKind.CUT] = Chain(links=(conversation_jobs.cut,), then=hear_closed_turns)
 KINDS[SegmentKind.HEAR] = Chain(
     links=(conversation_jobs.hear, conversation_jobs.settle),
     then=learn_from_turn,
-    on_dead=_turn_died,
-    on_replay=_turn_replayed,
+    on_dead=conversations.fail_turn,
+    on_replay=conversations.revive_turn,
 )
 
 

@@ -97,20 +97,12 @@ def go_on_after_work(task_ids: Sequence[int]) -> None:
     outbox.start_many(SegmentKind.MIRROR, find_mirrored(task_ids))
 
 
-def _task_died(task_id: int, link: str, reason: str) -> None:
-    tasks.fail_task(task_id, link=link, reason=reason, by="outbox")
-
-
-def _task_replayed(task_id: int, link: str) -> None:
-    tasks.revive_task(task_id, link=link, by="outbox")
-
-
 KINDS[SegmentKind.WORK] = Chain(
     links=(task_jobs.work, scoring_jobs.score, feedback_jobs.open_review),
     together=find_work_sets,
     then=go_on_after_work,
-    on_dead=_task_died,
-    on_replay=_task_replayed,
+    on_dead=tasks.fail_task,
+    on_replay=tasks.revive_task,
 )
 
 
@@ -125,29 +117,25 @@ KINDS[SegmentKind.LEARN] = Chain(
     links=(feedback_jobs.extract_hint, rollout_jobs.build),
     together=find_learn_sets,
     then=train_when_full,
-    on_dead=_task_died,
-    on_replay=_task_replayed,
+    on_dead=tasks.fail_task,
+    on_replay=tasks.revive_task,
 )
 
 
-def _run_died(run_id: int, link: str, reason: str) -> None:
-    training.fail_run(run_id, reason=f"{link}: {reason}", by="outbox")
-
-
-def _run_replayed(run_id: int, link: str) -> None:
-    retrying.retry_run(run=TrainingRun.objects.get(pk=run_id), by="outbox")
+def _run_replayed(run_id: int, *, link: str, by: str) -> None:
+    retrying.retry_run(run=TrainingRun.objects.get(pk=run_id), by=by)
 
 
 KINDS[SegmentKind.TRAIN] = Chain(
     links=(training_jobs.ask, training_jobs.dispatch),
-    on_dead=_run_died,
+    on_dead=training.fail_run,
     on_replay=_run_replayed,
 )
 
 
-def _refuse_with(refuse: Callable[..., object]) -> Callable[[int, str, str], object]:
+def _refuse_with(refuse: Callable[..., None]) -> Callable[..., None]:
     """What cannot be judged is refused, with the reason."""
-    return lambda pk, link, reason: refuse(pk, words=f"refused: {link} could not be done: {reason}", by="outbox")
+    return lambda pk, *, link, reason, by: refuse(pk, words=f"refused: {link} could not be done: {reason}", by=by)
 
 
 def train_after_adoption(adapter_ids: Sequence[int]) -> None:

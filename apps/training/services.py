@@ -376,11 +376,11 @@ def add_up_cost(run: TrainingRun) -> dict[str, float]:
     return {"gpu_s": round(run.cost.get("gpu_s", 0.0) + max(0.0, took_s), 3), **sum_up_data(run)}
 
 
-def fail_run(run_id: int, *, reason: str, by: str) -> None:
+def fail_run(run_id: int, *, link: str, reason: str, by: str) -> None:
     """Store a run that could not even be sent as failed."""
     run = TrainingRun.objects.get(pk=run_id)
     if run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}:
-        move(run, TrainingRun.State.FAILED, by=by, failure=reason, finished_at=Now())
+        move(run, TrainingRun.State.FAILED, by=by, failure=f"{link}: {reason}", finished_at=Now())
 
 
 def is_unsettled(worker_id: int) -> bool:

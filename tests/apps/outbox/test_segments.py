@@ -31,7 +31,7 @@ def errand() -> Iterator[None]:
     KINDS["errand"] = Chain(
         links=("tasks.first", "scoring.second"),
         then=ENDED.extend,
-        on_dead=lambda *words: BURIED.append(words),
+        on_dead=lambda pk, *, link, reason, by: BURIED.append((pk, link, reason)),
     )
     yield
     del KINDS["errand"]

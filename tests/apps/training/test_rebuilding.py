@@ -200,7 +200,7 @@ def test_a_step_that_fails_is_left_out_and_the_rest_goes_on(helper: Worker, stor
     forget(helper, olivia)
     fails, lasts = TrainingRun.objects.filter(rebuilds__isnull=False).order_by("pk")
     Segment.objects.filter(kind="train").update(state="done")
-    fail_run(fails.pk, reason="the box burnt down", by="test")
+    fail_run(fails.pk, link="training.dispatch", reason="the box burnt down", by="test")
     assert train(lasts, store).parent == first
 
 
@@ -210,7 +210,9 @@ def test_a_rebuilt_line_whose_last_step_fails_ends_at_the_one_before(helper: Wor
     forget(helper, olivia)
     made = train(TrainingRun.objects.filter(rebuilds__isnull=False).order_by("pk")[0], store)
     assert not Segment.objects.filter(kind="adopt", subject_id=made.pk).exists()
-    fail_run(TrainingRun.objects.get(state="queued").pk, reason="the box burnt down", by="test")
+    fail_run(
+        TrainingRun.objects.get(state="queued").pk, link="training.dispatch", reason="the box burnt down", by="test"
+    )
     assert flow.adopt_rebuilt() == 1
     assert Segment.objects.filter(kind="adopt", subject_id=made.pk).exists()
 

@@ -347,7 +347,7 @@ def test_an_adapter_whose_gate_died_is_refused_with_the_reason(run: TrainingRun,
     adapter = Adapter.objects.get()
     on_dead = KINDS[SegmentKind.ADOPT].on_dead
     assert on_dead is not None
-    on_dead(adapter.pk, "adapters.gate", "the server is gone")
+    on_dead(adapter.pk, link="adapters.gate", reason="the server is gone", by="outbox")
     adapter.refresh_from_db()
     assert adapter.state == "refused"
     assert "the server is gone" in adapter.verdicts.get().words
