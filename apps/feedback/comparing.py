@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from apps.calibration.models import Comparison, Rater
@@ -64,11 +65,11 @@ def compare(said: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any
         said: stands, and its words on steps are stored.
         expected: feedback id -> what is known of its gold item (`gold.find_expected`).
     """
-    tasks = {feedback.task_id for feedback in said}
+    tasks, of_project = {feedback.task_id for feedback in said}, attrgetter("project_id")
     attempts, words, scores = _load_attempts(tasks), _load_words(tasks), _load_scores(tasks)
-    for project_id, of_project in groupby(sorted(said, key=_project_of), key=_project_of):
+    for project_id, some in groupby(sorted(said, key=of_project), key=of_project):
         sittings: list[Sitting] = []
-        for feedback in of_project:
+        for feedback in some:
             answered, others = attempts[feedback.task_id], dict(words[feedback.task_id])
             mine = others.pop(feedback.pk, None)
             if mine is None or not answered:
@@ -84,10 +85,6 @@ def compare(said: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any
                     _note(gathered, handle, kind, _against_person(given, person, truth, is_trusted=is_trusted))
             sittings += gathered.values()
         record_comparisons(project_id=project_id, sittings=sittings)
-
-
-def _project_of(feedback: Feedback) -> int:
-    return feedback.project_id
 
 
 def _gather(

@@ -309,16 +309,17 @@ def fail_link(
         wait_s: nothing was tried, and nothing can be for so long: that is waited for, as long as `WAITED_FOR` says.
     """
     with transaction.atomic():
-        segment = Segment.objects.select_for_update().filter(pk__in=list(claim.subjects), fence=claim.fence).first()
+        held = Segment.objects.filter(pk__in=list(claim.subjects), fence=claim.fence)
+        held.update(away_since=Coalesce("away_since", Now()) if is_away else None)
+        age, away = (ExpressionWrapper(Now() - F(since), DurationField()) for since in ("created_at", "away_since"))
+        segment = held.annotate(age=age, away=away).first()
         if segment is None:
             return
-        away_since = Coalesce("away_since", Now()) if is_away else None
-        Segment.objects.filter(pk=segment.pk).update(away_since=away_since)
         next_try_s = None
-        if wait_s is not None and _is_younger(segment, WAITED_FOR):
+        if wait_s is not None and segment.age < WAITED_FOR:
             next_try_s = wait_s * random.uniform(1.0, 1.5)
         elif is_away:
-            next_try_s = _wait_for_away(segment)
+            next_try_s = _wait_for_away(segment.away.total_seconds())
         add_error(segment, error_type=error_type, message=message, is_wait=next_try_s is not None)
         if next_try_s is not None:
             Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
@@ -329,17 +330,11 @@ def fail_link(
             release(segment, wait_s=backoff_s(segment.attempts))
 
 
-def _wait_for_away(segment: Segment) -> float | None:
+def _wait_for_away(away_s: float) -> float | None:
     """Seconds until whom the link needs is asked again; None where it was waited for as long as the settings say."""
-    away = ExpressionWrapper(Now() - F("away_since"), output_field=DurationField())
-    away_s = Segment.objects.filter(pk=segment.pk).values_list(away, flat=True).get().total_seconds()
     if away_s >= settings.TENTALIS["SERVER_PATIENCE_SECONDS"]:
         return None
     return float(max(AWAY_WAITS * backoff_s(1), min(away_s / 10, LONGEST_AWAY_WAIT_S) * random.uniform(0.5, 1.5)))
-
-
-def _is_younger(segment: Segment, age: timedelta) -> bool:
-    return Segment.objects.filter(pk=segment.pk, created_at__gt=Now() - age).exists()
 
 
 def add_error(segment: Segment, *, error_type: str, message: str, is_wait: bool = False) -> None:
@@ -442,13 +437,8 @@ def cancel_segments(*, kind: str, subject_ids: Iterable[int]) -> int:
     return count
 
 
-def cancel_unclaimed(*, kind: str, subject_id: int) -> bool:
-    """Stop the open segment of a subject if nobody has taken up its first link; whether there was such a one."""
-    return bool(cancel_unclaimed_many(kind=kind, subject_ids=[subject_id]))
-
-
-def cancel_unclaimed_many(*, kind: str, subject_ids: Iterable[int]) -> set[int]:
-    """As `cancel_unclaimed`, of many subjects, in the running transaction; those that had such a segment."""
+def cancel_unclaimed(*, kind: str, subject_ids: Iterable[int]) -> set[int]:
+    """Stop open segments whose first link nobody has taken up, in the running transaction; the subjects of those."""
     unclaimed = Segment.objects.filter(
         kind=kind, subject_id__in=list(subject_ids), state=Segment.State.OPEN, position=0, fence__isnull=True
     )

@@ -98,7 +98,7 @@ def undo_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
         if not given:
             unbulk.end_undo(bulk)
             return True
-        stopped = outbox.cancel_unclaimed_many(kind=SegmentKind.LEARN, subject_ids=[one.task_id for one in given])
+        stopped = outbox.cancel_unclaimed(kind=SegmentKind.LEARN, subject_ids=[one.task_id for one in given])
         unbulk.undo_many(bulk, [one for one in given if one.task_id in stopped], stopped=stopped)
         rest = [one for one in given if one.task_id not in stopped]
         faults = [fault for one in rest if (fault := _retract(one, by=bulk.by))]

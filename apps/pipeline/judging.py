@@ -28,8 +28,8 @@ def undo(given: Feedback, *, by: User) -> Review:
     """
     with transaction.atomic():
         is_gold = given.review is not None and given.review.purpose == Review.Purpose.GOLD
-        is_stopped = not is_gold and outbox.cancel_unclaimed(kind=SegmentKind.LEARN, subject_id=given.task_id)
-        return undo_feedback(given, by=by, is_stopped=is_stopped)
+        stopped = [] if is_gold else outbox.cancel_unclaimed(kind=SegmentKind.LEARN, subject_ids=[given.task_id])
+        return undo_feedback(given, by=by, is_stopped=bool(stopped))
 
 
 def retract(given: Feedback, *, by: User, reason: str, needs_right: bool = True) -> str:
