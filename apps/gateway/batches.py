@@ -1,7 +1,7 @@
 """Batches of captured exchanges, written in one transaction with the place of the spool they came from."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ _MOVE = f"""
     UPDATE inference_spoolposition SET segment = %s, "offset" = %s WHERE name = %s AND segment = %s AND "offset" = %s
     RETURNING EXISTS ({FIND_FORGOTTEN})
 """  # noqa: S608
-_FORGET = "DELETE FROM inference_spoolposition WHERE name = %s"
+_DROP_POSITION = "DELETE FROM inference_spoolposition WHERE name = %s"
 # sessions of projects that are gone are left out; a session that speaks again is open again
 _SEE_SESSIONS = """
     INSERT INTO inference_session AS known
@@ -59,6 +59,14 @@ class MovedError(ConflictError):
     """Another process carried over what this one was about to."""
 
 
+class Move(NamedTuple):
+    """How much further a spool is stored."""
+
+    spool: str
+    start: Position
+    end: Position
+
+
 class _KnownSession(NamedTuple):
     id: int
     is_new: bool
@@ -84,22 +92,25 @@ class Store:
     def drop_position(self, name: str) -> None:
         """Of a spool that nobody will find again."""
         with self._connect().transaction():
-            self._connect().execute(_FORGET, [name])
+            self._connect().execute(_DROP_POSITION, [name])
 
-    def write(self, captured: Sequence[Captured], *, spool: str, start: Position, end: Position) -> int:
-        """Write a batch and move its spool's place from `start` to `end`; how many rows were written.
+    def write(self, captured: Sequence[Captured], moves: Iterable[Move]) -> int:
+        """Write a batch and move the places of its spools; how many rows were written.
 
         Exchanges of projects that are gone are left out: they would have gone with them.
 
         Raises:
-            MovedError: the place was not `start`; nothing is written.
+            MovedError: a place was not where it was to start from; nothing is written.
         """
         with self._connect().transaction(), self._connect().cursor() as cursor:
             oldest = min((one.header["at"] for one in captured), default=inf) - SLACK_S
-            moved = cursor.execute(_MOVE, [*end, spool, *start, oldest, 0]).fetchone()
-            if moved is None:
-                raise MovedError(f"the spool {spool} is stored to another place than {start}")
-            if moved[0]:
+            has_forgotten = False
+            for spool, start, end in moves:
+                moved = cursor.execute(_MOVE, [*end, spool, *start, oldest, 0]).fetchone()
+                if moved is None:
+                    raise MovedError(f"the spool {spool} is stored to another place than {start}")
+                has_forgotten = moved[0]  # what the last one sees is the most
+            if has_forgotten:
                 forgotten = read_forgotten(cursor.execute(FIND_FORGOTTEN, [oldest, 0]).fetchall())
                 captured = [one for one in captured if not _is_forgotten(one, forgotten)]
             if captured:

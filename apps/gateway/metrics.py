@@ -2,10 +2,12 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 PREFIX = "tentalis_gateway"
@@ -79,3 +81,24 @@ class Metrics:
         yield self.first_byte.describe(f"{PREFIX}_first_byte_seconds", "Until the answer's first byte.")
         for name, (words, read) in self.gauges.items():
             yield GaugeMetricFamily(f"{PREFIX}_{name}", words, value=read())
+
+
+def join_exposed(exposed: Mapping[str, bytes]) -> bytes:
+    """What several processes expose, by name, as one: each sample has its process's name for a label more."""
+    families: dict[str, Metric] = {}
+    for process, text in exposed.items():
+        for family in text_string_to_metric_families(text.decode()):
+            known = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            for sample in family.samples:
+                known.samples.append(sample._replace(labels={**sample.labels, "process": process}))
+    registry = CollectorRegistry()
+    registry.register(_Known(families.values()))
+    return generate_latest(registry)
+
+
+class _Known(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families

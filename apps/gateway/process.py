@@ -3,22 +3,26 @@
 import asyncio
 import logging
 import signal
+import socket
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from apps.base.garbage import settle_garbage
+from apps.base.tasks import cancel_and_wait
 from apps.gateway.closing import close_session
 from apps.gateway.config_cache import ConfigCache
 from apps.gateway.edge import Edge
+from apps.gateway.group import expose_group, name_group, watch_parent
 from apps.gateway.limits import Budgets, connect_redis
 from apps.gateway.rates import KnownRates
 from apps.gateway.server import GatewayServer
-from apps.gateway.spool import FileSpool
+from apps.gateway.spool import FileSpool, measure_ends
 from apps.gateway.traces import read_earlier, read_traces
 from apps.gateway.upstreams import Upstreams
 from apps.gateway.writer import Writer
@@ -32,20 +36,21 @@ GC_THRESHOLDS = 10_000, 20, 50
 _PARAMETERS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
-async def run(*, host: str, port: int) -> None:
+async def run(sockets: Sequence[socket.socket], *, spool_name: str = "") -> None:
     """Serve until SIGTERM or SIGINT.
 
+    Args:
+        sockets: bound, to listen at.
+        spool_name: of one of several processes, whose spool the process that started them carries over.
     Raises:
-        OSError: the port cannot be bound.
         django.db.Error: the database cannot be asked at the start.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     config, upstreams, budgets = ConfigCache(), Upstreams(), Budgets(connect_redis(settings.REDIS_URL))
-    spool = FileSpool(settings.HOME / "spool")
-    kept_s = settings.TENTALIS["RETENTION_FILE_DAYS"] * 86_400.0
-    writer = Writer(spool, read_conninfo(), find_rates=KnownRates(), rejected_kept_s=kept_s)
+    spool = FileSpool(settings.HOME / "spool", name=spool_name)
+    writer = None if spool_name else make_writer(spool)
     edge = Edge(
         config=config,
         upstreams=upstreams,
@@ -54,24 +59,25 @@ async def run(*, host: str, port: int) -> None:
         find_earlier=lambda caller, answer: config.ask(lambda: read_earlier(caller, answer)),
         most_in_flight=settings.TENTALIS["GATEWAY_IN_FLIGHT"],
         origins=frozenset(settings.TENTALIS["GATEWAY_CORS_ORIGINS"]),
-        find_troubles=lambda: [*writer.find_troubles(), *spool.find_troubles()],
+        find_troubles=lambda: [*(writer.find_troubles() if writer else ()), *spool.find_troubles()],
     )
     edge.metrics.gauges |= {
         "in_flight": ("Requests being answered.", lambda: edge.in_flight),
         "loop_lag_seconds": ("How late the event loop runs.", lambda: edge.lag_s),
         "spool_bytes": ("Waiting to be stored.", lambda: spool.size_bytes),
-        "set_aside": ("Records that could not be stored since the start.", lambda: writer.rejected_count),
-        "set_aside_bytes": ("Records that could not be stored, in spool/rejected.", writer.measure_rejected),
-        "stored": ("Records stored since the start.", lambda: writer.stored_count),
+        **(writer.gauges if writer else {}),
     }
+    own = spool.directory.path
     server = GatewayServer(
         edge,
         lambda caller, key, after, limit: config.ask(lambda: read_traces(caller, key, after, limit)),
         lambda caller, key: config.ask(
-            partial(close_session, caller.project, key, agent=caller.agent, spool=spool.directory.name, end=spool.end)
+            lambda: close_session(
+                caller.project, key, agent=caller.agent, ends=measure_ends(spool.root, name_group(own.name))
+            )
         ),
-        host=host,
-        port=port,
+        sockets=sockets,
+        expose=None if writer else lambda: expose_group(own, edge.metrics),
         trusted_proxies=settings.TENTALIS["TRUSTED_PROXIES"],
         metrics_token=settings.TENTALIS["METRICS_TOKEN"],
     )
@@ -79,8 +85,9 @@ async def run(*, host: str, port: int) -> None:
         stack.callback(spool.close)
         await config.start()
         stack.push_async_callback(config.stop)
-        writer.start()
-        stack.push_async_callback(asyncio.to_thread, writer.stop)
+        if writer is not None:
+            writer.start()
+            stack.push_async_callback(asyncio.to_thread, writer.stop)
         budgets.start()
         stack.push_async_callback(budgets.stop)
         upstreams.start()
@@ -89,11 +96,19 @@ async def run(*, host: str, port: int) -> None:
         stack.push_async_callback(server.stop)
         settle_garbage(GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_S)
-        logger.info("serving on http://%s:%d", host, server.port)
+        if writer is None:
+            watching = asyncio.create_task(watch_parent(spool, edge.metrics, stopping))
+            stack.push_async_callback(cancel_and_wait, watching)
+        logger.info("serving on port %d", server.port)
         sys.stdout.write(f"{server.port}\n")
         sys.stdout.flush()
         await stopping.wait()
         logger.info("stopping: finishing the requests that run")
+
+
+def make_writer(spool: FileSpool, **options: Any) -> Writer:
+    kept_s = settings.TENTALIS["RETENTION_FILE_DAYS"] * 86_400.0
+    return Writer(spool, read_conninfo(), find_rates=KnownRates(), rejected_kept_s=kept_s, **options)
 
 
 def read_conninfo() -> str:

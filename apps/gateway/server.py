@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import re
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -64,7 +65,8 @@ class GatewayServer:
 
     Args:
         close_session: None: nobody stores sessions here, so there are none to close.
-        host, port: to bind; port 0 takes any.
+        sockets: bound, to listen at.
+        expose: what /metrics says; the process's own figures by default.
         trusted_proxies: addresses and networks that ask for others.
         metrics_token: whoever has it may read /metrics; "": who asks from this machine.
     """
@@ -75,16 +77,16 @@ class GatewayServer:
         find_traces: FindTraces,
         close_session: CloseSession | None = None,
         *,
-        host: str,
-        port: int,
+        sockets: Sequence[socket.socket],
+        expose: Callable[[], bytes] | None = None,
         trusted_proxies: Sequence[str] = (),
         metrics_token: str = "",
     ) -> None:
         self.edge = edge
         self._find_traces = find_traces
         self._close_session = close_session
-        self._host = host
-        self._port = port
+        self._sockets = sockets
+        self._expose = expose or edge.metrics.expose
         self._metrics_token = metrics_token
         self._ticker: asyncio.Task[None] | None = None
         server = BoundedServer(
@@ -102,16 +104,18 @@ class GatewayServer:
         return int(self._runner.addresses[0][1])
 
     async def start(self) -> None:
-        """Listen. Raises OSError where the port cannot be bound."""
+        """Listen."""
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
-        await self._site.start()
+        self._sites = [web.SockSite(self._runner, each, backlog=1024) for each in self._sockets]
+        for site in self._sites:
+            await site.start()
         self._ticker = asyncio.create_task(self.edge.tick_for_ever())
 
     async def stop(self, *, drain_s: float = DRAIN_S) -> None:
         """Take no new connection, let the requests under way end, cut those that take longer."""
         self.edge.is_draining = True
-        await self._site.stop()
+        for site in self._sites:
+            await site.stop()
         until = time.monotonic() + drain_s
         while self.edge.begun and time.monotonic() < until:
             await asyncio.sleep(0.02)
@@ -247,7 +251,7 @@ class GatewayServer:
 
     def _show_metrics(self, request: web.BaseRequest) -> web.Response:
         require_metrics_reader(request, self._metrics_token)
-        return web.Response(body=self.edge.metrics.expose(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=self._expose(), headers={"Content-Type": CONTENT_TYPE})
 
     def _report_health(self, request: web.BaseRequest) -> web.Response:
         edge, is_readiness = self.edge, request.path == "/readyz"

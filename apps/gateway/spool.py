@@ -50,9 +50,9 @@ class Spooled(NamedTuple):
 
 
 class SpoolDirectory:
-    """A spool's directory, held by this process until it is closed or dies."""
+    """A spool's directory, held by this process until it is closed or dies; by another where `lock` is None."""
 
-    def __init__(self, path: Path, lock: int) -> None:
+    def __init__(self, path: Path, lock: int | None) -> None:
         self.path = path
         self._lock = lock
 
@@ -80,7 +80,8 @@ class SpoolDirectory:
 
     def release(self) -> None:
         """Let the lock go; another process may adopt what is here."""
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
 
 
 class FileSpool:
@@ -107,11 +108,6 @@ class FileSpool:
     @property
     def is_full(self) -> bool:
         return self.size_bytes >= self._limit_bytes
-
-    @property
-    def end(self) -> Position:
-        """Behind the last record."""
-        return Position(self._segment, self._offset)
 
     def append(self, header: Header, request: bytes, answer: bytes) -> None:
         """One write. About 20 µs for 8 kB.
@@ -240,6 +236,23 @@ def adopt_orphans(root: Path) -> list[SpoolDirectory]:
     """Take hold of every spool whose process is gone, oldest first."""
     found = sorted((path for path in root.iterdir() if _is_spool(path)), key=lambda path: path.stat().st_ctime)
     return [held for path in found if (held := _hold(path)) is not None]
+
+
+def find_followed(root: Path, beginning: str) -> list[SpoolDirectory]:
+    """Spools whose names begin so, whoever holds them; none where `beginning` is ""."""
+    found = sorted(root.glob(f"{beginning}*")) if beginning else ()
+    return [SpoolDirectory(path, None) for path in found if _is_spool(path)]
+
+
+def measure_ends(root: Path, beginning: str) -> dict[str, Position]:
+    """Of the spools whose names begin so: where the last record ends that was kept there."""
+    ends = {}
+    for directory in find_followed(root, beginning):
+        with contextlib.suppress(FileNotFoundError):  # all of it was stored meanwhile
+            if segments := directory.find_segments():
+                size = directory.segment_path(segments[-1]).stat().st_size
+                ends[directory.name] = Position(segments[-1], size)
+    return ends
 
 
 def keep_aside(root: Path, body: bytes) -> Path | None:

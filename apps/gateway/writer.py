@@ -10,13 +10,13 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psycopg
 
 from apps.conversations.forgotten import ErasedPerson
-from apps.gateway.batches import MovedError, Store
+from apps.gateway.batches import Move, MovedError, Store
 from apps.gateway.capture import Captured, FindRates, capture
 from apps.gateway.record import Record, unpack_record
 from apps.gateway.spool import (
@@ -28,6 +28,7 @@ from apps.gateway.spool import (
     adopt_orphans,
     drop_old_rejected,
     drop_rejected,
+    find_followed,
     find_rejected,
     keep_aside,
     sweep_stored,
@@ -37,7 +38,9 @@ logger = logging.getLogger(__name__)
 
 PAUSE_S = 0.06
 """Between two batches: a batch costs as much as a dozen records, and the spool keeps what waits."""
-ORPHANS_EVERY_S = 5.0
+LOOK_EVERY_S = 5.0
+CLOCK_STEP_S = 2.0
+"""A record from further ahead than that was made before the clock was set back, and is not waited for."""
 BATCH_RECORDS = 512
 BATCH_BYTES = 4 * 2**20
 PATIENCE_S = (0.1, 2.0)
@@ -66,10 +69,16 @@ class Source:
         return self.reader.directory
 
 
+Batch = Sequence[tuple[Source, Spooled]]
+"""Records in the order in which they are to be stored, with where they come from."""
+
+
 class Writer:
     """Carries over the process's own spool, and those that dead processes left under the same root.
 
     Args:
+        follows: how the names of spools begin that living processes write to and this one carries over; "": none.
+        look_every_s: between two looks for spools to follow, and for those of the dead.
         rejected_kept_s: what could not be stored goes when nothing joined it for so long.
 
     Attributes:
@@ -82,17 +91,20 @@ class Writer:
         conninfo: str,
         *,
         find_rates: FindRates | None = None,
+        follows: str = "",
         pause_s: float = PAUSE_S,
-        orphans_every_s: float = ORPHANS_EVERY_S,
+        look_every_s: float = LOOK_EVERY_S,
         rejected_kept_s: float = float("inf"),
     ) -> None:
         self._spool = spool
         self._store = Store(conninfo)
         self._find_rates = find_rates
         self._pause_s = pause_s
-        self._orphans_every_s = orphans_every_s
+        self._look_every_s = look_every_s
         self._rejected_kept_s = rejected_kept_s
         self._own = Source(SpoolReader(spool.directory, is_growing=True))
+        self._follows = follows
+        self._followed: dict[str, Source] = {}
         self._adopted: list[Source] = []
         self._look_again_at_s = float("-inf")
         self._stopping = threading.Event()
@@ -111,9 +123,15 @@ class Writer:
         """Why records do not reach the database, in words; nothing where they do."""
         return [] if self.is_alive else ["the writer of exchanges is not running: they wait in the spool"]
 
-    def measure_rejected(self) -> int:
-        """Bytes of the records that could not be stored and were set aside. A person's to look at: nothing waits."""
-        return find_rejected(self._spool.root)
+    @property
+    def gauges(self) -> dict[str, tuple[str, Callable[[], float]]]:
+        """What is measured of it; what was set aside is a person's to look at, and nothing waits for it."""
+        root = self._spool.root
+        return {
+            "set_aside": ("Records that could not be stored since the start.", lambda: self.rejected_count),
+            "set_aside_bytes": ("Records that could not be stored, in spool/rejected.", lambda: find_rejected(root)),
+            "stored": ("Records stored since the start.", lambda: self.stored_count),
+        }
 
     def start(self) -> None:
         self._thread.start()
@@ -125,6 +143,7 @@ class Writer:
         """
         self._give_up_at_s = time.monotonic() + timeout_s
         self._own.reader.is_growing = False
+        self._look_again_at_s = float("-inf")  # those who were followed may be gone
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -143,75 +162,83 @@ class Writer:
             except (psycopg.Error, OSError) as error:
                 logger.warning("exchanges wait in the spool: %s", str(error).strip() or type(error).__name__)
                 self._store.forget()
-                for source in (self._own, *self._adopted):
+                for source in (self._own, *self._followed.values(), *self._adopted):
                     source.position = None
                 time.sleep(wait_s)
                 wait_s = min(PATIENCE_S[1], wait_s * 2)
         self._let_go(is_done=is_done)
 
     def _carry_all(self) -> bool:
-        """A batch of every spool; whether there was any."""
+        """A batch of what lies in the spools; whether there was any."""
         if time.monotonic() >= self._look_again_at_s:
-            self._look_for_orphans()
-        self._is_behind = False
-        has_moved = self._carry(self._own)
+            self._look_for_others()
+        began = time.time()
+        batches = [
+            (source, batch)
+            for source in (self._own, *self._followed.values(), *self._adopted)
+            if (batch := self._read(source))
+        ]
+        self._is_behind = any(_is_full(batch) for _, batch in batches)
         for source in list(self._adopted):
-            if self._carry(source):
-                has_moved = True
-            else:
+            if not any(source is one for one, _ in batches):
                 self._retire(source)
                 self._adopted.remove(source)
-        return has_moved
+        found = _put_in_order(batches, began) if self._followed or len(batches) > 1 else _flatten(batches)
+        if found:
+            self._carry(found)
+        return bool(batches)
 
-    def _carry(self, source: Source) -> bool:
-        """One batch; whether there was one."""
+    def _read(self, source: Source) -> list[Spooled]:
         if source.position is None:
             source.position = self._store.read_position(source.directory.name)
-        batch = source.reader.read(source.position, most_bytes=BATCH_BYTES, most_records=BATCH_RECORDS)
-        if not batch:
-            return False
-        size_bytes = sum(len(spooled.body) for spooled in batch)
-        self._is_behind |= len(batch) == BATCH_RECORDS or size_bytes > BATCH_BYTES // 2
-        before = source.position
+        return source.reader.read(source.position, most_bytes=BATCH_BYTES, most_records=BATCH_RECORDS)
+
+    def _carry(self, found: Batch) -> None:
+        sources = list({id(source): source for source, _ in found}.values())
+        before = [source.position for source in sources]
         try:
-            self._write_batch(source, batch)
+            self._write_batch(found)
         except MovedError as error:
             logger.info("%s", error)
-            source.position = None
-        if source.position is not None and source.position.segment > before.segment:
-            source.directory.drop_before(source.position)
-            self._spool.measure()
-        return True
+            for source in sources:
+                source.position = None
+        for source, start in zip(sources, before, strict=True):
+            if source.position is not None and start is not None and source.position.segment > start.segment:
+                source.directory.drop_before(source.position)
+                self._spool.measure()
 
-    def _write_batch(self, source: Source, batch: Sequence[Spooled]) -> None:
+    def _write_batch(self, found: Batch) -> None:
         try:
-            self._write(source, batch)
+            self._write(found)
         except _REFUSED as error:
-            logger.info("a batch of %d records was refused (%s); one by one", len(batch), str(error).strip())
-            for spooled in batch:
-                self._write_alone(source, spooled)
+            logger.info("a batch of %d records was refused (%s); one by one", len(found), str(error).strip())
+            for one in found:
+                self._write_alone(one)
 
-    def _write(self, source: Source, batch: Sequence[Spooled]) -> None:
+    def _write(self, found: Batch) -> None:
         captured: list[Captured] = []
-        for spooled in batch:
+        for _, spooled in found:
             captured += self._capture(spooled)
-        self._move(source, captured, batch[-1].end)
-        self.stored_count += len(batch)
+        self._move(captured, found)
+        self.stored_count += len(found)
 
-    def _write_alone(self, source: Source, spooled: Spooled) -> None:
+    def _write_alone(self, one: tuple[Source, Spooled]) -> None:
         """As `_write`, with nothing remembered: what was may be what Postgres refused."""
         self._store.forget()
         try:
-            self._write(source, [spooled])
+            self._write([one])
         except _REFUSED as error:
             self._store.forget()
-            self._reject(spooled, str(error).strip())
-            self._move(source, [], spooled.end)
+            self._reject(one[1], str(error).strip())
+            self._move([], [one])
 
-    def _move(self, source: Source, captured: Sequence[Captured], end: Position) -> None:
-        start = source.position or Position()
-        self._store.write(captured, spool=source.directory.name, start=start, end=end)
-        source.position = end
+    def _move(self, captured: Sequence[Captured], found: Batch) -> None:
+        ends = {id(source): (source, spooled.end) for source, spooled in found}.values()
+        self._store.write(
+            captured, [Move(source.directory.name, source.position or Position(), end) for source, end in ends]
+        )
+        for source, end in ends:
+            source.position = end
 
     def _capture(self, spooled: Spooled) -> list[Captured]:
         try:
@@ -225,11 +252,17 @@ class Writer:
         self.rejected_count += 1
         logger.error("an exchange cannot be stored and is %s: %s", f"kept in {path}" if path else "dropped", reason)
 
-    def _look_for_orphans(self) -> None:
-        self._look_again_at_s = time.monotonic() + self._orphans_every_s
+    def _look_for_others(self) -> None:
+        self._look_again_at_s = time.monotonic() + self._look_every_s
         for directory in adopt_orphans(self._spool.root):
             logger.info("carrying over the spool %s, whose gateway is gone", directory.name)
+            if (source := self._followed.pop(directory.name, None)) is not None:
+                source.reader.close()
             self._adopted.append(Source(SpoolReader(directory, is_growing=False)))
+        known = {*self._followed, *(source.directory.name for source in self._adopted)}
+        for directory in find_followed(self._spool.root, self._follows):
+            if directory.name not in known:
+                self._followed[directory.name] = Source(SpoolReader(directory, is_growing=True))
         for name in sweep_stored(self._spool.root):
             self._store.drop_position(name)
         self._forget_rejected()
@@ -266,7 +299,46 @@ class Writer:
         for source in self._adopted:
             source.reader.close()
             source.directory.release()
+        for source in self._followed.values():
+            source.reader.close()
         self._store.close()
+
+
+def _is_full(batch: Sequence[Spooled]) -> bool:
+    """Whether more may lie behind it."""
+    return len(batch) == BATCH_RECORDS or sum(len(spooled.body) for spooled in batch) > BATCH_BYTES // 2
+
+
+def _flatten(batches: Sequence[tuple[Source, Sequence[Spooled]]]) -> Batch:
+    return [(source, spooled) for source, batch in batches for spooled in batch]
+
+
+def _put_in_order(batches: Sequence[tuple[Source, Sequence[Spooled]]], began: float) -> Batch:
+    """Records of several spools in the order in which they were kept, so that no turn stands before the one it answers.
+
+    What was kept after `began` is left for the next time, since something that came before it may have been added to a
+    spool that was read already; so is what came after the end of a batch that was cut short.
+    """
+    timed: list[tuple[float, Source, Spooled]] = []
+    cut = float("inf")
+    for source, batch in batches:
+        at = 0.0
+        for spooled in batch:
+            at = max(at, _read_end(spooled.body))
+            timed.append((at, source, spooled))
+        if _is_full(batch):
+            cut = min(cut, at)
+    timed.sort(key=lambda one: one[0])  # as they lie, where the time is the same
+    return [(source, spooled) for at, source, spooled in timed if at <= cut and not 0 < at - began < CLOCK_STEP_S]
+
+
+def _read_end(body: bytes) -> float:
+    """When a record was made, in seconds since the epoch; 0.0 of one that cannot be read."""
+    try:
+        header = unpack_record(body).header
+        return float(header["at"] + header["latency_ms"] / 1000)
+    except _UNREADABLE:
+        return 0.0
 
 
 def _is_theirs(body: bytes, forgotten: Sequence[ErasedPerson]) -> bool:

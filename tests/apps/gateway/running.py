@@ -28,7 +28,7 @@ from apps.gateway.edge import Edge, Patience
 from apps.gateway.limits import Budgets
 from apps.gateway.record import Header, Record
 from apps.gateway.server import GatewayServer
-from apps.gateway.spool import Position
+from apps.gateway.sockets import bind
 from apps.gateway.traces import read_earlier, read_traces
 from apps.gateway.upstreams import Upstreams
 from apps.inference.models import Provider
@@ -174,11 +174,8 @@ class GatewayThread:
         server = GatewayServer(
             self.edge,
             lambda caller, key, after, limit: config.ask(lambda: read_traces(caller, key, after, limit)),
-            lambda caller, key: config.ask(
-                lambda: close_session(caller.project, key, agent=caller.agent, spool="", end=Position())
-            ),
-            host="127.0.0.1",
-            port=0,
+            lambda caller, key: config.ask(lambda: close_session(caller.project, key, agent=caller.agent, ends={})),
+            sockets=bind("127.0.0.1", 0),
         )
         try:
             await config.start()

@@ -1,15 +1,18 @@
 """The gateway as a process: what it stores, how it stops, what it says when it cannot start."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 
+import httpx
+import psutil
 import pytest
 
-from apps.inference.models import Exchange
+from apps.inference.models import Exchange, Session
 from apps.workers.models import Worker
 from tests.apps.gateway.running import HELLO, GatewayProcess
 from tests.apps.gateway.test_edge import wait_for
@@ -68,12 +71,56 @@ def test_it_lets_answers_end_before_it_stops(helper: Worker, token: str, upstrea
     assert list(Exchange.objects.values_list("is_truncated", flat=True)) == [False]
 
 
-def test_a_taken_port_is_said_in_one_line(helper: Worker) -> None:
+def test_several_processes_are_one_gateway(helper: Worker, token: str, upstream: StubUpstream) -> None:
+    with GatewayProcess(arguments=("--port", "0", "--workers", "2")) as gateway:
+        parent = psutil.Process(gateway.process.pid)
+
+        def talk(turns: int) -> None:
+            """A session of which each request comes on a connection of its own, so to any of the processes."""
+            for _ in range(turns):
+                headers = {"Authorization": f"Bearer {token}", "X-Session-Id": "s", "Connection": "close"}
+                body = HELLO | {"model": "helper", "messages": messages}
+                answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers, timeout=30)
+                messages.append(answer.raise_for_status().json()["choices"][0]["message"])
+                messages.append({"role": "user", "content": f"and {len(messages)}?"})
+
+        def read_counts() -> dict[str, float]:
+            text = gateway.client.get("/metrics").text
+            found = re.findall(r'^tentalis_gateway_answers_total\{.*process="(\w+)".*\} (\S+)$', text, re.MULTILINE)
+            return {process: float(count) for process, count in found}
+
+        messages = [{"role": "user", "content": "hello"}]
+        talk(12)
+        wait_for(lambda: sum(read_counts().values()) == 12 and len(read_counts()) == 2)
+        before = parent.children()
+        assert len(before) == 2
+        before[0].kill()
+        wait_for(lambda: len(parent.children()) == 2 and before[0] not in parent.children())
+        talk(4)
+        assert gateway.post("/sessions/s/done", {}, token=token).status_code == 204
+        assert Session.objects.get().closed_at is not None
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(30) == 0
+        assert list((gateway.home / "spool").iterdir()) == []
+    pks = list(Exchange.objects.order_by("pk").values_list("pk", flat=True))
+    assert list(Exchange.objects.order_by("pk").values_list("parent_id", flat=True)) == [None, *pks[:-1]]
+    assert len(pks) == 16
+
+
+def test_who_loses_its_writer_stops(helper: Worker) -> None:
+    with GatewayProcess(arguments=("--port", "0", "--workers", "2")) as gateway:
+        workers = psutil.Process(gateway.process.pid).children()
+        gateway.kill()
+        assert not psutil.wait_procs(workers, timeout=30)[1]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_taken_port_is_said_in_one_line(helper: Worker, workers: str) -> None:
     with GatewayProcess() as gateway, socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = str(holder.getsockname()[1])
-        argv = [sys.executable, "-m", "apps.gateway", "--port", port]
+        argv = [sys.executable, "-m", "apps.gateway", "--port", port, "--workers", workers]
         done = subprocess.run(argv, env=gateway.environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert f"gateway: cannot listen on 127.0.0.1:{port}" in done.stderr

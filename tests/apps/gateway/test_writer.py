@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import psycopg
@@ -15,9 +15,9 @@ from psycopg.conninfo import make_conninfo
 
 from apps.accounts.models import Project
 from apps.gateway.rates import KnownRates
-from apps.gateway.record import Record
+from apps.gateway.record import Header, Record
 from apps.gateway.rows import COLUMNS
-from apps.gateway.spool import FileSpool, measure_spools
+from apps.gateway.spool import FileSpool, Position, measure_spools
 from apps.gateway.writer import Writer
 from apps.inference.models import Exchange, Price, Provider, Session, SpoolPosition
 from apps.inference.selectors import read_conversations, read_messages
@@ -144,9 +144,9 @@ def test_the_next_process_goes_on_where_the_last_was_killed(project: Project, tm
         first.append(*record)
     writer = Writer(first, conninfo())
     writer._store.read_position(first.directory.name)
-    batch = writer._own.reader.read(first.end._replace(offset=0), most_bytes=10**6, most_records=2)
-    writer._own.position = first.end._replace(offset=0)
-    writer._write(writer._own, batch)  # two of four are stored when the process dies
+    batch = writer._own.reader.read(Position(), most_bytes=10**6, most_records=2)
+    writer._own.position = Position()
+    writer._write([(writer._own, spooled) for spooled in batch])  # two of four are stored when the process dies
     first.directory.release()
     assert Exchange.objects.count() == 2
     write(tmp_path, records[4:])
@@ -154,6 +154,35 @@ def test_the_next_process_goes_on_where_the_last_was_killed(project: Project, tm
     assert Exchange.objects.count() == 6
     assert set(Exchange.objects.values_list("public_id", flat=True)) == wanted
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_several_processes_answered_in_one_session_is_stored_in_its_order(
+    project: Project, tmp_path: Path
+) -> None:
+    own = FileSpool(tmp_path, name="gateway-a")
+    spools = [FileSpool(tmp_path, name=f"gateway-a-{number}-0") for number in (1, 2, 3)]
+    another = FileSpool(tmp_path, name="gateway-b-1-0")
+    records = talk(project, 12)
+    for place, record in enumerate(records):
+        header = {**record.header, "at": 1_800_000_000.0 + place}
+        spools[(place * 5 + 1) % 3].append(cast(Header, header), record.request, record.answer)
+    another.append(*talk(project, 1, "other")[0])
+    writer = Writer(own, conninfo(), follows="gateway-a-")
+    writer._carry_all()
+    pks = list(Exchange.objects.order_by("pk").values_list("pk", flat=True))
+    assert list(Exchange.objects.order_by("pk").values_list("parent_id", flat=True)) == [None, *pks[:-1]]
+    assert [one.hex for one in Exchange.objects.order_by("pk").values_list("public_id", flat=True)] == [
+        record.header["id"] for record in records
+    ]
+    spools[0].append(*talk(project, 1, "late")[0])
+    for spool in (own, *spools, another):
+        spool.close()
+    for spool in spools:  # their processes end
+        spool.directory.release()
+    writer.start()
+    writer.stop()
+    assert Exchange.objects.count() == 13
+    assert [path.name for path in tmp_path.iterdir()] == ["gateway-b-1-0"]
 
 
 def test_two_writers_of_one_spool_store_each_record_once(project: Project, tmp_path: Path) -> None:
