@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from apps.gateway.merging import MOST_CHOICES, ChoiceParts, Envelope, merge_answer
+from apps.gateway.merging import MOST_CHOICES, ChoiceParts, Envelope, load_merged, merge_answer
 from apps.gateway.reading import read_events, read_json
 from apps.gateway.record import Header, Record
 from apps.inference.prices import Rates
@@ -83,10 +83,14 @@ def capture(record: Record, find_rates: FindRates | None = None) -> list[Capture
     header, asked = record.header, read_request(record)
     if header["status"] >= 400:
         return [_make_failure(header, asked, _read_error(record.answer) or f"status {header['status']}")]
-    chunks, is_broken = _read_answer(record)
+    is_broken = False
     rates = find_rates(header) if find_rates is not None else None
     try:
-        parts, envelope = merge_answer(chunks)
+        if header.get("is_merged"):
+            parts, envelope = load_merged(record.answer)
+        else:
+            chunks, is_broken = _read_answer(record)
+            parts, envelope = merge_answer(chunks)
         usage = read_usage(envelope.usage)
         missing = _find_missing(parts, usage)
         found = [_capture_choice(header, asked, envelope, part, usage, rates, missing) for part in parts]

@@ -11,6 +11,11 @@ class EventSplitter:
     def __init__(self) -> None:
         self._rest = b""
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether an event was begun that is not complete."""
+        return bool(self._rest.strip())
+
     def feed(self, data: bytes) -> list[bytes]:
         """The data of the events that are complete now, often none, in order."""
         if self._rest:

@@ -16,11 +16,9 @@ from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError
 from apps.gateway.fetching import Fetch
 from apps.gateway.limits import Reservation
-from apps.gateway.merging import count_told
 from apps.gateway.origins import ANTHROPICS_ID, REQUEST_ID, make_base
-from apps.gateway.reading import read_events
 from apps.gateway.record import RECORD_VERSION, Header, SpoolError
-from apps.gateway.relaying import NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
+from apps.gateway.relaying import MALFORMED, NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
 from apps.gateway.request_plan import BETA_HEADER, IncomingRequest
 from apps.gateway.routing import Route, name_served
 from apps.gateway.sessions import find_place
@@ -37,8 +35,6 @@ EXCHANGE_HEADER = "X-Tentalis-Exchange"
 FALLBACK_HEADER = "X-Tentalis-Fallback"
 UNRECORDED = "the answer cannot be recorded at the moment, so it is not given"
 MOST_NAME_CHARS = 300
-_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading an answer raises whose parts are not what they should be."""
 
 
 class CallerRequest:
@@ -189,7 +185,7 @@ class CallerRequest:
         self._note_first_byte()
         try:
             out = relay.carry(raw)
-        except (UnreadableAnswerError, *_MALFORMED) as error:
+        except (UnreadableAnswerError, *MALFORMED) as error:
             relay.kept[:] = [] if isinstance(error, UnboundedAnswerError) else [raw[: LIMITS.error_answer_bytes]]
             message = f"{backend.name} gave no answer that can be read: {error}"
             raise RefusalError(message[:2000], status=502, code="upstream_unreadable") from error
@@ -237,7 +233,7 @@ class CallerRequest:
     def _feed(self, relay: Relay, data: bytes) -> bytes:
         try:
             return relay.feed(data)
-        except (UnboundedAnswerError, *_MALFORMED) as error:
+        except (UnboundedAnswerError, *MALFORMED) as error:
             relay.failure = ErrorWords(f"its stream cannot be read: {error}", "", "")
             return b""
 
@@ -335,12 +331,14 @@ class CallerRequest:
         metrics.truncated += is_truncated
         if incoming is None:
             return
-        kept, answer = incoming.raw, b""
+        kept, answer, is_merged = incoming.raw, b"", False
         if fetch is not None:
             relay, backend = fetch.plan.relay, fetch.plan.route.backend
-            kept, answer = fetch.plan.kept, b"".join(relay.kept)
-            if is_truncated and relay.usage == NOTHING_USED:
-                relay.usage = _count_told(answer)
+            kept = fetch.plan.kept
+            answer, is_merged = (b"".join(relay.kept), False) if status >= 400 else relay.record()
+            if is_truncated and relay.usage == NOTHING_USED and relay.merger is not None:
+                prompt, completion = relay.merger.count_told()  # who leaves early has used it all the same
+                relay.usage = NOTHING_USED._replace(prompt=prompt, completion=completion)
             if tokens := relay.usage.prompt + relay.usage.completion:
                 metrics.tokens += tokens
                 self._edge.budgets.charge(
@@ -352,6 +350,8 @@ class CallerRequest:
                     allowance=fetch.plan.route.allowance,
                 )
         header = self._make_header(incoming, fetch, error=error, status=status, is_truncated=is_truncated)
+        if is_merged:
+            header["is_merged"] = True
         self._edge.spool.append(header, kept, answer)
         self._is_kept = True
 
@@ -415,12 +415,3 @@ class CallerRequest:
         if name == route.served.name:
             return route.served
         return name_served(name, project=incoming.caller.project, tables=self._edge.config.tables)
-
-
-def _count_told(answer: bytes) -> Usage:
-    """What a stream used that broke off before it said so: who leaves early has used it all the same."""
-    try:
-        prompt, completion = count_told(read_events(answer)[0])
-    except _MALFORMED:
-        return NOTHING_USED
-    return NOTHING_USED._replace(prompt=prompt, completion=completion)

@@ -1,8 +1,12 @@
 """The chunks of an answer put together; a whole answer is one chunk."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+import orjson
+
+from apps.gateway.reading import read_json
 
 Json = dict[str, Any]
 MOST_CHOICES = 1024
@@ -42,27 +46,40 @@ class Envelope:
     """What an answer says besides its choices.
 
     Attributes:
-        models: every model that said it was answering.
+        models: each model that said it was answering.
         is_done: the stream was ended in order.
     """
 
     usage: Mapping[str, Any] = field(default_factory=dict)
     prompt_token_ids: list[int] = field(default_factory=list)
-    models: set[str] = field(default_factory=set)
+    models: list[str] = field(default_factory=list)
     error: str = ""
     is_done: bool = False
 
 
-def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Envelope]:
-    """All choices by index, and the rest. None among the chunks is the mark of a stream's end."""
-    choices: dict[int, ChoiceParts] = {}
-    envelope = Envelope()
-    for chunk in chunks:
-        if chunk is None:
-            envelope.is_done = True
-            continue
-        if model := chunk.get("model"):
-            envelope.models.add(str(model))
+class Merger:
+    """Puts an answer together, a chunk at a time."""
+
+    def __init__(self) -> None:
+        self.envelope = Envelope()
+        self._choices: dict[int, ChoiceParts] = {}
+
+    @property
+    def choices(self) -> list[ChoiceParts]:
+        """By index."""
+        return [self._choices[index] for index in sorted(self._choices)]
+
+    def count_told(self) -> tuple[int, int]:
+        """Tokens of the prompt and of what was answered, by the ids that the server told; zeros where it told none."""
+        told = (len(part.prompt_token_ids) for part in self._choices.values())
+        prompt = max([len(self.envelope.prompt_token_ids), *told])
+        return prompt, sum(len(part.token_ids) for part in self._choices.values())
+
+    def add(self, chunk: Json) -> None:
+        """Raises AttributeError, LookupError, TypeError or ValueError where it is not what a chunk should be."""
+        envelope = self.envelope
+        if (model := chunk.get("model")) and model not in envelope.models:
+            envelope.models.append(str(model))
         if ids := chunk.get("prompt_token_ids"):
             envelope.prompt_token_ids = ids
         if isinstance(usage := chunk.get("usage"), dict):
@@ -71,20 +88,42 @@ def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Enve
             envelope.error = envelope.error or _read_error(error)
         for choice in chunk.get("choices") or ():
             index = choice.get("index") or 0
-            if (parts := choices.get(index)) is None:
+            if (parts := self._choices.get(index)) is None:
                 if type(index) is not int or not 0 <= index < MOST_CHOICES:
                     envelope.error = envelope.error or f"a choice with the index {index!r:.40}"
                     continue
-                parts = choices[index] = ChoiceParts(index)
+                parts = self._choices[index] = ChoiceParts(index)
             _add_choice(parts, choice)
-    return [choices[index] for index in sorted(choices)], envelope
+
+    def dump(self) -> bytes:
+        """All of it, for `load_merged`."""
+        choices = self.choices
+        for part in choices:
+            part.texts, part.thoughts = [part.text], [part.reasoning]
+        kept = [[getattr(part, name) for name in _KEPT] for part in choices]
+        return orjson.dumps([kept, [getattr(self.envelope, name) for name in _TOLD]])
 
 
-def count_told(answer: Iterable[Json | None]) -> tuple[int, int]:
-    """Tokens of the prompt and of what was answered, by the ids that the server told; zeros where it told none."""
-    parts, envelope = merge_answer(answer)
-    prompt = max([len(envelope.prompt_token_ids), *(len(part.prompt_token_ids) for part in parts)])
-    return prompt, sum(len(part.token_ids) for part in parts)
+def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Envelope]:
+    """All choices by index, and the rest. None among the chunks is the mark of a stream's end."""
+    merger = Merger()
+    for chunk in chunks:
+        if chunk is None:
+            merger.envelope.is_done = True
+        else:
+            merger.add(chunk)
+    return merger.choices, merger.envelope
+
+
+def load_merged(data: bytes) -> tuple[list[ChoiceParts], Envelope]:
+    """What `Merger.dump` wrote. Raises ValueError, TypeError where it is something else."""
+    choices, told = read_json(data)
+    parts = [ChoiceParts(**dict(zip(_KEPT, choice, strict=True))) for choice in choices]
+    return parts, Envelope(**dict(zip(_TOLD, told, strict=True)))
+
+
+_KEPT = tuple(one.name for one in fields(ChoiceParts) if one.name != "places")
+_TOLD = tuple(one.name for one in fields(Envelope))
 
 
 def _add_choice(parts: ChoiceParts, choice: Json) -> None:

@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -106,9 +105,9 @@ async def run(sockets: Sequence[socket.socket], *, spool_name: str = "") -> None
         logger.info("stopping: finishing the requests that run")
 
 
-def make_writer(spool: FileSpool, **options: Any) -> Writer:
+def make_writer(spool: FileSpool, *, follows: str = "") -> Writer:
     kept_s = settings.TENTALIS["RETENTION_FILE_DAYS"] * 86_400.0
-    return Writer(spool, read_conninfo(), find_rates=KnownRates(), rejected_kept_s=kept_s, **options)
+    return Writer(spool, read_conninfo(), find_rates=KnownRates(), follows=follows, rejected_kept_s=kept_s)
 
 
 def read_conninfo() -> str:

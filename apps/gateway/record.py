@@ -44,6 +44,8 @@ class Header(TypedDict):
         latency_ms: from the request's arrival to the answer's last byte.
         first_ms: to the answer's first byte; None where there was none.
         fallback: why a fallback answered; absent where the model that was asked for did.
+        is_merged: the answer's bytes are `Merger.dump`'s, whatever form and is_stream say; absent where they are as
+            they came, which is where they could not be read.
     """
 
     v: int
@@ -80,6 +82,7 @@ class Header(TypedDict):
     first_ms: float | None
     sampling: NotRequired[dict[str, Any]]
     fallback: NotRequired[str]
+    is_merged: NotRequired[bool]
 
 
 class Record(NamedTuple):
@@ -87,7 +90,7 @@ class Record(NamedTuple):
 
     Attributes:
         request: the request's body as JSON in the header's `form`, before anything was injected into it.
-        answer: the upstream's body, with token ids and log-probs where it told them; b"" where nothing came.
+        answer: what the upstream said, with token ids and log-probs where it told them; b"" where nothing came.
     """
 
     header: Header

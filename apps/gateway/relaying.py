@@ -11,8 +11,11 @@ from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedE
 from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.wire import dump_event
 from apps.gateway.events import EventSplitter
+from apps.gateway.merging import Merger
 
 NOTHING_USED = Usage(0, 0, 0, 0, 0)
+MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading an answer raises whose parts are not what they should be."""
 _DONE = b"[DONE]"
 
 
@@ -38,7 +41,8 @@ class Relay:
         passes_own: the caller speaks that too, so that the answer is only translated to be recorded.
 
     Attributes:
-        kept: what is recorded: the answer in the question's form, with all that the server told.
+        kept: the answer in the question's form, with all that the server told.
+        merger: the same, put together; None where not all of it could be read.
         served: model the answer names; "" before it names any.
         usage: tokens as the server counted them; zeros before it said.
         failure: what the server said went wrong in the middle of its stream.
@@ -56,6 +60,7 @@ class Relay:
         passes_own: bool = False,
     ) -> None:
         self.kept: list[bytes] = []
+        self.merger: Merger | None = Merger()
         self.served = ""
         self.usage = NOTHING_USED
         self.failure: ErrorWords | None = None
@@ -103,6 +108,7 @@ class Relay:
             words = _read_failure(answer)
             raise UnreadableAnswerError(words.message if words else f"no choices in it: {raw[:200]!r}", words)
         self.kept.append(raw)
+        self._merge(answer)
         self.served = _read_model(answer)
         self.usage = read_usage(answer.get("usage"))
         if self._passes_own:
@@ -127,10 +133,26 @@ class Relay:
                 self.failure = ErrorWords(str(error), error.code, "")
                 break
             for chunk in chunks:
+                self._merge(chunk)
                 self._forward(chunk, out)
             if self._passes_own:
                 self._pass(event, out)
         return b"".join(out)
+
+    def _merge(self, chunk: Json) -> None:
+        if self.merger is not None:
+            try:
+                self.merger.add(chunk)
+            except MALFORMED:
+                self.merger = None
+
+    def record(self) -> tuple[bytes, bool]:
+        """What is kept of the answer, and whether it is put together; as it came where not all of it was read."""
+        merger = self.merger
+        if merger is None or not self.kept or self._splitter.has_rest:
+            return b"".join(self.kept), False
+        merger.envelope.is_done |= self._is_done
+        return merger.dump(), True
 
     def _rename(self, raw: bytes, own_id: object) -> bytes:
         """An answer as it came, under our id: written into it where the server's stands once and for all."""
@@ -209,8 +231,12 @@ class Relay:
             self.kept.clear()
             raise
         except orjson.JSONDecodeError:
+            self.merger = None
             found = [event for payload in payloads if (event := _load(payload)) is not None]
-        return [event for event in found if isinstance(event, dict)]
+        events = [event for event in found if isinstance(event, dict)]
+        if len(events) < len(payloads):
+            self.merger = None
+        return events
 
     def _read(self, raw: bytes) -> Json:
         try:

@@ -26,7 +26,6 @@ from apps.gateway.spool import FileSpool
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.5
 AGAIN_S = (0.1, 5.0)
 LIVES_S = 30.0
 """Who lived that long is started again at once."""
@@ -48,7 +47,7 @@ async def run_workers(*, host: str, port: int, count: int) -> None:
     port = _find_port(host, port)
     group = f"gateway-{uuid4().hex[:12]}"
     spool = FileSpool(settings.HOME / "spool", name=group)
-    writer = make_writer(spool, follows=f"{group}-", look_every_s=LOOK_EVERY_S)
+    writer = make_writer(spool, follows=f"{group}-")
     metrics = Metrics()
     metrics.gauges |= writer.gauges
     settle_garbage(GC_THRESHOLDS)

@@ -170,9 +170,13 @@ class Writer:
 
     def _carry_all(self) -> bool:
         """A batch of what lies in the spools; whether there was any."""
+        began = time.time()
         if time.monotonic() >= self._look_again_at_s:
             self._look_for_others()
-        began = time.time()
+        known = {*self._followed, *(source.directory.name for source in self._adopted)}
+        for directory in find_followed(self._spool.root, self._follows):
+            if directory.name not in known:
+                self._followed[directory.name] = Source(SpoolReader(directory, is_growing=True))
         batches = [
             (source, batch)
             for source in (self._own, *self._followed.values(), *self._adopted)
@@ -259,10 +263,6 @@ class Writer:
             if (source := self._followed.pop(directory.name, None)) is not None:
                 source.reader.close()
             self._adopted.append(Source(SpoolReader(directory, is_growing=False)))
-        known = {*self._followed, *(source.directory.name for source in self._adopted)}
-        for directory in find_followed(self._spool.root, self._follows):
-            if directory.name not in known:
-                self._followed[directory.name] = Source(SpoolReader(directory, is_growing=True))
         for name in sweep_stored(self._spool.root):
             self._store.drop_position(name)
         self._forget_rejected()

@@ -15,6 +15,7 @@ from tentalis.platform.state import read_state
 def gateway(
     host: Annotated[str | None, typer.Option(help="Address to bind; default: TENTALIS_GATEWAY_HOST.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to bind; 0: any.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes at that port.")] = None,
 ) -> None:
     """Serve agents in the foreground: models behind one address, with every token kept.
 
@@ -31,5 +32,6 @@ def gateway(
     argv = [sys.executable, "-m", "apps.gateway"]
     argv += [] if host is None else ["--host", host]
     argv += [] if port is None else ["--port", str(port)]
+    argv += [] if workers is None else ["--workers", str(workers)]
     os.chdir(PROJECT_DIRECTORY)
     os.execve(sys.executable, argv, environment)  # noqa: S606 - this process becomes the gateway

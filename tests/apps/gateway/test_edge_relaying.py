@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.asking import make_question
+from apps.gateway.capture import capture
 from apps.gateway.dialects import DIALECTS, UPSTREAMS
 from apps.gateway.events import EventSplitter
+from apps.gateway.record import Record
 from apps.gateway.relaying import Relay, UnreadableAnswerError
 from apps.gateway.routing import Route
 from apps.gateway.tables import Backend, Served
 from apps.inference.registry import KINDS
 from tentalis.core.limits import Limits
+from tests.apps.gateway.records import make_header
 from tests.apps.gateway.upstream import Answer, Plan
 
 Json = dict[str, Any]
@@ -82,6 +85,12 @@ def test_a_stream_is_the_same_in_whatever_pieces_it_comes(plan: Plan, cuts: list
     assert b'"logprob":' not in out
     assert b"".join(relay.kept) == whole
     assert relay.is_whole
+    kept, is_merged = relay.record()
+    header = make_header(1, "s", is_stream=True)
+    merged = capture(Record({**header, "is_merged": is_merged}, b"{}", kept))
+    raw = capture(Record(header, b"{}", whole))
+    assert [one._replace(header=header) for one in merged] == [one._replace(header=header) for one in raw]
+    assert is_merged
     assert relay.served == "base"
     assert relay.usage.completion > 0
 
