@@ -90,7 +90,7 @@ def test_a_stream_is_the_same_in_whatever_pieces_it_comes(plan: Plan, cuts: list
     merged = capture(Record({**header, "is_merged": is_merged}, b"{}", kept))
     raw = capture(Record(header, b"{}", whole))
     assert [one._replace(header=header) for one in merged] == [one._replace(header=header) for one in raw]
-    assert is_merged
+    assert is_merged or plan.newline == "\r"  # whose last event may go on
     assert relay.served == "base"
     assert relay.usage.completion > 0
 
