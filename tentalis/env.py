@@ -254,7 +254,9 @@ VARIABLES: dict[str, Variable] = {
         Variable("WEB_PORT", PORT, 8000, "web, REST, websockets, bridge"),
         Variable("GATEWAY_HOST", read_text, "127.0.0.1", "address the gateway binds"),
         Variable("GATEWAY_PORT", PORT, 8200, "the gateway: where agents ask models"),
-        Variable("GATEWAY_WORKERS", read_int(1, 64), 1, "processes of a gateway, on one port: one a core that it may use"),
+        Variable(
+            "GATEWAY_WORKERS", read_int(1, 64), 1, "processes of a gateway, on one port: one a core that it may use"
+        ),
         Variable("GATEWAY_IN_FLIGHT", read_int(1, 100_000), 1024, "requests each of them answers at the same time"),
         Variable(
             "GATEWAY_CORS_ORIGINS",

@@ -222,6 +222,7 @@ class _Connection(asyncio.Protocol):
         self._ends_with_connection = False
         self._bodiless = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._due, self._call = 0.0, self.close
         self._silence_s = 0.0
         self._heard_at = 0.0
         self._unsent = 0
@@ -345,9 +346,19 @@ class _Connection(asyncio.Protocol):
             self._fail(TimeoutError(f"silent for {self._silence_s:g} s"))
 
     def _set_timer(self, in_s: float, call: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(in_s, call)
+        """Instead of what was to be called before. The loop's timer is made anew only where it would be too late."""
+        self._due, self._call = self._loop.time() + in_s, call
+        if self._timer is None or self._timer.when() > self._due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(self._due, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        self._timer = None
+        if self._loop.time() < self._due:
+            self._set_timer(self._due - self._loop.time(), self._call)
+        else:
+            self._call()
 
     def _fail(self, error: Exception) -> None:
         """Nothing more is asked here."""
