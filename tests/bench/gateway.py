@@ -19,9 +19,10 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,15 @@ LOADS = [
     Load("large", False, 16, 2000),
     Load("large", True, 16, 1000),
 ]
+SCALED = [load for load in LOADS if load.model == "small" and load.callers == 64]
+BARS = {
+    "large_plain_to_bare": 0.9,
+    "large_stream_to_bare": 0.9,
+    "workers_plain": 1.8,
+    "workers_stream": 1.8,
+    "failed": 0,
+}
+"""What a run must reach (`failed`: not pass)."""
 
 
 @dataclass
@@ -73,7 +83,7 @@ class Subject:
     """A server that is measured.
 
     Args:
-        prefix: what a model of the upstream is called behind it.
+        prefix: what a model of the upstream is called behind it. loads: that it is measured with.
     """
 
     name: str
@@ -82,7 +92,7 @@ class Subject:
     path: str = "/v1/chat/completions"
     token: str = "none"
     prefix: str = ""
-    skipped: set[str] = field(default_factory=set)
+    loads: Sequence[Load] = field(default_factory=lambda: LOADS)
 
     def count_cpu_s(self) -> float:
         return sum(sum(each.cpu_times()[:2]) for each in self._processes())
@@ -100,10 +110,14 @@ def pin(argv: list[str], cores: str) -> list[str]:
     return [sys.executable, "-c", LAUNCH, cores, *argv]
 
 
-def find_cores() -> tuple[str, str]:
-    """The core of the servers under test, and those of all else."""
+def find_cores() -> tuple[str, str, str]:
+    """The core of the servers under test, that and a second one of those with two workers, and those of all else.
+
+    Where there are fewer than four, two workers share one core with each other, and what they cost is compared.
+    """
     first, *others = sorted(os.sched_getaffinity(0))
-    return str(first), ",".join(map(str, others or [first]))
+    pair = [first, others.pop(0)] if len(others) >= 3 else [first]
+    return str(first), ",".join(map(str, pair)), ",".join(map(str, others or [first]))
 
 
 @contextmanager
@@ -164,9 +178,9 @@ def measure(subject: Subject, load: Load, cores: str, *, most_s: float) -> Json:
 # --- the servers
 
 
-@contextmanager
-def our_gateway(upstream: str, core: str, home: Path) -> Iterator[Subject]:
-    """With Postgres and Redis of its own, migrated, and one agent's token."""
+@cache
+def prepare_platform(upstream: str, home: Path) -> str:
+    """Postgres and Redis of this run, migrated; an agent's token."""
     os.environ["TENTALIS_HOME"] = str(home)
     os.environ["DJANGO_SETTINGS_MODULE"] = "tentalis.settings.test"
     import django
@@ -180,10 +194,16 @@ def our_gateway(upstream: str, core: str, home: Path) -> Iterator[Subject]:
 
     project = make_project("bench")
     make_provider(project, upstream)
-    token = make_agent_token(project)
-    argv = [sys.executable, "-m", "apps.gateway", "--port", "0"]
+    return make_agent_token(project)
+
+
+@contextmanager
+def our_gateway(upstream: str, core: str, home: Path, *, workers: int = 1) -> Iterator[Subject]:
+    token = prepare_platform(upstream, home)
+    name, loads = ("tentalis", LOADS) if workers == 1 else (f"tentalis, {workers} workers", SCALED)
+    argv = [sys.executable, "-m", "apps.gateway", "--port", "0", "--workers", str(workers)]
     with running(argv, core, stdout=subprocess.PIPE) as process:
-        yield Subject("tentalis", read_port(process), process, token=token, prefix="stub/")
+        yield Subject(name, read_port(process), process, token=token, prefix="stub/", loads=loads)
 
 
 def count_stored(*, wanted: int) -> int:
@@ -278,8 +298,12 @@ def install(name: str, requirements: tuple[str, ...]) -> Path | None:
 # --- the whole
 
 
-def compare(rows: list[Json]) -> Json:
-    """The ratios and differences that the gateway is judged by; those of what was not measured are left out."""
+def compare(rows: list[Json], *, cores: int) -> Json:
+    """The ratios and differences that the gateway is judged by; those of what was not measured are left out.
+
+    Args:
+        cores: that two workers had.
+    """
     table = {(row["server"], row["load"]): row for row in rows}
     ratios: Json = {}
     for label, load in (("plain", "small plain c=16"), ("stream", "small stream c=16")):
@@ -288,12 +312,20 @@ def compare(rows: list[Json]) -> Json:
         for peer, short in (("rllm-model-gateway", "rllm"), ("litellm", "litellm"), ("bare aiohttp + SQLite", "bare")):
             if theirs := table.get((peer, load), {}).get("per_s"):
                 ratios[f"{label}_to_{short}"] = round(ours / theirs, 2)
+        if others := table.get(("tentalis, 2 workers", f"small {label} c=64")):
+            one = table["tentalis", others["load"]]
+            shares_core = cores == 1
+            scale = 2 * one["cpu_ms"] / others["cpu_ms"] if shares_core else others["per_s"] / one["per_s"]
+            ratios[f"workers_{label}"] = round(scale, 2)
     alone = "small plain c=1"
     ratios["added_median_ms"] = round(table["tentalis", alone]["p50_ms"] - table["direct", alone]["p50_ms"], 3)
     ratios["slow_256_p99_ms"] = table["tentalis", "slow plain c=256"]["p99_ms"]
     for kind in ("plain", "stream"):
-        ratios[f"large_{kind}_per_s"] = table["tentalis", f"large {kind} c=16"]["per_s"]
-    ratios["failed"] = sum(row["failed"] for row in rows if row["server"] == "tentalis")
+        found = table["tentalis", f"large {kind} c=16"]["per_s"]
+        ratios[f"large_{kind}_per_s"] = found
+        if bare := table.get(("bare aiohttp + SQLite", f"large {kind} c=16")):
+            ratios[f"large_{kind}_to_bare"] = round(found / bare["per_s"], 2)
+    ratios["failed"] = sum(row["failed"] for row in rows if row["server"].startswith("tentalis"))
     return ratios
 
 
@@ -316,11 +348,13 @@ def watch_memory(subject: Subject, cores: str, exchanges: int) -> Json:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most-s", type=float, default=5.0, help="seconds a row")
-    parser.add_argument("--only", default="", help="servers, with commas between: direct,bare,rllm,litellm,tentalis")
+    parser.add_argument(
+        "--only", default="", help="servers, with commas between: direct,bare,rllm,litellm,tentalis,workers"
+    )
     parser.add_argument("--exchanges", type=int, default=20_000, help="for the memory; 0: not looked at")
     options = parser.parse_args()
     only = set(filter(None, options.only.split(",")))
-    core, others = find_cores()
+    core, pair, others = find_cores()
     if core == others:
         print("one core only: servers and callers share it", flush=True)
     os.sched_setaffinity(0, {int(each) for each in others.split(",")})
@@ -341,6 +375,7 @@ def main() -> None:
             "rllm": lambda: _with_peer(rllm_gateway, "rllm", RLLM, upstream, core, home),
             "litellm": lambda: _with_peer(litellm_proxy, "litellm", LITELLM, upstream, core, home),
             "tentalis": lambda: our_gateway(upstream, core, home),
+            "workers": lambda: our_gateway(upstream, pair, home, workers=2),
         }
         print(f"{'server':<24} {'load':<20} {'req/s':>9} {'p50 ms':>10} {'p99 ms':>10} {'CPU ms':>8} {'RSS MB':>8}")
         for name, start in servers.items():
@@ -353,7 +388,7 @@ def main() -> None:
                     print(f"{subject.name} is left out: it did not answer{_read_end(home / f'{name}.log')}", flush=True)
                     continue
                 measure(subject, Load("small", False, 16, 200), others, most_s=3)  # warm
-                for load in LOADS:
+                for load in subject.loads:
                     rows.append(measure(subject, load, others, most_s=options.most_s))
                     show(rows[-1])
                 if name == "tentalis":
@@ -362,8 +397,15 @@ def main() -> None:
                     print(f"stored in Postgres: {stored['stored']} of {answered} answered", flush=True)
                     if options.exchanges:
                         memory = watch_memory(subject, others, options.exchanges)
-    ratios = compare(rows) | stored if not only or {"direct", "tentalis"} <= only else {}
+    ratios = compare(rows, cores=pair.count(",") + 1) | stored if not only or {"direct", "tentalis"} <= only else {}
     print(json.dumps({"bench": "gateway", "rows": rows, "ratios": ratios | ({"memory": memory} if memory else {})}))
+    missed = [
+        f"{name}: wanted {bar}, found {ratios[name]}"
+        for name, bar in BARS.items()
+        if name in ratios and (ratios[name] > bar if name == "failed" else ratios[name] < bar)
+    ]
+    if missed:
+        raise SystemExit("\n".join(missed))
 
 
 def _read_end(log: Path) -> str:
