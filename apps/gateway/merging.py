@@ -140,6 +140,9 @@ def _add_choice(parts: ChoiceParts, choice: Json) -> None:
         if ids := choice.get("prompt_token_ids"):
             parts.prompt_token_ids = ids
         return
+    if len(message) == 1 and (content := message.get("content")).__class__ is str:  # most of a stream's pieces
+        parts.texts.append(content)
+        return
     if content := message.get("content") or message.get("refusal"):
         parts.texts.append(content if isinstance(content, str) else _read_parts(content))
     if thought := message.get("reasoning_content") or message.get("reasoning"):

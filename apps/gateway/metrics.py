@@ -92,11 +92,11 @@ def join_exposed(exposed: Mapping[str, bytes]) -> bytes:
             for sample in family.samples:
                 known.samples.append(sample._replace(labels={**sample.labels, "process": process}))
     registry = CollectorRegistry()
-    registry.register(_Known(families.values()))
+    registry.register(_Joined(families.values()))
     return generate_latest(registry)
 
 
-class _Known(Collector):
+class _Joined(Collector):
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
