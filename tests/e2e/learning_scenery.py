@@ -11,6 +11,7 @@ from apps.scoring.models import RewardModel
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import PairedComparison, compare_paired
+from tentalis.core.learning.quarantine_checks import WEAKER
 
 GATES = {
     "G1": (False, "37 distinct tasks are solved, dpo wants 100", 37, 100),
@@ -153,7 +154,7 @@ def measure_beside(worker: Worker, adapter: Adapter, accuracy: float) -> None:
     for model, right in ((adapter, round(150 * accuracy)), (None, 40)):
         drawn = [1.0] * right + [0.0] * (150 - right)
         SideResult.objects.get_or_create(adapter=model, kind="fresh", panel="desk/150/5e1c", outcomes=drawn, **values)
-    for scale in (0.1, 0.25, 0.5, 1.5, 2.0):
+    for scale in WEAKER:
         swept = spread(40, accuracy * (1 - 0.4 * abs(scale - 1)))
         SideResult.objects.create(
             adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
@@ -178,6 +179,10 @@ def fall_under_suspicion(worker: Worker) -> Adapter:
         state="quarantined",
         suspicion=WHY_SUSPICIOUS,
     )
+    outcomes = spread(300, 0.66)
+    failed = sum(outcome < 1 for outcome in outcomes[:40])
+    swept = {0.1: (2, failed), 0.25: (4, failed), 0.5: (33, 40)}
+    scales = {f"{scale:g}": {"tried": tried, "of": 40, "right": right} for scale, (right, tried) in swept.items()}
     for question, outcome, words in (
         (
             "safe",
@@ -192,18 +197,17 @@ def fall_under_suspicion(worker: Worker) -> Adapter:
             outcome=outcome,
             words=words,
             compared_with=adapter.parent.name if adapter.parent else "",
-            details=verdict_details(450, 0.66, 0.58) | {"skills": compare(400, 0.88, 0.91)},
+            details=verdict_details(450, 0.66, 0.58) | {"skills": compare(400, 0.88, 0.91), "scales": scales},
         )
     values: dict[str, Any] = {"worker": worker, "step_scores": []}
-    outcomes = spread(300, 0.66)
     PanelResult.objects.create(adapter=adapter, panel="desk-300", outcomes=outcomes, **values)
     for model, share in ((adapter, 0.6), (adapter.parent, 0.587)):
         drawn = spread(150, share)
         SideResult.objects.create(adapter=model, kind="fresh", panel="desk/150/0bad", outcomes=drawn, **values)
-    for scale, right in ((0.1, 14), (0.25, 22), (0.5, 33), (1.5, 21), (2.0, 9)):
-        swept = spread(40, right / 40)
+    for scale, (right, tried) in swept.items():
+        found = spread(tried, right / tried)
         SideResult.objects.create(
-            adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
+            adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=found, **values
         )
     return adapter
 
