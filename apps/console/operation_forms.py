@@ -15,7 +15,7 @@ from apps.inference.registry import find_kind
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
-from tentalis.core.field_limits import MAX_SYSTEM_PROMPT_CHARS
+from tentalis.core.field_limits import MAX_END_USER_CHARS, MAX_SYSTEM_PROMPT_CHARS
 from tentalis.core.learning.canary import MOST_PERCENT
 
 
@@ -72,7 +72,7 @@ class TrainForm(RecipeForm):
         required=False,
         help_text=_("Shown beside its number in lists and charts. Optional."),
     )
-    end_user = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
+    end_user = forms.CharField(max_length=MAX_END_USER_CHARS, required=False, widget=forms.HiddenInput)
     field_order = ("name", "recipe")
 
 

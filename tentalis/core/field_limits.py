@@ -17,6 +17,7 @@ MAX_REASON_CHARS = 300
 MAX_APPEAL_CHARS = 200
 """Of why a judgement is held for wrong: it is stored within a review's reason, beside who said it."""
 MAX_API_KEY_CHARS = 2_000
+MAX_END_USER_CHARS = 200
 MAX_HANDED_IN_STEPS = 500
 """Of an attempt that an agent did outside."""
 MAX_GROUP = 64

@@ -8,8 +8,7 @@ from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
 from apps.conversations.models import Turn, TurnSignal
 from apps.erasure.records import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
-
-MAX_END_USER_CHARS = 200
+from tentalis.core.field_limits import MAX_END_USER_CHARS
 
 
 class TurnSignalOut(RowOut[TurnSignal]):

@@ -38,7 +38,7 @@ class NewWebhookOut(WebhookOut):
 URL_HELP = "https://host/path; redirects are not followed."
 
 
-class _Settings(StrictSerializer):
+class WebhookSettings(StrictSerializer):
     """What is said of a webhook when it is made, and later."""
 
     name = TextField(required=False, allow_blank=True, max_length=MAX_ENDPOINT_NAME_CHARS)
@@ -52,14 +52,14 @@ class _Settings(StrictSerializer):
     allow_private = TrueFalseField(required=False, help_text="Only an admin of the installation may say so.")
 
 
-class WebhookChange(_Settings):
+class WebhookChange(WebhookSettings):
     """What of a webhook can change."""
 
     url = TextField(required=False, max_length=MAX_URL_CHARS, help_text=URL_HELP)
     is_active = TrueFalseField(required=False)
 
 
-class WebhookIn(_Settings):
+class WebhookIn(WebhookSettings):
     """A new webhook."""
 
     project = TextField(max_length=64)

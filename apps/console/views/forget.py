@@ -17,6 +17,7 @@ from apps.erasure.erase import find_person, forget_person
 from apps.erasure.records import LONGEST_TEXT_CHARS, SHORTEST_TEXT_CHARS
 from apps.erasure.unlearn_adapters import count_rebuilds
 from apps.training.models import TrainingRun
+from tentalis.core.field_limits import MAX_END_USER_CHARS
 
 SHOWN = 20
 State = TrainingRun.State
@@ -26,7 +27,7 @@ class ForgetForm(forms.Form):
     """Who is to be forgotten; `is_sure` comes with the second step."""
 
     end_user = forms.CharField(
-        label=gettext_lazy("End user"), required=False, max_length=200,
+        label=gettext_lazy("End user"), required=False, max_length=MAX_END_USER_CHARS,
         help_text=gettext_lazy("The exact name that the agent sends."),
     )  # fmt: skip
     text = forms.CharField(

@@ -11,8 +11,7 @@ from apps.accounts.rights import Right
 from apps.adapters import services
 from apps.console.views.frame import Scene, fill_in, leave, posted, project_view, show
 from apps.console.views.trace import adapter_or_404
-
-MOST_CHARS = 1000
+from tentalis.core.field_limits import MAX_REASON_CHARS
 
 
 class ReasonForm(forms.Form):
@@ -20,7 +19,7 @@ class ReasonForm(forms.Form):
 
     reason = forms.CharField(
         label=_("Reason"),
-        max_length=MOST_CHARS,
+        max_length=MAX_REASON_CHARS,
         widget=forms.Textarea(attrs={"rows": 3}),
         help_text=_("The audit keeps it."),
     )

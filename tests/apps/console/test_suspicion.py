@@ -9,6 +9,7 @@ from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.audit.models import AuditEntry
 from apps.console.selectors.gate_tables import read_gate_tables
 from apps.workers.models import Worker
+from tentalis.core.field_limits import MAX_REASON_CHARS
 from tests.apps.adapters.test_deployment import make_adapter
 
 
@@ -33,6 +34,7 @@ def test_suspected_and_released_by_hand_each_for_a_reason(
     path = path_of("adapter-suspect", project, adapter)
     assert "What serves now stays in service." in client.get(path).content.decode()
     assert client.post(path, {"reason": "  "}).status_code == 400
+    assert client.post(path, {"reason": "x" * (MAX_REASON_CHARS + 1)}).status_code == 400  # as REST says
     assert client.post(path, {"reason": "It <b>flatters</b>."}).status_code == 302
     shown = read(client, project, adapter)
     assert "Why it is under suspicion" in shown
