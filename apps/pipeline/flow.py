@@ -9,11 +9,12 @@ joins the way at `learn`. Beside it those who judge learn too: step scorers (`la
 (`meta`, `adopt_manager`); a shadow does the same tasks and serves nobody (`mirror`).
 
 First the segments, each behind what it does at its end; then what people and other edges may do, in the order of the
-way. What stops a training, lets it go on or calls for another scorer stands in `trainings.py`.
+way. What stops a training, lets it go on or calls for another scorer stands in `trainings.py`; who takes failed work up
+again does so in `dead_letters.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from django.conf import settings
 from django.db import DataError, transaction
@@ -24,28 +25,24 @@ from apps.accounts.services import require_right
 from apps.adapters import jobs as adapter_jobs
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter
-from apps.base.errors import BadInputError, ConflictError, NotAllowedError, TentalisError, log_and_continue
+from apps.base.errors import BadInputError, ConflictError, TentalisError, log_and_continue
 from apps.conversations import asked
-from apps.feedback import create_reviews, expiry, hints, skip
+from apps.feedback import expiry, skip
 from apps.feedback import jobs as feedback_jobs
 from apps.feedback import submit as judgements
 from apps.feedback.judgement import JudgementFields
 from apps.feedback.models import Feedback, Review, RowImport
-from apps.finding.failed import FailedFilters
 from apps.inference.models import Session
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
-from apps.outbox.models import Segment
 from apps.outbox.registry import KINDS, Chain
-from apps.outbox.selectors import find_dead
 from apps.pipeline import bulk as bulks
-from apps.pipeline import importing, judging
+from apps.pipeline import importing, judging, sets
 from apps.pipeline.supervision import learn_from_decisions
 from apps.rollouts import jobs as rollout_jobs
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.scoring import jobs as scoring_jobs
-from apps.scoring import services as scoring
 from apps.scoring.shadows import find_mirrored
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
@@ -55,40 +52,13 @@ from apps.training import jobs as training_jobs
 from apps.training import services as training
 from apps.training.learners import LEARNERS
 from apps.training.models import TrainingRun
-from apps.workers.agents import is_quick
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from tentalis.core.contracts import TrainResult
 from tentalis.core.judged_files import TASKS
 from tentalis.core.task_files import TaskRow
 
-MOST_REPLAYED = 1_000
-
 # --- the way: work, learn, train, adopt ------------------------------------------------------------------------------
-
-
-def find_work_sets(task_ids: Sequence[int]) -> list[list[int]]:
-    """Tasks of one worker and environment together, where none of them waits for a model that another does not."""
-    return _find_sets(task_ids, lambda task: is_quick(task.worker) and not scoring.asks_models(*_place(task)))
-
-
-def find_learn_sets(task_ids: Sequence[int]) -> list[list[int]]:
-    return _find_sets(task_ids, lambda task: not hints.hints_ask_models(*_place(task)))
-
-
-def _find_sets(task_ids: Sequence[int], may_join: Callable[[Task], bool]) -> list[list[int]]:
-    found: dict[tuple[int, str], list[int]] = {}
-    joins: dict[tuple[int, str], bool] = {}
-    for task in Task.objects.filter(pk__in=task_ids).select_related("project", "worker").order_by("pk"):
-        key = task.worker_id, task.environment
-        if key not in joins:
-            joins[key] = may_join(task) and not create_reviews.reviews_ask_models(*_place(task))
-        found.setdefault(key if joins[key] else (0, str(task.pk)), []).append(task.pk)
-    return list(found.values())
-
-
-def _place(task: Task) -> tuple[Project, str]:
-    return task.project, task.environment
 
 
 def go_on_after_work(task_ids: Sequence[int]) -> None:
@@ -99,7 +69,7 @@ def go_on_after_work(task_ids: Sequence[int]) -> None:
 
 KINDS[SegmentKind.WORK] = Chain(
     links=(task_jobs.work, scoring_jobs.score, feedback_jobs.open_review),
-    together=find_work_sets,
+    together=sets.find_work_sets,
     then=go_on_after_work,
     on_dead=tasks.fail_task,
     on_replay=tasks.revive_task,
@@ -115,7 +85,7 @@ def train_when_full(task_ids: Sequence[int]) -> None:
 
 KINDS[SegmentKind.LEARN] = Chain(
     links=(feedback_jobs.extract_hint, rollout_jobs.build),
-    together=find_learn_sets,
+    together=sets.find_learn_sets,
     then=train_when_full,
     on_dead=tasks.fail_task,
     on_replay=tasks.revive_task,
@@ -343,47 +313,6 @@ def cancel(*, task: Task, by: User) -> Task:
     """Give a task up; a link at work on it hangs up on whom it asked."""
     bulks.cancel_tasks([task], by)
     return task
-
-
-def replay(*, segment: Segment, by: User) -> Segment:
-    """Take up a dead letter at the link it died at."""
-    if segment.project_id is None:
-        raise NotAllowedError("this failed work belongs to no project")
-    require_right(by, Project.objects.get(pk=segment.project_id), Right.PIPELINE_WRITE)
-    return outbox.replay(segment, by=by.handle)
-
-
-class Replayed(NamedTuple):
-    """What replaying many dead letters came to.
-
-    Args:
-        taken: at work again. refused: at work already, or no dead letter any more. left: not looked at this time.
-    """
-
-    taken: int
-    refused: int
-    left: int
-
-
-def replay_all(*, project: Project, by: User, filters: Mapping[str, str] | None = None) -> Replayed:
-    """Take up a project's dead letters, the oldest first, at most `MOST_REPLAYED` at once; each is taken or not.
-
-    Args:
-        filters: only those that the list of failed work shows with these.
-    Raises:
-        BadInputError: naming each filter that is unknown or cannot be.
-    """
-    require_right(by, project, Right.PIPELINE_WRITE)
-    dead = FailedFilters.bind(filters or {}, find_dead(project.pk), by).qs.order_by("pk")
-    taken = refused = 0
-    for segment in dead[:MOST_REPLAYED]:
-        try:
-            outbox.replay(segment, by=by.handle)
-        except ConflictError:
-            refused += 1
-        else:
-            taken += 1
-    return Replayed(taken, refused, max(0, dead.count() - refused))
 
 
 # --- judgements ------------------------------------------------------------------------------------------------------

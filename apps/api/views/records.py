@@ -38,7 +38,7 @@ from apps.audit.models import AuditEntry, AuditEntryQuerySet, AuditSeal, ChainPl
 from apps.base.streaming import stream
 from apps.finding.failed import FailedFilters
 from apps.outbox.models import Segment
-from apps.pipeline import flow
+from apps.pipeline import dead_letters
 from apps.reports.learning_curve import list_measurements
 from apps.reports.queues import find_queue_depths
 from apps.training.cost_benefit import find_returns
@@ -255,12 +255,12 @@ class DeadLetterViewSet(ResourceViewSet):
     @command()
     def replay(self, request: Request, pk: str) -> Response:
         """Take up a dead letter at the link it died at."""
-        return self.show(flow.replay(segment=self.take_row(), by=current_user(request)))
+        return self.show(dead_letters.replay(segment=self.take_row(), by=current_user(request)))
 
     @extend_schema(request=ReplayIn, responses=ReplayedOut, operation_id="dead_letters_replay_all")
     @action(detail=False, methods=["post"], url_path="replay")
     def replay_all(self, request: Request) -> Response:
         """Take up a project's dead letters, the oldest first, a thousand at most."""
         project, body = self.read_placed(ReplayIn)
-        found = flow.replay_all(project=project, by=current_user(request), filters=body)
+        found = dead_letters.replay_all(project=project, by=current_user(request), filters=body)
         return Response(ReplayedOut(found._asdict()).data)

@@ -26,7 +26,7 @@ from apps.finding.failed import FailedFilters
 from apps.finding.lists import list_rows
 from apps.outbox.models import Segment
 from apps.outbox.selectors import count_dead_by_error, find_dead
-from apps.pipeline import flow
+from apps.pipeline import dead_letters
 from apps.reports.queues import find_open_queues
 from apps.rollouts.selectors import why_nothing_trains
 
@@ -81,7 +81,7 @@ def replay(request: HttpRequest, scene: Scene, segment_id: int) -> HttpResponse:
     """Take a dead letter back to work."""
     segment = get_object_or_404(Segment, project_id=scene.project.pk, pk=segment_id)
     done = _("%(kind)s of %(id)s is at work again.") % {"kind": segment.kind, "id": segment.subject_id}
-    act(request, done, lambda: flow.replay(segment=segment, by=scene.user))
+    act(request, done, lambda: dead_letters.replay(segment=segment, by=scene.user))
     return leave(scene, "dead-letters")
 
 
@@ -91,7 +91,7 @@ def replay_all(request: HttpRequest, scene: Scene) -> HttpResponse:
     """Take back to work what the page's filters show, on this page and the next ones."""
     asked = {name: str(value) for name, value in request.POST.items() if name != "csrfmiddlewaretoken" and value}
     try:
-        found = flow.replay_all(project=scene.project, by=scene.user, filters=asked)
+        found = dead_letters.replay_all(project=scene.project, by=scene.user, filters=asked)
     except TentalisError as error:
         messages.error(request, str(error))
         return leave(scene, "dead-letters")

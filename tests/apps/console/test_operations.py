@@ -25,7 +25,7 @@ from apps.console.selectors.sessions import read_calls, show_session
 from apps.console.selectors.workers import say_sampling
 from apps.inference.models import Exchange, Provider, Session
 from apps.outbox.models import Segment
-from apps.pipeline import flow
+from apps.pipeline import dead_letters
 from apps.reports.queues import find_open_queues, find_queue_depths
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
@@ -429,7 +429,7 @@ def test_what_is_at_work_already_is_passed_over_and_counted(project: Project, al
     Segment.objects.create(
         kind="work", subject_id=first.pk, project_id=project.pk, links=["tasks.work"], queue="workers"
     )
-    assert flow.replay_all(project=project, by=alice) == (1, 1, 0)
+    assert dead_letters.replay_all(project=project, by=alice) == (1, 1, 0)
     second.refresh_from_db()
     assert second.state == "queued"
 

@@ -1,0 +1,33 @@
+"""Which tasks the links of the way may do as one set: those where none waits for a model that another does not."""
+
+from collections.abc import Callable, Sequence
+
+from apps.accounts.models import Project
+from apps.feedback import create_reviews, hints
+from apps.scoring import services as scoring
+from apps.tasks.models import Task
+from apps.workers.agents import is_quick
+
+
+def find_work_sets(task_ids: Sequence[int]) -> list[list[int]]:
+    """Tasks of one worker and environment together, where none of them waits for a model that another does not."""
+    return _find_sets(task_ids, lambda task: is_quick(task.worker) and not scoring.asks_models(*_place(task)))
+
+
+def find_learn_sets(task_ids: Sequence[int]) -> list[list[int]]:
+    return _find_sets(task_ids, lambda task: not hints.hints_ask_models(*_place(task)))
+
+
+def _find_sets(task_ids: Sequence[int], may_join: Callable[[Task], bool]) -> list[list[int]]:
+    found: dict[tuple[int, str], list[int]] = {}
+    joins: dict[tuple[int, str], bool] = {}
+    for task in Task.objects.filter(pk__in=task_ids).select_related("project", "worker").order_by("pk"):
+        key = task.worker_id, task.environment
+        if key not in joins:
+            joins[key] = may_join(task) and not create_reviews.reviews_ask_models(*_place(task))
+        found.setdefault(key if joins[key] else (0, str(task.pk)), []).append(task.pk)
+    return list(found.values())
+
+
+def _place(task: Task) -> tuple[Project, str]:
+    return task.project, task.environment
