@@ -23,7 +23,7 @@ def find_taught(run_ids: Iterable[int]) -> list[Adapter]:
     return [found[pk] for pk in sorted(found)]
 
 
-def bar(adapters: Iterable[Adapter], *, words: str, by: str) -> list[Adapter]:
+def bar(adapters: Iterable[Adapter], *, reason: str, by: str) -> list[Adapter]:
     """Keep adapters from ever serving again, in the running transaction; one at work stays for now.
 
     Returns:
@@ -36,13 +36,13 @@ def bar(adapters: Iterable[Adapter], *, words: str, by: str) -> list[Adapter]:
     barred = list(rows.exclude(state=Adapter.State.REFUSED).select_related("worker").order_by("pk"))
     for adapter in barred:
         for deployment in Deployment.objects.filter(canary=adapter):
-            clear_canary(deployment, outcome="stopped", words=words[:300], by=by)
+            clear_canary(deployment, outcome="stopped", reason=reason[:300], by=by)
         for shadow in Shadow.objects.filter(adapter=adapter, state=Shadow.State.RUNNING):
-            close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, words=words, by=by)
-        Adapter.objects.filter(pk=adapter.pk).update(barred=words)
-        record(Kind.ADAPTER_BARRED, subject=adapter, by=by, payload={"words": words})
+            close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, reason=reason, by=by)
+        Adapter.objects.filter(pk=adapter.pk).update(barred=reason)
+        record(Kind.ADAPTER_BARRED, subject=adapter, by=by, payload={"words": reason})
         if adapter.state in SUSPECT:
-            quarantine(adapter, words=words, by=by)
+            quarantine(adapter, reason=reason, by=by)
     for adapter in barred:
         if adapter.is_anchor:
             _hand_on_anchor(adapter)

@@ -104,46 +104,46 @@ def stop_canary(*, deployment: Deployment, by: User) -> Deployment:
         ConflictError: nothing is being tried.
     """
     require_right(by, deployment.worker.project, Right.ADAPTERS_WRITE)
-    return end_canary(deployment, outcome="stopped", words="", by=by.handle)
+    return end_canary(deployment, outcome="stopped", reason="", by=by.handle)
 
 
-def end_canary(deployment: Deployment, *, outcome: str, words: str, by: str) -> Deployment:
+def end_canary(deployment: Deployment, *, outcome: str, reason: str, by: str) -> Deployment:
     """End the trial of exactly the adapter that `deployment` names."""
     with transaction.atomic():
         locked = Deployment.objects.select_for_update().get(pk=deployment.pk)
         if locked.canary is None or locked.canary_id != deployment.canary_id:
             raise ConflictError(f"{locked.worker.name} has no such canary any more")
-        clear_canary(locked, outcome=outcome, words=words, by=by)
+        clear_canary(locked, outcome=outcome, reason=reason, by=by)
     return locked
 
 
 def clear_canary(
-    deployment: Deployment, *, outcome: str, words: str, by: str, replaced_by: Adapter | None = None
+    deployment: Deployment, *, outcome: str, reason: str, by: str, replaced_by: Adapter | None = None
 ) -> None:
     """Take the canary off a locked deployment, in the running transaction; the audit keeps what its trial found.
 
     Args:
         outcome: stopped, harm, promoted or replaced.
-        words: why; what the last look at it found stands behind them.
+        reason: why; what the last look at it found stands behind them.
         replaced_by: what was put into service meanwhile, where that is the reason; None: the base model.
     """
     if outcome == "replaced":
-        words = f"{replaced_by.name if replaced_by else 'the base model'} was put into service meanwhile"
-    if deployment.canary_words and deployment.canary_words not in words:
-        words = f"{words}; until then: {deployment.canary_words}" if words else deployment.canary_words
+        reason = f"{replaced_by.name if replaced_by else 'the base model'} was put into service meanwhile"
+    if deployment.canary_words and deployment.canary_words not in reason:
+        reason = f"{reason}; until then: {deployment.canary_words}" if reason else deployment.canary_words
     adapter, percent = deployment.canary, deployment.canary_percent
     deployment.canary = None
     deployment.canary_percent = 0
     deployment.canary_words = ""
     deployment.save(update_fields=["canary", "canary_percent", "canary_words"])
     payload: dict[str, Any] = {"adapter": adapter.name if adapter else "", "percent": percent}
-    payload |= {"outcome": outcome, "words": words}
+    payload |= {"outcome": outcome, "words": reason}
     if deployment.canary_started_at is not None:
         payload["started_at"] = deployment.canary_started_at.isoformat()
     record(Kind.CANARY_ENDED, subject=adapter, by=by, payload=payload, project_id=deployment.worker.project_id)
 
 
-def note_reading(deployment: Deployment, words: str) -> None:
+def note_reading(deployment: Deployment, reading: str) -> None:
     """Keep what the last look found, for the pages."""
     still = Deployment.objects.filter(pk=deployment.pk, canary=deployment.canary)
-    still.exclude(canary_words=words[:300]).update(canary_words=words[:300])
+    still.exclude(canary_words=reading[:300]).update(canary_words=reading[:300])

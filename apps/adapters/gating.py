@@ -99,26 +99,26 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     try:
         found = inspect_files(adapter, deployed)
         if broken := [one for one in found if one.is_broken]:
-            refuse(adapter, words=f"refused: {_join(broken)}", by=by)
+            refuse(adapter, reason=f"refused: {_join(broken)}", by=by)
             return
         serve(adapter)
         lengths = ask_lengths(adapter)
     except (ProviderRefusedError, AdapterBrokenError) as error:
-        refuse(adapter, words=f"refused: it cannot be served: {error}", by=by)
+        refuse(adapter, reason=f"refused: it cannot be served: {error}", by=by)
         return
     if lengths is not None and lengths.fault:
         words = f"refused: {lengths.fault}; {lengths.words}"
-        refuse(adapter, words=words, by=by, details={"lengths": lengths.details})
+        refuse(adapter, reason=words, by=by, details={"lengths": lengths.details})
         return
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
         _store_unproved(adapter, found, lengths, by=by)
         return
     try:
-        examination = examine(adapter, deployed, panel, policy=policy, found=found)
+        examination = examine(adapter, deployed, panel, policy=policy, findings=found)
     except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
         serve(adapter)
-        examination = examine(adapter, deployed, panel, policy=policy, found=found)
+        examination = examine(adapter, deployed, panel, policy=policy, findings=found)
     _store(adapter, examination, lengths, by=by)
 
 
@@ -161,7 +161,7 @@ def _takes_place(adapter: Adapter, deployed: Adapter | None) -> bool:
 
 
 def examine(
-    adapter: Adapter, deployed: Adapter | None, panel: Panel, *, policy: GatePolicy, found: Sequence[Finding] = ()
+    adapter: Adapter, deployed: Adapter | None, panel: Panel, *, policy: GatePolicy, findings: Sequence[Finding] = ()
 ) -> Examination:
     """Measure a loaded candidate against what serves and against the anchor. Nothing is written.
 
@@ -179,7 +179,7 @@ def examine(
     alarms = sides.find_alarms(candidate, measured[None])
     kept, _ = compare_results([candidate], [measured[deployed]], policy.confidence)
     outcomes, steps = compare_results([candidate, *fresh[:1]], [measured[deployed], *fresh[1:]], policy.confidence)
-    faults = [*found, *suspect_reward(BatchFacts(**adapter.taught), outcomes)] if adapter.taught else [*found]
+    faults = [*findings, *suspect_reward(BatchFacts(**adapter.taught), outcomes)] if adapter.taught else [*findings]
     if fresh:
         faults += sides.suspect_leak(kept, deployed)
     faults += sides.suspect_skills(deployed)
@@ -237,7 +237,7 @@ def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *
             adapter,
             Verdict.Question.SAFE,
             Verdict.Outcome.YES if found.serving.is_safe else Verdict.Outcome.NO,
-            words="; ".join([_say(found), *([lengths.words] if lengths else [])]),
+            reason="; ".join([_say(found), *([lengths.words] if lengths else [])]),
             compared_with=found.deployed,
             details=found.details | _tell(lengths),
             by=by,
@@ -246,13 +246,13 @@ def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *
             adapter,
             Verdict.Question.PROVED,
             _PROVED[found.progress.outcome],
-            words=found.progress.words,
+            reason=found.progress.words,
             compared_with=found.anchor,
             details=found.details_then,
             by=by,
         )
         if state == Adapter.State.QUARANTINED:
-            quarantine(adapter, words=_join(found.faults), by=by)
+            quarantine(adapter, reason=_join(found.faults), by=by)
             return
         move(adapter, state, by=by)
         if state == Adapter.State.VERIFIED and found.progress.outcome is AnchorOutcome.PROVED:
@@ -291,13 +291,13 @@ def _store_unproved(adapter: Adapter, found: Sequence[Finding], lengths: AskedLe
             adapter,
             Verdict.Question.SAFE,
             Verdict.Outcome.INCONCLUSIVE,
-            words=f"{words}; under suspicion: {_join(found)}" if found else words,
+            reason=f"{words}; under suspicion: {_join(found)}" if found else words,
             compared_with=None,
             details={"faults": [asdict(one) for one in found]} | _tell(lengths),
             by=by,
         )
         if found:
-            quarantine(adapter, words=_join(found), by=by)
+            quarantine(adapter, reason=_join(found), by=by)
 
 
 def _tell(lengths: AskedLengths | None) -> dict[str, Any]:

@@ -83,28 +83,28 @@ def record_adapter(
     return adapter
 
 
-def refuse(adapter: Adapter, *, words: str, by: str, details: dict[str, Any] | None = None) -> None:
+def refuse(adapter: Adapter, *, reason: str, by: str, details: dict[str, Any] | None = None) -> None:
     """Store an adapter as refused with the reason, and the numbers behind it where there are some."""
     with final_write():
         give_verdict(
             adapter,
             Verdict.Question.SAFE,
             Verdict.Outcome.NO,
-            words=words,
+            reason=reason,
             compared_with=None,
             details=details or {},
             by=by,
         )
-        move(adapter, Adapter.State.REFUSED, by=by, payload={"words": words})
+        move(adapter, Adapter.State.REFUSED, by=by, payload={"words": reason})
 
 
-def refuse_unjudged(adapter_id: int, *, words: str, by: str) -> None:
+def refuse_unjudged(adapter_id: int, *, reason: str, by: str) -> None:
     """Refuse an adapter that could not be judged or served; one that serves or was refused already is left alone."""
     adapter = Adapter.objects.get(pk=adapter_id)
     if adapter.state == Adapter.State.CANDIDATE:
-        refuse(adapter, words=words, by=by)
+        refuse(adapter, reason=reason, by=by)
     elif adapter.state == Adapter.State.VERIFIED:
-        move(adapter, Adapter.State.REFUSED, by=by, payload={"words": words})
+        move(adapter, Adapter.State.REFUSED, by=by, payload={"words": reason})
 
 
 def give_verdict(
@@ -112,7 +112,7 @@ def give_verdict(
     question: Verdict.Question,
     outcome: Verdict.Outcome,
     *,
-    words: str,
+    reason: str,
     compared_with: Adapter | None,
     details: dict[str, Any],
     by: str,
@@ -122,11 +122,11 @@ def give_verdict(
         adapter=adapter,
         question=question,
         outcome=outcome,
-        words=words,
+        words=reason,
         compared_with=compared_with.name if compared_with else "",
         details=details,
     )
-    payload = {"question": question.value, "outcome": outcome.value, "words": words}
+    payload = {"question": question.value, "outcome": outcome.value, "words": reason}
     record(Kind.VERDICT_GIVEN, subject=adapter, by=by, payload=payload)
     return verdict
 
@@ -151,7 +151,7 @@ def promote_verified(adapter_id: int, *, by: str) -> None:
             _hold_back(adapter, trial, by=by)
             return
         if words := find_outdated(adapter):
-            quarantine(adapter, words=words, by=by)
+            quarantine(adapter, reason=words, by=by)
             return
         deploy(adapter.worker, adapter, by=by, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
 
@@ -222,9 +222,9 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
         return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
 
 
-def quarantine(adapter: Adapter, *, words: str, by: str) -> None:
+def quarantine(adapter: Adapter, *, reason: str, by: str) -> None:
     """Let a person look at it before it serves, in the running transaction."""
-    move(adapter, Adapter.State.QUARANTINED, by=by, payload={"words": words[:300]}, suspicion=words, held_since=None)
+    move(adapter, Adapter.State.QUARANTINED, by=by, payload={"words": reason[:300]}, suspicion=reason, held_since=None)
 
 
 def suspect(*, adapter: Adapter, by: User, reason: str) -> Adapter:
@@ -240,8 +240,8 @@ def suspect(*, adapter: Adapter, by: User, reason: str) -> Adapter:
     with transaction.atomic():
         deployment = lock_deployment(adapter.worker, end_user=adapter.end_user)
         if deployment.canary_id == adapter.pk:
-            clear_canary(deployment, outcome="stopped", words=reason[:300], by=by.handle)
-        quarantine(adapter, words=reason.strip(), by=by.handle)
+            clear_canary(deployment, outcome="stopped", reason=reason[:300], by=by.handle)
+        quarantine(adapter, reason=reason.strip(), by=by.handle)
     return adapter
 
 
@@ -352,7 +352,7 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
     if before is not None:
         move(before, Adapter.State.RETIRED, by=by)
         if before.barred:
-            quarantine(before, words=before.barred, by=by)
+            quarantine(before, reason=before.barred, by=by)
     if adapter is not None:
         move(adapter, Adapter.State.DEPLOYED, by=by, held_since=None)
     deployment.adapter = adapter
@@ -362,7 +362,7 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
     deployment.save(update_fields=["adapter", "previous", "epoch", "moved_at"])
     if (tried := deployment.canary) is not None:
         is_it = adapter is not None and tried.pk == adapter.pk
-        clear_canary(deployment, outcome="promoted" if is_it else "replaced", words="", by=by, replaced_by=adapter)
+        clear_canary(deployment, outcome="promoted" if is_it else "replaced", reason="", by=by, replaced_by=adapter)
     none = EVERYBODYS if end_user else BASE
     payload = {
         "from": before.name if before else none,

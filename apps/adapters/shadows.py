@@ -43,20 +43,20 @@ def stop_shadow(*, shadow: Shadow, by: User) -> Shadow:
         IllegalMoveError: it has ended.
     """
     require_right(by, shadow.worker.project, Right.ADAPTERS_WRITE)
-    close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, words=shadow.words, by=by.handle)
+    close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, reason=shadow.words, by=by.handle)
     return shadow
 
 
-def close_shadow(shadow: Shadow, *, outcome: Shadow.Outcome, words: str, by: str) -> None:
+def close_shadow(shadow: Shadow, *, outcome: Shadow.Outcome, reason: str, by: str) -> None:
     """End it with what was found."""
-    payload = {"adapter": shadow.adapter.name, "outcome": outcome.value, "words": words[:300]}
+    payload = {"adapter": shadow.adapter.name, "outcome": outcome.value, "words": reason[:300]}
     move(
         shadow,
         Shadow.State.ENDED,
         by=by,
         payload=payload,
         outcome=outcome.value,
-        words=words[:300],
+        words=reason[:300],
         ended_at=Now(),
     )
 
@@ -76,7 +76,7 @@ def end_overtaken(worker: Worker, *, serves: Adapter | None, by: str) -> None:
         else:
             reason = f"{serves.name if serves else BASE} serves now, and it was compared with what served before"
         words = f"{reason}; until then: {shadow.words}" if shadow.words else reason
-        close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, words=words, by=by)
+        close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, reason=words, by=by)
 
 
 def find_running(worker_id: int) -> Shadow | None:

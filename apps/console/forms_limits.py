@@ -10,11 +10,11 @@ from tentalis.core.checked import Number, rule_of
 from tentalis.core.limits import Limits
 
 
-def make_number(rule: Number, *, step: str = "any", **words: Any) -> forms.Field:
+def make_number(rule: Number, *, step: str = "any", **texts: Any) -> forms.Field:
     """A field for a checked number, which may be left empty."""
     kind: Any = forms.IntegerField if rule.is_whole else forms.FloatField
     widget = forms.NumberInput() if rule.is_whole else forms.NumberInput(attrs={"step": step})
-    made: forms.Field = kind(required=False, min_value=rule.low, max_value=rule.high, widget=widget, **words)
+    made: forms.Field = kind(required=False, min_value=rule.low, max_value=rule.high, widget=widget, **texts)
     return made
 
 

@@ -63,7 +63,7 @@ def _listen(read: ReadTurn, policy: SessionPolicy, voters: Sequence[Voter], reda
         read.turn,
         heard.found,
         TurnSignal.Source.RULE if heard.found is found else TurnSignal.Source.JUDGE,
-        hint=redactor.mask(choose_hint(heard.hints, said=read.reaction)).text,
+        hint=redactor.mask(choose_hint(heard.hints, statement=read.reaction)).text,
     )
     whole.answer = redactor.mask(whole.answer).text
     whole.details = {"votes": [vote.verdict or vote.fault for vote in votes]} if votes else {}

@@ -34,12 +34,12 @@ def find_attempt(task: Task, exchanges: Sequence[Exchange]) -> Attempt | None:
     return outside.filter(created_at__gte=max(one.created_at for one in exchanges)).first() or outside.last()
 
 
-def aim_at_attempt(said: JudgementFields, attempt: Attempt | None) -> JudgementFields:
+def aim_at_attempt(judgement: JudgementFields, attempt: Attempt | None) -> JudgementFields:
     """A word on an answer, said of the attempt that gave it, where the task has others beside it."""
-    score = said.get("score")
-    if attempt is None or score is None or said.get("steps") or attempt.task.attempts.count() == 1:
-        return said
-    return {**said, "score": None, "steps": [StepRating(attempt_index=attempt.index, score=score)]}
+    score = judgement.get("score")
+    if attempt is None or score is None or judgement.get("steps") or attempt.task.attempts.count() == 1:
+        return judgement
+    return {**judgement, "score": None, "steps": [StepRating(attempt_index=attempt.index, score=score)]}
 
 
 def tell_submitted(

@@ -54,7 +54,7 @@ def end_line(*, project: Project, end_user: str, stand_in: str, by: str) -> None
     lock_segments(kind=SegmentKind.TRAIN, subject_ids=theirs.values_list("pk", flat=True))
     runs = theirs.select_for_update(of=("self",))
     for run in runs.filter(state__in=OPEN).order_by("pk"):
-        cancel_run(run, words=ENDED, by=by)
+        cancel_run(run, reason=ENDED, by=by)
     TrainingRun.objects.filter(project=project, end_user=end_user).update(end_user=stand_in)
 
 
@@ -97,11 +97,11 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
     lock_segments(kind=SegmentKind.TRAIN, subject_ids=lines.values_list("pk", flat=True))
     list(lines.select_for_update(of=("self",)).values_list("pk"))  # none comes home, or is sent, meanwhile
     found = find_affected(project=project, batches=batches)
-    barred = bar(found.adapters, words=BARRED, by=by)
+    barred = bar(found.adapters, reason=BARRED, by=by)
     runs = []
     for run in found.runs:
         if run.state in OPEN:
-            cancel_run(run, words=CANCELLED, by=by)
+            cancel_run(run, reason=CANCELLED, by=by)
         batch = move_remaining_items(run.batch, by=by) if run.batch is not None else None
         if batch is None:
             continue
@@ -136,12 +136,12 @@ def count_rebuilds(forgetting_ids: Iterable[int]) -> dict[int, dict[str, int]]:
     return found
 
 
-def cancel_run(run: TrainingRun, *, words: str, by: str) -> None:
+def cancel_run(run: TrainingRun, *, reason: str, by: str) -> None:
     """End a run that is open: what it learns from is not to be learnt."""
     cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
     if run.state == State.RUNNING and "output_uri" in run.spec:
-        run_control.ask(run, run_control.CANCEL, words)
-    move(run, State.CANCELLED, by=by, failure=words)
+        run_control.ask(run, run_control.CANCEL, reason)
+    move(run, State.CANCELLED, by=by, failure=reason)
 
 
 def _leads(adapter: Adapter) -> bool:

@@ -99,7 +99,7 @@ def refit(*, project: Project, forgetting: int, by: str) -> TaughtJudges:
     """
     lock_fits(project.pk)
     found = find_taught(project=project, tasks=find_gone(project))
-    barred = reward_models.bar(found.models, words=BARRED, by=by)
+    barred = reward_models.bar(found.models, reason=BARRED, by=by)
     runs = [_queue_again(run, forgetting=forgetting, by=by) for run in found.runs]
     _bar_fits(project, found.fits, by=by)
     transaction.on_commit(lambda: remove_files(found.files))
@@ -108,7 +108,7 @@ def refit(*, project: Project, forgetting: int, by: str) -> TaughtJudges:
 
 def _queue_again(run: TrainingRun, *, forgetting: int, by: str) -> TrainingRun | None:
     for one in TrainingRun.objects.filter(worker=run.worker_id, purpose=run.purpose, state__in=OPEN):
-        cancel_run(one, words=CANCELLED, by=by)
+        cancel_run(one, reason=CANCELLED, by=by)
     if not StepLabel.objects.filter(attempt__worker=run.worker_id).exists():
         return None
     new = TrainingRun.objects.create(

@@ -48,7 +48,7 @@ def start_bulk(
     project: Project,
     by: User,
     filters: QueueFilter,
-    words: Mapping[str, Any],
+    judgement: Mapping[str, Any],
     confirmed: int,
     chosen: Sequence[int] = (),
 ) -> BulkJudgement:
@@ -57,7 +57,7 @@ def start_bulk(
     Second opinions, appeals and gold items are passed over, for they ask for a person's own judgement.
 
     Args:
-        words: score in [0, 1] and text, either may be left out.
+        judgement: score in [0, 1] and text, either may be left out.
         confirmed: how many reviews `by` was told that match (`count_queue`).
         chosen: ids of those that are meant, which the filters are not asked about; (): all that match.
     Raises:
@@ -66,7 +66,7 @@ def start_bulk(
         CountChangedError: another number matches now.
     """
     require_role(by, project, *MANAGERS)
-    said = {name: value for name, value in words.items() if value not in (None, "")}
+    said = {name: value for name, value in judgement.items() if value not in (None, "")}
     if unknown := sorted(set(said) - KNOWN_WORDS):
         raise BadInputError(f"words: wanted {', '.join(sorted(KNOWN_WORDS))}, found {', '.join(unknown)}")
     if errors := find_faults(JudgementInput(**said), {}):

@@ -52,7 +52,7 @@ class _Word:
         return Rater.Kind.SCORER if self.source == Feedback.Source.IMPLICIT else Rater.Kind.AI
 
 
-def compare(said: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any]] | None = None) -> None:
+def compare(standing: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any]] | None = None) -> None:
     """Hold feedback against what is known and against others' words; raters' weights follow.
 
     Seven statements, however many; five more for each that somebody's trust decides about.
@@ -62,12 +62,12 @@ def compare(said: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any
     and the person is trusted. Two people's words on the same are kept as a pair, which counts for neither.
 
     Args:
-        said: stands, and its words on steps are stored.
+        standing: stands, and its words on steps are stored.
         expected: feedback id -> what is known of its gold item (`gold.find_expected`).
     """
-    tasks, of_project = {feedback.task_id for feedback in said}, attrgetter("project_id")
+    tasks, of_project = {feedback.task_id for feedback in standing}, attrgetter("project_id")
     attempts, words, scores = _load_attempts(tasks), _load_words(tasks), _load_scores(tasks)
-    for project_id, some in groupby(sorted(said, key=of_project), key=of_project):
+    for project_id, some in groupby(sorted(standing, key=of_project), key=of_project):
         sittings: list[Sitting] = []
         for feedback in some:
             answered, others = attempts[feedback.task_id], dict(words[feedback.task_id])

@@ -70,10 +70,10 @@ def close_draft(review: Review, by: User, *, kept: Mapping[str, Any] | None, is_
         ReviewDraft.objects.update_or_create(review=review, user=by, defaults={"data": dict(kept)})
 
 
-def reopen_draft(review: Review, by: User, words: JudgementInput) -> ReviewDraft:
+def reopen_draft(review: Review, by: User, judgement: JudgementInput) -> ReviewDraft:
     """Bring the draft back after an undo; where nothing was typed, {"words": what was said in the API's terms}."""
     draft, is_new = ReviewDraft.objects.get_or_create(
-        review=review, user=by, defaults={"data": {"words": words.to_json()}}
+        review=review, user=by, defaults={"data": {"words": judgement.to_json()}}
     )
     if not is_new:
         ReviewDraft.objects.filter(pk=draft.pk).update(version=F("version") + 1)

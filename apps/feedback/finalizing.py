@@ -12,9 +12,9 @@ from apps.feedback.gold import find_expected
 from apps.feedback.models import Feedback, ReviewDraft
 
 
-def note_standing(said: Sequence[Feedback]) -> None:
+def note_standing(feedback: Sequence[Feedback]) -> None:
     """Let what was said tell how its authors judge, in the running transaction. Called once a feedback."""
-    compare(said, expected={one.pk: found for one in said if (found := find_expected(one)) is not None})
+    compare(feedback, expected={one.pk: found for one in feedback if (found := find_expected(one)) is not None})
 
 
 def find_undo_until(task_ids: Iterable[int]) -> dict[int, datetime]:

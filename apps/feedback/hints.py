@@ -90,16 +90,16 @@ def hints_ask_models(project: Project, environment: str) -> bool:
     return environment != Environment.DESK and bool(find_hint_model(project))
 
 
-def preview_hint(task: Task, words: JudgementInput) -> Drawn:
+def preview_hint(task: Task, judgement: JudgementInput) -> Drawn:
     """What the agent would be taught by a person's words. Writes nothing; off the desk a model may be asked."""
-    return draw_hint(task, words, by_person=True)
+    return draw_hint(task, judgement, by_person=True)
 
 
-def needs_model(task: Task, words: JudgementInput) -> bool:
+def needs_model(task: Task, judgement: JudgementInput) -> bool:
     """Whether drawing a hint from these words asks a model: a call that takes time and costs money."""
-    if words.hint_text.strip() or task.environment == Environment.DESK or not find_hint_model(task.project):
+    if judgement.hint_text.strip() or task.environment == Environment.DESK or not find_hint_model(task.project):
         return False
-    return has_words(words)
+    return has_words(judgement)
 
 
 def find_hint_model(project: Project) -> str:
@@ -108,28 +108,28 @@ def find_hint_model(project: Project) -> str:
     return own or str(settings.TENTALIS["LLM_MODEL"])
 
 
-def draw_hint(task: Task, words: JudgementInput, *, by_person: bool) -> Drawn:
+def draw_hint(task: Task, judgement: JudgementInput, *, by_person: bool) -> Drawn:
     """The reviewer's own hint, where there is one; else the desk understands its grammar and nothing else, and
     elsewhere a model reads the words. Where none does, a person's words are the hint themselves."""
-    if own := words.hint_text.strip():
+    if own := judgement.hint_text.strip():
         if task.environment == Environment.DESK:
             own = ", ".join(parse_hints(own))
         return Drawn(own, REVIEWER) if own else Drawn("", NOTHING, "the reviewer's hint is not in the desk's grammar")
     if task.environment == Environment.DESK:
-        return _read_grammar(words)
-    edited = words.edited_answer.strip()
-    drawn = _ask_model(task, words)
-    if drawn.source == NOTHING and by_person and has_words(words):
-        if own := _write_own(words):
+        return _read_grammar(judgement)
+    edited = judgement.edited_answer.strip()
+    drawn = _ask_model(task, judgement)
+    if drawn.source == NOTHING and by_person and has_words(judgement):
+        if own := _write_own(judgement):
             return Drawn(own, REVIEWER, drawn.reason)
-        drawn = Drawn("", NOTHING, PRAISE_AT_FULL_MARKS if _gives_full_marks(words) else PRAISE)
+        drawn = Drawn("", NOTHING, PRAISE_AT_FULL_MARKS if _gives_full_marks(judgement) else PRAISE)
     if drawn.text or not edited:
         return drawn
     return Drawn(f"A right answer is: {cap_text(edited, MAX_EDITED_CHARS)}", EDITED)
 
 
-def has_words(words: JudgementInput) -> bool:
-    return bool(words.text.strip()) or any(word.comment.strip() for word in words.steps)
+def has_words(judgement: JudgementInput) -> bool:
+    return bool(judgement.text.strip()) or any(word.comment.strip() for word in judgement.steps)
 
 
 def _write_own(words: JudgementInput) -> str:

@@ -94,16 +94,16 @@ def read_judgement(feedback: Feedback) -> JudgementInput:
     return read_judgements([feedback])[feedback.pk]
 
 
-def read_judgements(said: Sequence[Feedback]) -> dict[int, JudgementInput]:
+def read_judgements(given: Sequence[Feedback]) -> dict[int, JudgementInput]:
     """Feedback id -> its words. Four queries at most, but for preferred attempts that are not loaded.
 
     Attempts and steps are looked up by id: joined to, Postgres may walk all there ever were.
     """
-    rated = StepFeedback.objects.filter(feedback__in=[feedback.pk for feedback in said]).order_by("id")
+    rated = StepFeedback.objects.filter(feedback__in=[feedback.pk for feedback in given]).order_by("id")
     told = list(rated.values_list("feedback_id", "attempt_id", "step_id", "score", "comment", "spans"))
     attempts = dict(Attempt.objects.filter(pk__in={row[1] for row in told}).values_list("pk", "index"))
     places = dict(Step.objects.filter(pk__in={row[2] for row in told} - {None}).values_list("pk", "index"))
-    steps: dict[int, list[StepRating]] = {feedback.pk: [] for feedback in said}
+    steps: dict[int, list[StepRating]] = {feedback.pk: [] for feedback in given}
     for feedback_id, attempt, step, score, comment, spans in told:
         place = places.get(step)
         word = StepRating(attempt_index=attempts[attempt], step_index=place, score=score, comment=comment, spans=spans)
@@ -121,11 +121,11 @@ def read_judgements(said: Sequence[Feedback]) -> dict[int, JudgementInput]:
             shown_order=feedback.shown_order,
             active_s=feedback.active_s,
         )
-        for feedback in said
+        for feedback in given
     }
 
 
-def store_feedback(task: Task, words: JudgementInput, **values: Any) -> Feedback:
+def store_feedback(task: Task, judgement: JudgementInput, **values: Any) -> Feedback:
     """Write the feedback with its words on steps.
 
     Args:
@@ -134,23 +134,23 @@ def store_feedback(task: Task, words: JudgementInput, **values: Any) -> Feedback
         BadInputError: every fault, by field; nothing is written then.
     """
     attempts = {attempt.index: attempt for attempt in task.attempts.only("index", "state").prefetch_related("steps")}
-    errors = find_faults(words, attempts)
-    if words.hint_text.strip() and task.environment == Environment.DESK and not parse_hints(words.hint_text):
+    errors = find_faults(judgement, attempts)
+    if judgement.hint_text.strip() and task.environment == Environment.DESK and not parse_hints(judgement.hint_text):
         errors["hint_text"] = ['wanted a hint in the desk\'s grammar, such as "use fee" or "write the unit"']
     if errors:
         raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
     feedback = Feedback.objects.create(
         project_id=task.project_id,
         task=task,
-        score=words.score,
-        text=words.text,
-        preferred_attempt=None if words.preferred_attempt is None else attempts[words.preferred_attempt],
-        edited_answer=words.edited_answer,
-        ranking=[list(group) for group in words.ranking],
-        none_good=words.none_good,
-        hint_text=words.hint_text,
-        shown_order=list(words.shown_order),
-        active_s=words.active_s,
+        score=judgement.score,
+        text=judgement.text,
+        preferred_attempt=None if judgement.preferred_attempt is None else attempts[judgement.preferred_attempt],
+        edited_answer=judgement.edited_answer,
+        ranking=[list(group) for group in judgement.ranking],
+        none_good=judgement.none_good,
+        hint_text=judgement.hint_text,
+        shown_order=list(judgement.shown_order),
+        active_s=judgement.active_s,
         **values,
     )
     StepFeedback.objects.bulk_create(
@@ -162,41 +162,41 @@ def store_feedback(task: Task, words: JudgementInput, **values: Any) -> Feedback
             comment=word.comment,
             spans=[list(span) for span in word.spans],
         )
-        for word in words.steps
+        for word in judgement.steps
     )
     return feedback
 
 
-def find_faults(words: JudgementInput, attempts: Mapping[int, Attempt]) -> dict[str, list[str]]:
+def find_faults(judgement: JudgementInput, attempts: Mapping[int, Attempt]) -> dict[str, list[str]]:
     """Field -> what is wrong with it; a word on a step is the field `steps.<place>`."""
     errors: dict[str, list[str]] = {}
-    written = (words.text, words.edited_answer, words.hint_text)
-    says_something = words.score is not None or words.preferred_attempt is not None or words.steps
-    if not says_something and not words.ranking and not words.none_good and not any(map(str.strip, written)):
+    written = (judgement.text, judgement.edited_answer, judgement.hint_text)
+    says_something = judgement.score is not None or judgement.preferred_attempt is not None or judgement.steps
+    if not says_something and not judgement.ranking and not judgement.none_good and not any(map(str.strip, written)):
         errors["feedback"] = [
             "wanted a score, words, a word on a step, a preferred attempt, a ranking, an edited answer or a hint, "
             "found none"
         ]
-    _check_score(errors, "score", words.score)
-    _check_text(errors, "text", words.text, MAX_JUDGEMENT_CHARS)
-    _check_text(errors, "edited_answer", words.edited_answer, MAX_JUDGEMENT_CHARS)
-    _check_text(errors, "hint_text", words.hint_text, MAX_HINT_CHARS)
-    if words.active_s is not None and not 0 <= words.active_s <= MAX_ACTIVE_S:  # NaN fails this too
-        errors["active_s"] = [f"wanted 0 to {MAX_ACTIVE_S:,} seconds, or none, found {words.active_s!r:.80}"]
-    if len(set(words.shown_order)) != len(words.shown_order) or not set(words.shown_order) <= set(attempts):
+    _check_score(errors, "score", judgement.score)
+    _check_text(errors, "text", judgement.text, MAX_JUDGEMENT_CHARS)
+    _check_text(errors, "edited_answer", judgement.edited_answer, MAX_JUDGEMENT_CHARS)
+    _check_text(errors, "hint_text", judgement.hint_text, MAX_HINT_CHARS)
+    if judgement.active_s is not None and not 0 <= judgement.active_s <= MAX_ACTIVE_S:  # NaN fails this too
+        errors["active_s"] = [f"wanted 0 to {MAX_ACTIVE_S:,} seconds, or none, found {judgement.active_s!r:.80}"]
+    if len(set(judgement.shown_order)) != len(judgement.shown_order) or not set(judgement.shown_order) <= set(attempts):
         errors["shown_order"] = [f"wanted attempts of {_name_indices(attempts)}, each once, found others"]
-    _check_ranking(errors, words, attempts)
-    if words.preferred_attempt is not None:
-        preferred = attempts.get(words.preferred_attempt)
+    _check_ranking(errors, judgement, attempts)
+    if judgement.preferred_attempt is not None:
+        preferred = attempts.get(judgement.preferred_attempt)
         if preferred is None or preferred.state != Attempt.State.ANSWERED:
             wanted = _name_indices(
                 index for index, attempt in attempts.items() if attempt.state == Attempt.State.ANSWERED
             )
             errors["preferred_attempt"] = [
-                f"wanted an attempt with an answer ({wanted}), found {words.preferred_attempt!r}"
+                f"wanted an attempt with an answer ({wanted}), found {judgement.preferred_attempt!r}"
             ]
     seen: set[tuple[int, int | None]] = set()
-    for place, word in enumerate(words.steps):
+    for place, word in enumerate(judgement.steps):
         name = f"steps.{place}"
         _check_score(errors, name, word.score)
         _check_text(errors, name, word.comment, MAX_COMMENT_CHARS)

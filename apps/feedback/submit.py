@@ -34,7 +34,7 @@ def give_feedback(
     by: User,
     undo_s: float = 0,
     typed: Mapping[str, Any] | None = None,
-    **said: Unpack[JudgementFields],
+    **judgement: Unpack[JudgementFields],
 ) -> Feedback:
     """Close a review with a person's judgement; the last one moves the task on to learning.
 
@@ -43,14 +43,14 @@ def give_feedback(
     Args:
         undo_s: for so long its author may take it back as if it had not been; that of an appeal stands at once.
         typed: the form's fields as they were sent, which an undo brings back as the draft.
-        said: the fields of `JudgementInput`.
+        judgement: the fields of `JudgementInput`.
     Raises:
         NotFoundError, NotAllowedError, NotYourReviewError: `by` may not.
         ReviewTakenError: somebody else has it open.
         IllegalMoveError: somebody else closed it first.
         BadInputError: every fault, by field.
     """
-    words = JudgementInput(**said)
+    words = JudgementInput(**judgement)
     require_role(by, review.project, *REVIEWERS)
     undo = rule_of(ReviewPolicy, "undo_s")
     if not undo.low <= undo_s <= undo.high:
@@ -75,13 +75,13 @@ def give_feedback(
 
 
 def give_task_feedback(
-    *, task: Task, by: User, trust: float | None = None, **said: Unpack[JudgementFields]
+    *, task: Task, by: User, trust: float | None = None, **judgement: Unpack[JudgementFields]
 ) -> Feedback:
     """Keep feedback that nobody asked for, whatever the task's state: a person's, or an agent's or app's for its user.
 
     Args:
         trust: weight of an outside word, in [0, 1]; a person's is 1.
-        said: the fields of `JudgementInput`.
+        judgement: the fields of `JudgementInput`.
     Raises:
         NotFoundError, NotAllowedError: `by` may not.
         BadInputError: every fault, by field.
@@ -92,13 +92,13 @@ def give_task_feedback(
         raise BadInputError.at("trust", f"wanted 0 to 1, from an agent or app only, found {trust!r}")
     weight = 1.0 if source == Feedback.Source.HUMAN else OUTSIDE_TRUST if trust is None else trust
     with transaction.atomic():
-        feedback = store_feedback(task, JudgementInput(**said), source=source, author=by.handle, trust=weight)
+        feedback = store_feedback(task, JudgementInput(**judgement), source=source, author=by.handle, trust=weight)
         _record(feedback, by)
         note_standing([feedback])
     return feedback
 
 
-def note_signal(*, task: Task, kind: str, trust: float, by: str, **said: Unpack[JudgementFields]) -> Feedback:
+def note_signal(*, task: Task, kind: str, trust: float, by: str, **judgement: Unpack[JudgementFields]) -> Feedback:
     """Keep what a person's behaviour showed of a task, in the running transaction.
 
     Its author is `signal:<kind>`: how often a kind of signal is right is measured as it is of any machine.
@@ -109,7 +109,7 @@ def note_signal(*, task: Task, kind: str, trust: float, by: str, **said: Unpack[
         BadInputError: every fault, by field.
     """
     source = Feedback.Source.IMPLICIT
-    feedback = store_feedback(task, JudgementInput(**said), source=source, author=f"signal:{kind}", trust=trust)
+    feedback = store_feedback(task, JudgementInput(**judgement), source=source, author=f"signal:{kind}", trust=trust)
     payload = {"task": task.pk, "review": None, "source": str(source.value), "score": feedback.score}
     record(Kind.FEEDBACK_GIVEN, subject=feedback, by=by, payload=payload)
     note_standing([feedback])

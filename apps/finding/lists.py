@@ -144,22 +144,22 @@ class ListFilters(filters.FilterSet):  # type: ignore[misc]
         return rows
 
 
-def text_filter(**said: Any) -> WordsFilter:
+def text_filter(**value: Any) -> WordsFilter:
     """Words; the filter set says how they are looked for in its method `that_say`."""
-    said = {"method": "that_say", "label": gettext_lazy("Words"), "max_length": MOST_TYPED} | said
-    return WordsFilter(**said)
+    value = {"method": "that_say", "label": gettext_lazy("Words"), "max_length": MOST_TYPED} | value
+    return WordsFilter(**value)
 
 
-def since_filter(**said: Any) -> MomentFilter:
-    return MomentFilter(**({"method": "begin_at", "label": gettext_lazy("From")} | said))
+def since_filter(**value: Any) -> MomentFilter:
+    return MomentFilter(**({"method": "begin_at", "label": gettext_lazy("From")} | value))
 
 
-def until_filter(**said: Any) -> MomentFilter:
-    return MomentFilter(**({"method": "end_before", "label": gettext_lazy("Until"), "is_end": True} | said))
+def until_filter(**value: Any) -> MomentFilter:
+    return MomentFilter(**({"method": "end_before", "label": gettext_lazy("Until"), "is_end": True} | value))
 
 
-def least_filter(**said: Any) -> filters.NumberFilter:
-    return filters.NumberFilter(min_value=0, max_value=1, decimal_places=4, max_digits=5, **said)
+def least_filter(**value: Any) -> filters.NumberFilter:
+    return filters.NumberFilter(min_value=0, max_value=1, decimal_places=4, max_digits=5, **value)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class BoundedConnection(web.RequestHandler):
         self.force_close()
 
 
-def describe_refusal(status: int, words: str) -> bytes:
+def describe_refusal(status: int, text: str) -> bytes:
     """An error before it is known which API is spoken: in the form that OpenAI's clients read."""
-    body: bytes = DIALECTS["chat"].error(status=status, message=words, code=CODES[status], param="")
+    body: bytes = DIALECTS["chat"].error(status=status, message=text, code=CODES[status], param="")
     return body

@@ -25,12 +25,12 @@ class Histogram:
         self._counts[bisect_left(BUCKETS_S, seconds)] += 1
         self._sum_s += seconds
 
-    def describe(self, name: str, words: str) -> HistogramMetricFamily:
+    def describe(self, name: str, text: str) -> HistogramMetricFamily:
         total, buckets = 0, []
         for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), self._counts, strict=True):
             total += count
             buckets.append((bound, total))
-        return HistogramMetricFamily(name, words, buckets=buckets, sum_value=self._sum_s)
+        return HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum_s)
 
 
 class Metrics:

@@ -54,10 +54,10 @@ class Endpoint:
     def is_failing(self) -> bool:
         return self._failures > 0
 
-    def note_failure(self, words: str) -> None:
+    def note_failure(self, reason: str) -> None:
         rest_s = min(LONGEST_REST_S, 0.5 * 2**self._failures)
         if not self._failures:
-            logger.warning("%s does not answer, others are asked first: %s", self.base_url, words)
+            logger.warning("%s does not answer, others are asked first: %s", self.base_url, reason)
         self._failures += 1
         self._rests_until = time.monotonic() + rest_s
 

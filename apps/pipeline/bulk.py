@@ -40,14 +40,14 @@ def start(
     project: Project,
     by: User,
     filters: QueueFilter,
-    words: Mapping[str, Any],
+    judgement: Mapping[str, Any],
     confirmed: int,
     chosen: Sequence[int] = (),
 ) -> BulkJudgement:
     """Judge all that match, or were chosen, in the background."""
     with transaction.atomic():
         bulk = bulk_judgements.start_bulk(
-            project=project, by=by, filters=filters, words=words, confirmed=confirmed, chosen=chosen
+            project=project, by=by, filters=filters, judgement=judgement, confirmed=confirmed, chosen=chosen
         )
         outbox.start(SegmentKind.BULK, subject_id=bulk.pk, project_id=bulk.project_id)
     return bulk
@@ -180,7 +180,7 @@ ACTIONS: Mapping[str, Action] = {
 
 
 def start_action(
-    *, project: Project, by: User, action: str, chosen: Sequence[int], words: Mapping[str, Any]
+    *, project: Project, by: User, action: str, chosen: Sequence[int], details: Mapping[str, Any]
 ) -> BulkJudgement:
     """Do the same to many rows, in the background; what one refuses stands in the report.
 
@@ -191,14 +191,14 @@ def start_action(
     require_role(by, project, *MANAGERS)
     if action not in ACTIONS:
         raise BadInputError.at("action", f"wanted one of judge, {', '.join(ACTIONS)}, found {action!r:.40}")
-    if unknown := sorted(set(words) - ACTIONS[action].said):
+    if unknown := sorted(set(details) - ACTIONS[action].said):
         wanted = ", ".join(sorted(ACTIONS[action].said)) or "none"
         raise BadInputError(f"words: {action} takes {wanted}, found {', '.join(unknown)}")
     if not 1 <= len(chosen) <= MAX_REVIEWS:
         raise BadInputError(f"wanted 1 to {MAX_REVIEWS:,} rows, found {len(chosen):,}")
     with transaction.atomic():
         bulk = BulkJudgement.objects.create(
-            project=project, by=by, action=action, chosen=sorted(chosen), words=dict(words), total=len(chosen)
+            project=project, by=by, action=action, chosen=sorted(chosen), words=dict(details), total=len(chosen)
         )
         payload = {"action": action, "words": bulk.words, "total": bulk.total}
         record(Kind.BULK_STARTED, subject=bulk, by=by.handle, payload=payload)

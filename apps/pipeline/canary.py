@@ -113,7 +113,7 @@ def _end_when_clear(deployment: Deployment) -> bool:
     assert adapter is not None
     if reading.outcome is CanaryOutcome.HARM:
         with transaction.atomic():
-            canary.end_canary(deployment, outcome="harm", words=reading.words, by=BY)
+            canary.end_canary(deployment, outcome="harm", reason=reading.words, by=BY)
             if canary.look_again(adapter).state in {Adapter.State.CANDIDATE, Adapter.State.VERIFIED}:
                 move(adapter, Adapter.State.REFUSED, by=BY, payload={"words": reading.words})
         return True

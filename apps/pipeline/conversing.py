@@ -88,7 +88,7 @@ def give_conversation_feedback(
     by: User,
     exchange: Exchange | None = None,
     trust: float | None = None,
-    **said: Unpack[JudgementFields],
+    **judgement: Unpack[JudgementFields],
 ) -> Feedback:
     """Keep an explicit word on what an agent answered in a conversation; it beats what the next words show.
 
@@ -105,8 +105,8 @@ def give_conversation_feedback(
     with transaction.atomic():
         task = _find_task(session, exchange, by)
         if exchange is not None:
-            said = aim_at_attempt(said, find_attempt(task, [exchange]))
-        given = submit.give_task_feedback(task=task, by=by, trust=trust, **said)
+            judgement = aim_at_attempt(judgement, find_attempt(task, [exchange]))
+        given = submit.give_task_feedback(task=task, by=by, trust=trust, **judgement)
         if task.state == Task.State.LEARNING:
             outbox.start(SegmentKind.LEARN, subject_id=task.pk, project_id=task.project_id)
         elif task.state == Task.State.DONE:

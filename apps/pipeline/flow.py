@@ -105,7 +105,7 @@ KINDS[SegmentKind.TRAIN] = Chain(
 
 def _refuse_with(refuse: Callable[..., None]) -> Callable[..., None]:
     """What cannot be judged is refused, with the reason."""
-    return lambda pk, *, link, reason, by: refuse(pk, words=f"refused: {link} could not be done: {reason}", by=by)
+    return lambda pk, *, link, reason, by: refuse(pk, reason=f"refused: {link} could not be done: {reason}", by=by)
 
 
 def train_after_adoption(adapter_ids: Sequence[int]) -> None:
@@ -324,11 +324,11 @@ def give_feedback(
     by: User,
     undo_s: float = 0,
     typed: Mapping[str, Any] | None = None,
-    **said: Unpack[JudgementFields],
+    **judgement: Unpack[JudgementFields],
 ) -> Feedback:
     """Close a review with a manager's judgement; the last one closed lets the task learn, when no undo can come."""
     with transaction.atomic():
-        given = judgements.give_feedback(review=review, by=by, undo_s=undo_s, typed=typed, **said)
+        given = judgements.give_feedback(review=review, by=by, undo_s=undo_s, typed=typed, **judgement)
         judging.settle_appeal(given, by=by)
         bulks.start_learning([review.task_id])
     return given

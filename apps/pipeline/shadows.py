@@ -86,7 +86,7 @@ def _end_when_clear(shadow: Shadow, reading: CanaryReading) -> bool:
     is_harm = reading.outcome is CanaryOutcome.HARM
     outcome = Shadow.Outcome.HARM if is_harm else Shadow.Outcome.SAFE
     with transaction.atomic():
-        shadows.close_shadow(shadow, outcome=outcome, words=reading.words, by=BY)
+        shadows.close_shadow(shadow, outcome=outcome, reason=reading.words, by=BY)
         if is_harm and adapter.state == Adapter.State.VERIFIED:
             move(adapter, Adapter.State.REFUSED, by=BY, payload={"words": reading.words})
     return True

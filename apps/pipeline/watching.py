@@ -129,8 +129,8 @@ def _take_back(deployment: Deployment, adapter: Adapter, alarms: Sequence[Alarm]
     words = "; ".join(alarm.words for alarm in alarms)
     try:
         with transaction.atomic():
-            canary.end_canary(deployment, outcome="harm", words=words[:300], by=BY)
+            canary.end_canary(deployment, outcome="harm", reason=words[:300], by=BY)
             if Adapter.State.QUARANTINED in Adapter.MOVES[Adapter.State(adapter.state)]:
-                quarantine(adapter, words=words, by=BY)
+                quarantine(adapter, reason=words, by=BY)
     except ConflictError:
         logger.info("the canary %s was ended by somebody else", adapter.name)

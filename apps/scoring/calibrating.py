@@ -32,14 +32,14 @@ def name_rater(scorer: str) -> str:
     return f"scorer:{scorer}"
 
 
-def hold_against_verified(found: Iterable[Found], raters: Mapping[str, str]) -> list[Sitting]:
+def hold_against_verified(held: Iterable[Found], raters: Mapping[str, str]) -> list[Sitting]:
     """What the judging scorers said of attempts and steps whose truth the world knows.
 
     Args:
         raters: scorer -> handle of the rater behind it.
     """
     rows: dict[str, list[JudgedRow]] = {}
-    for attempt, steps, results, verification in found:
+    for attempt, steps, results, verification in held:
         if verification is None:
             continue
         truths: dict[Item, float | None] = {(attempt, None): verification.outcome}

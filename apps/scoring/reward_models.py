@@ -104,7 +104,7 @@ def _score(client: ModelClient, model: RewardModel, items: Sequence[dict[str, An
         return client.score_steps(items, head=model.name)
 
 
-def put_in_use(model: RewardModel, *, words: str, measured: dict[str, Any], by: str) -> None:
+def put_in_use(model: RewardModel, *, reason: str, measured: dict[str, Any], by: str) -> None:
     """Let a model score from now on, in place of the one before, in the running transaction.
 
     Raises:
@@ -116,16 +116,16 @@ def put_in_use(model: RewardModel, *, words: str, measured: dict[str, Any], by: 
     before = RewardModel.objects.filter(worker=model.worker_id, state=RewardModel.State.LIVE).exclude(pk=model.pk)
     for one in before:
         move(one, RewardModel.State.RETIRED, by=by, payload={"for": model.name})
-    payload = {"words": words, "against": measured.get("against", "")}
-    move(model, RewardModel.State.LIVE, by=by, payload=payload, words=words[:500], measured=measured)
+    payload = {"words": reason, "against": measured.get("against", "")}
+    move(model, RewardModel.State.LIVE, by=by, payload=payload, words=reason[:500], measured=measured)
 
 
-def refuse(model: RewardModel, *, words: str, measured: dict[str, Any], by: str) -> None:
+def refuse(model: RewardModel, *, reason: str, measured: dict[str, Any], by: str) -> None:
     """Keep a candidate out, with the reason."""
-    move(model, RewardModel.State.REFUSED, by=by, payload={"words": words}, words=words[:500], measured=measured)
+    move(model, RewardModel.State.REFUSED, by=by, payload={"words": reason}, words=reason[:500], measured=measured)
 
 
-def bar(models: Iterable[RewardModel], *, words: str, by: str) -> list[RewardModel]:
+def bar(models: Iterable[RewardModel], *, reason: str, by: str) -> list[RewardModel]:
     """Keep models from ever scoring again, in the running transaction; one in use is taken out of it at once.
 
     Returns:
@@ -137,9 +137,9 @@ def bar(models: Iterable[RewardModel], *, words: str, by: str) -> list[RewardMod
         if model.state == RewardModel.State.LIVE:
             retire(model, by=by)
         elif model.state == RewardModel.State.CANDIDATE:
-            refuse(model, words=f"refused: {words}", measured={}, by=by)
-        RewardModel.objects.filter(pk=model.pk).update(barred=words)
-        record(Kind.REWARD_MODEL_BARRED, subject=model, by=by, payload={"words": words})
+            refuse(model, reason=f"refused: {reason}", measured={}, by=by)
+        RewardModel.objects.filter(pk=model.pk).update(barred=reason)
+        record(Kind.REWARD_MODEL_BARRED, subject=model, by=by, payload={"words": reason})
     return barred
 
 

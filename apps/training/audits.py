@@ -63,9 +63,9 @@ def find_words(
     return list(reversed(known.values()))
 
 
-def read_questions(words: Sequence[AuditedWord]) -> dict[int, VerdictQuestion]:
+def read_questions(audited: Sequence[AuditedWord]) -> dict[int, VerdictQuestion]:
     """Attempt id -> what its manager is asked of it; one that is deleted meanwhile has none. One query."""
-    found = Attempt.objects.filter(pk__in=[word.attempt_id for word in words]).select_related("task__project")
+    found = Attempt.objects.filter(pk__in=[word.attempt_id for word in audited]).select_related("task__project")
     return {attempt.pk: ask_about(attempt, attempt.task) for attempt in found}
 
 

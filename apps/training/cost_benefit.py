@@ -245,16 +245,16 @@ def _read_line(worker: Worker) -> Gain:
     return judge_gain(compare_paired(both[-1][serving.pk], both[-1][None], confidence=confidence), against=BASE)
 
 
-def judge_gain(found: PairedComparison, *, against: str) -> Gain:
+def judge_gain(comparison: PairedComparison, *, against: str) -> Gain:
     """What an interval says: only one that leaves zero out proves anything."""
-    if found.low > 0:
+    if comparison.low > 0:
         outcome, meaning = Outcome.GAINED, "it gained"
-    elif found.high < 0:
+    elif comparison.high < 0:
         outcome, meaning = Outcome.LOST, "it lost"
     else:
         outcome, meaning = Outcome.INCONCLUSIVE, "no gain is proved, no loss either"
-    words = f"{found.points} on {found.items} held-out tasks against {against}: {meaning}"
-    return Gain(outcome=outcome, words=words, against=against, found=found)
+    words = f"{comparison.points} on {comparison.items} held-out tasks against {against}: {meaning}"
+    return Gain(outcome=outcome, words=words, against=against, found=comparison)
 
 
 def _measure(adapters: Iterable[Adapter]) -> dict[int, tuple[float, int]]:

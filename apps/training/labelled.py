@@ -109,11 +109,11 @@ def _read_said(project_id: int, attempt_ids: list[int]) -> defaultdict[int, list
     return said
 
 
-def find_truth(verified: float | None, said: list[Said]) -> float | None:
+def find_truth(verified: float | None, verdicts: list[Said]) -> float | None:
     """An audited score: the world's word, else that of people who are trusted."""
     if verified is not None:
         return verified
-    label = mix_label(None, said)
+    label = mix_label(None, verdicts)
     return label.value if label is not None and label.weight >= TRUSTED else None
 
 

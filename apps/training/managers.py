@@ -219,7 +219,7 @@ def _use_or_refuse(run: ManagerRun, present: ManagerRun | None, found: Refit, *,
 def _take_back(run: ManagerRun, *, until: int, by: str, words: str, auc: Auc | None) -> ManagerRun:
     """Use the weights before; those are trusted by what they show on the audits since, else by what they showed."""
     if run.kind == ManagerRun.Kind.ADAPTER:
-        return verdict_managers.take_back(run, until=until, by=by, words=words)
+        return verdict_managers.take_back(run, until=until, by=by, reason=words)
     gate = gate_factor(auc.value if auc is not None else run.metrics["auc_before"])
     metrics = run.metrics | {"until": until}
     changes = {"words": words[:MAX_FIT_CHARS], "metrics": metrics}

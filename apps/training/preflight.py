@@ -243,7 +243,7 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
     if answer.passed is False:
         if (run := TrainingRun.objects.filter(pk=adapter.run_id or 0).first()) is not None:
             _note(run, answer)
-        refuse(adapter, words=f"refused: {answer.gate}: {answer.words}", by=by)
+        refuse(adapter, reason=f"refused: {answer.gate}: {answer.words}", by=by)
 
 
 def _list_runs(adapter: Adapter) -> list[int]:

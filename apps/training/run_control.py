@@ -43,7 +43,7 @@ class Request(NamedTuple):
     words: str
 
 
-def ask(run: TrainingRun, what: str, words: str, *, replaces: bool = True) -> None:
+def ask(run: TrainingRun, what: str, reason: str, *, replaces: bool = True) -> None:
     """Leave word for the run's present attempt.
 
     Args:
@@ -54,7 +54,7 @@ def ask(run: TrainingRun, what: str, words: str, *, replaces: bool = True) -> No
     directory = path_of(run.spec["output_uri"])
     directory.mkdir(parents=True, exist_ok=True)
     if replaces or not (directory / what).exists():
-        (directory / what).write_text(words)
+        (directory / what).write_text(reason)
 
 
 def find_request(run: TrainingRun) -> Request:

@@ -132,14 +132,14 @@ def gate_reward_model(model_id: int, *, by: str) -> None:
         items, against = _measure(model, live)
     except (ProviderRefusedError, AdapterBrokenError) as error:
         with final_write():
-            reward_models.refuse(model, words=f"refused: it cannot be served: {error}", measured={}, by=by)
+            reward_models.refuse(model, reason=f"refused: it cannot be served: {error}", measured={}, by=by)
         return
     verdict = judge_scorer(items, against=against, policy=read_policy(model.project), seed=model.pk)
     with final_write():
         if verdict.is_accepted:
-            reward_models.put_in_use(model, words=verdict.words, measured=verdict.measured, by=by)
+            reward_models.put_in_use(model, reason=verdict.words, measured=verdict.measured, by=by)
         else:
-            reward_models.refuse(model, words=verdict.words, measured=verdict.measured, by=by)
+            reward_models.refuse(model, reason=verdict.words, measured=verdict.measured, by=by)
 
 
 def read_policy(project: Project) -> ScorerPolicy:
@@ -184,8 +184,8 @@ def _by_step(answers: list[Answer], scores: list[list[float]]) -> dict[int, floa
     }
 
 
-def refuse_ungated(model_id: int, *, words: str, by: str) -> None:
+def refuse_ungated(model_id: int, *, reason: str, by: str) -> None:
     """Refuse a candidate that could not be judged; one that was is left alone."""
     model = RewardModel.objects.get(pk=model_id)
     if model.state == RewardModel.State.CANDIDATE:
-        reward_models.refuse(model, words=words, measured={}, by=by)
+        reward_models.refuse(model, reason=reason, measured={}, by=by)

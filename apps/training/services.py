@@ -247,7 +247,7 @@ def record_result(run: TrainingRun, result: TrainResult, *, by: str) -> Trained 
     kind, name = "reward_model" if isinstance(trained, RewardModel) else "adapter", trained.name if trained else ""
     move(run, TrainingRun.State.SUCCEEDED, by=by, payload={kind: name}, **changes)
     if isinstance(trained, Adapter) and (reason := find_refusal(answers)):
-        refuse(trained, words=f"refused: {reason}", by=by)
+        refuse(trained, reason=f"refused: {reason}", by=by)
     return trained
 
 

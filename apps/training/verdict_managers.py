@@ -124,7 +124,7 @@ def act_on(outlook: Outlook, *, by: str) -> ManagerRun | None:
     _close_ended(runs, by=by)
     until = outlook.words[-1].number if outlook.words else 0
     if present is not None and outlook.fall is not None and outlook.fall.rolls_back:
-        return take_back(present, until=until, by=by, words=outlook.fall.words)
+        return take_back(present, until=until, by=by, reason=outlook.fall.words)
     learnt = max(runs.exclude(state=State.BARRED).values_list("metrics__until", flat=True), default=0)
     fresh = sum(word.number > learnt for word in outlook.words)
     if fresh < POLICY.train_after or runs.filter(state__in=(State.TRAINING, State.FITTED)).exists():
@@ -232,7 +232,7 @@ def gate_manager(fit_id: int, *, by: str) -> None:
         plain = _ask(worker, base, words)
         theirs = _ask(worker, JudgingModel(**present.adapter), words) if present is not None else plain
     except (ProviderRefusedError, AdapterBrokenError, WrongAdapterServedError) as error:
-        refuse_ungated(fit_id, words=f"refused: it cannot be served: {error}", by=by)
+        refuse_ungated(fit_id, reason=f"refused: it cannot be served: {error}", by=by)
         return
     judged = [word for word in words if all(word.attempt_id in told for told in (mine, theirs, plain))]
     verdict = judge_adapter(
@@ -259,12 +259,12 @@ def unload_unused(worker: Worker, handle: str) -> None:
         logger.warning("adapters of %s are still loaded: %s", handle, error)
 
 
-def refuse_ungated(fit_id: int, *, words: str, by: str) -> None:
+def refuse_ungated(fit_id: int, *, reason: str, by: str) -> None:
     """Refuse a candidate that could not be judged; one that was is left alone."""
     fit = ManagerRun.objects.get(pk=fit_id)
     if fit.state == State.FITTED:
         with final_write():
-            move(fit, State.REFUSED, by=by, payload=_describe(fit, words), words=words[:MAX_FIT_CHARS])
+            move(fit, State.REFUSED, by=by, payload=_describe(fit, reason), words=reason[:MAX_FIT_CHARS])
 
 
 def _settle(fit: ManagerRun, present: ManagerRun | None, verdict: AdapterVerdict, *, by: str) -> None:
@@ -302,13 +302,13 @@ def find_weights(fit: ManagerRun) -> JudgingModel:
     return JudgingModel(**fit.adapter)
 
 
-def take_back(fit: ManagerRun, *, until: int, by: str, words: str) -> ManagerRun:
+def take_back(fit: ManagerRun, *, until: int, by: str, reason: str) -> ManagerRun:
     """Judge by the adapter before again, else by the model as it is, in the running transaction.
 
     Its word counts for nothing until audits show what it is worth.
     """
-    changes = {"words": words[:MAX_FIT_CHARS], "metrics": fit.metrics | {"until": until, "gate": 0.0}}
-    move(fit, State.ROLLED_BACK, by=by, payload=_describe(fit, words), **changes)
+    changes = {"words": reason[:MAX_FIT_CHARS], "metrics": fit.metrics | {"until": until, "gate": 0.0}}
+    move(fit, State.ROLLED_BACK, by=by, payload=_describe(fit, reason), **changes)
     use_before(fit, by=by)
     return fit
 

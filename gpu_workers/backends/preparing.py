@@ -23,7 +23,7 @@ def prepare_examples(
     if recipe.uses_teacher:
         note_lost_hints(examples, refused)
         examples = add_teacher(examples, recipe, base, refused, spec.options)
-    counted = keep_counted(examples, recipe, refused, found=len(rollouts))
+    counted = keep_counted(examples, recipe, refused, total=len(rollouts))
     if recipe.kl_coef > 0:
         scored = score_frozen(base, [(example.rollout.prompt_token_ids, example.rollout) for example in counted])
         counted = [replace(example, base_logprobs=logprobs) for example, logprobs in zip(counted, scored, strict=True)]
@@ -61,12 +61,12 @@ def find_examples(
 
 
 def keep_counted(
-    examples: Sequence[TrainingExample], recipe: Recipe, refused: Refused, *, found: int
+    examples: Sequence[TrainingExample], recipe: Recipe, refused: Refused, *, total: int
 ) -> list[TrainingExample]:
     """The examples that a loss is a mean over. Those that teach nothing are among them, and counted by reason.
 
     Args:
-        found: rollouts there were at first.
+        total: rollouts there were at first.
     Raises:
         NothingToLearnError: there is none; the message counts the reasons.
     """
@@ -75,7 +75,7 @@ def keep_counted(
     if not teaching:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.counts.items()) if count)
         reasons = "; ".join([reasons, *refused.notes[:3]]) if refused.notes else reasons
-        raise NothingToLearnError(f"none of {found} rollouts would move a weight: {reasons or 'no rollout'}")
+        raise NothingToLearnError(f"none of {total} rollouts would move a weight: {reasons or 'no rollout'}")
     return [example for example in examples if example.in_loss_mean(recipe)]
 
 

@@ -25,10 +25,10 @@ class Refused:
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
-    def note(self, reason: str, words: str, *, record: str) -> None:
+    def note(self, reason: str, text: str, *, record: str) -> None:
         """Count one, and say why once."""
         self.counts[reason] += 1
-        said = f"{reason.replace('_', ' ')}: {words}"[:MOST_NOTE_CHARS]
+        said = f"{reason.replace('_', ' ')}: {text}"[:MOST_NOTE_CHARS]
         known = {one.partition(" (first: ")[0] for one in self.notes}
         if said not in known and len(self.notes) < MOST_NOTES:
             self.notes.append(f"{said} (first: {record})")

@@ -47,10 +47,10 @@ def remove(gold_id: Annotated[int, typer.Argument(min=1, help="Number of the con
     typer.echo(f"control item {gold_id} is handed out no more")
 
 
-def read_attempt(words: str) -> tuple[str, float]:
+def read_attempt(text: str) -> tuple[str, float]:
     """'0=1' -> ("0", 1.0). Raises typer.BadParameter where it is nothing like that."""
-    index, _, score = words.partition("=")
+    index, _, score = text.partition("=")
     try:
         return index.strip(), float(score)
     except ValueError:
-        raise typer.BadParameter(f"--attempt wants 'ATTEMPT=SCORE', such as 0=1, found {words!r}") from None
+        raise typer.BadParameter(f"--attempt wants 'ATTEMPT=SCORE', such as 0=1, found {text!r}") from None

@@ -20,12 +20,12 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
-def print_result(value: Any, words: str, *, as_json: bool) -> None:
+def print_result(value: Any, message: str, *, as_json: bool) -> None:
     """What came of a command: a line for people, or all of it for programs."""
     if as_json:
         print_json(value)
     else:
-        typer.echo(words)
+        typer.echo(message)
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str) -> None:

@@ -147,13 +147,13 @@ def draft(review_id: ReviewId, as_json: AsJson = False) -> None:
         typer.echo("nothing is kept")
 
 
-def read_step(words: str) -> dict[str, Any]:
+def read_step(text: str) -> dict[str, Any]:
     """'0:2=0.5 wrong rule' -> {"attempt": 0, "index": 2, "score": 0.5, "comment": "wrong rule"}.
 
     Raises:
         typer.BadParameter: it is nothing like that.
     """
-    match = STEP.fullmatch(words)
+    match = STEP.fullmatch(text)
     score = None
     if match is not None and match[3] is not None:
         try:
@@ -162,7 +162,7 @@ def read_step(words: str) -> dict[str, Any]:
             match = None
     if match is None or (score is not None and not 0 <= score <= 1):
         raise typer.BadParameter(
-            f"--step wants '[ATTEMPT:]STEP[=SCORE] [COMMENT]' with a score of 0 to 1, found {words!r}"
+            f"--step wants '[ATTEMPT:]STEP[=SCORE] [COMMENT]' with a score of 0 to 1, found {text!r}"
         )
     word: dict[str, Any] = {"attempt": int(match[1] or 0), "index": int(match[2])}
     if score is not None:

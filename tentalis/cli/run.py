@@ -116,10 +116,10 @@ def cost(
         print_returns(found)
 
 
-def describe_return(found: dict[str, Any]) -> dict[str, str]:
+def describe_return(returns: dict[str, Any]) -> dict[str, str]:
     """A run's, or a whole line's, in words; what nobody measured is said to be so."""
-    spent = found["spent"]
-    shown = {name: str(found[name]) for name in ("run", "state", "adapter") if found.get(name)}
+    spent = returns["spent"]
+    shown = {name: str(returns[name]) for name in ("run", "state", "adapter") if returns.get(name)}
     for name, label, unit in (
         ("gpu_s", "training time", "s"),
         ("judge_tokens", "judges and hints", "tokens"),
@@ -129,17 +129,17 @@ def describe_return(found: dict[str, Any]) -> dict[str, str]:
         shown[label] = "not measured" if spent[name] is None else f"{spent[name]:,.6g} {unit}"
     if spent["is_partial"]:
         shown["incomplete"] = "some calls had no price, or some of people's work was not timed"
-    shown["brought"] = found["gain"]["words"]
+    shown["brought"] = returns["gain"]["words"]
     for name, label in (("per_gpu_hour", "per GPU hour"), ("per_human_minute", "per minute of people")):
-        if rate := found[name]:
+        if rate := returns[name]:
             shown[label] = f"{rate['points']:+,.3g} points [{rate['low']:+,.3g}, {rate['high']:+,.3g}]"
     return shown
 
 
-def print_returns(found: dict[str, Any]) -> None:
+def print_returns(returns: dict[str, Any]) -> None:
     """A worker's runs, oldest first, and what the whole line cost and brought."""
     rows = []
-    for row in found["rows"]:
+    for row in returns["rows"]:
         gained = row["gain"]["found"]
         rows.append(
             {
@@ -157,13 +157,13 @@ def print_returns(found: dict[str, Any]) -> None:
             }
         )
     print_rows(rows, tuple(rows[0]) if rows else (), as_json=False, empty="no runs")
-    if found["earlier"]:
-        typer.echo(f"{found['earlier']} earlier runs count below")
+    if returns["earlier"]:
+        typer.echo(f"{returns['earlier']} earlier runs count below")
     typer.echo("all of them, and what serves now against the base model:")
-    print_row(describe_return(found["total"]), as_json=False)
-    if found["beside_count"]:
-        beside = found["beside"]["gpu_s"]
-        typer.echo(f"not in it: {found['beside_count']} trainings beside this line, {beside or 0:,.6g} s of training")
+    print_row(describe_return(returns["total"]), as_json=False)
+    if returns["beside_count"]:
+        beside = returns["beside"]["gpu_s"]
+        typer.echo(f"not in it: {returns['beside_count']} trainings beside this line, {beside or 0:,.6g} s of training")
 
 
 @app.command()

@@ -79,10 +79,10 @@ def limit(
         print_row(client.change_token(token_id, limits=read_limits(limit or [])), as_json=as_json, skip={"scopes"})
 
 
-def read_limits(words: list[str]) -> dict[str, float | int]:
+def read_limits(texts: list[str]) -> dict[str, float | int]:
     """["usd_per_day=2.5"] -> {"usd_per_day": 2.5}. Raises typer.BadParameter for anything else."""
     limits: dict[str, float | int] = {}
-    for word in words:
+    for word in texts:
         name, _, text = word.partition("=")
         try:
             limits[name] = int(text) if text.isdigit() else float(text)

@@ -72,20 +72,20 @@ class AuditedWord(NamedTuple):
 
 
 def split_words(
-    words: Sequence[AuditedWord], *, policy: AdapterPolicy = POLICY
+    audited: Sequence[AuditedWord], *, policy: AdapterPolicy = POLICY
 ) -> tuple[list[AuditedWord], list[AuditedWord]]:
     """What is learnt, and what the gate asks: the newest tasks, whole, and those the world reserves.
 
     Returns:
         In the order they came; the newest task is held out even of two.
     """
-    newest = {word.task_id: word.number for word in words}
-    open_tasks = sorted({word.task_id for word in words if not word.is_reserved}, key=lambda task: newest[task])
+    newest = {word.task_id: word.number for word in audited}
+    open_tasks = sorted({word.task_id for word in audited if not word.is_reserved}, key=lambda task: newest[task])
     count = min(len(open_tasks), max(1, round(policy.held_out_share * len(open_tasks))))
-    held_out = set(open_tasks[len(open_tasks) - count :]) | {word.task_id for word in words if word.is_reserved}
+    held_out = set(open_tasks[len(open_tasks) - count :]) | {word.task_id for word in audited if word.is_reserved}
     return (
-        [word for word in words if word.task_id not in held_out],
-        [word for word in words if word.task_id in held_out],
+        [word for word in audited if word.task_id not in held_out],
+        [word for word in audited if word.task_id in held_out],
     )
 
 
@@ -98,9 +98,9 @@ def weigh_word(word: AuditedWord, *, policy: AdapterPolicy = POLICY) -> float:
     return min(policy.most_weight, max(policy.least_weight, 1.0 + (gain if word.agreed else -gain)))
 
 
-def why_not_train(words: Sequence[AuditedWord], *, policy: AdapterPolicy = POLICY) -> str:
+def why_not_train(audited: Sequence[AuditedWord], *, policy: AdapterPolicy = POLICY) -> str:
     """What is missing for a training whose outcome could be judged, in words; "" for nothing."""
-    learnt, held_out = split_words(words, policy=policy)
+    learnt, held_out = split_words(audited, policy=policy)
     for name, part, least in (("to learn", learnt, 1), ("held out", held_out, policy.least_each)):
         good = sum(word.is_good for word in part)
         bad = len(part) - good

@@ -83,13 +83,13 @@ class CancelScope:
         return left if timeout_s is None else min(timeout_s, left)
 
     @contextmanager
-    def watching(self, one: socket.socket) -> Iterator[None]:
+    def watching(self, connection: socket.socket) -> Iterator[None]:
         """Cancelling shuts this socket. A failure within that the scope caused is raised as RequestEndedError."""
         chain: list[CancelScope] = []
         scope: CancelScope | None = self
         while scope is not None:
             with scope._lock:
-                scope._sockets.add(one)
+                scope._sockets.add(connection)
             chain.append(scope)
             scope = scope._around
         try:
@@ -106,7 +106,7 @@ class CancelScope:
         finally:
             for entered in chain:
                 with entered._lock:
-                    entered._sockets.discard(one)
+                    entered._sockets.discard(connection)
 
 
 _current: contextvars.ContextVar[CancelScope | None] = contextvars.ContextVar("cancel_scope", default=None)

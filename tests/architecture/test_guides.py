@@ -84,3 +84,25 @@ def test_no_two_classes_of_the_apps_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and node.name not in {"Command", "Migration"}:
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+SAYS_NOTHING = {"found", "one", "words", "said"}
+OF_A_FIELD = {"FieldError.at", "Checked.refuse", "search", "run_openclaw"}
+"""Where `found` stands beside `wanted`, and where words are what a command takes."""
+
+
+def test_a_parameter_of_a_public_function_says_what_it_is() -> None:
+    nameless = set()
+    for path in (path for top in ("apps", "tentalis", "gpu_workers") for path in (ROOT / top).rglob("*.py")):
+        for owner in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(owner, ast.Module | ast.ClassDef) or getattr(owner, "name", "").startswith("_"):
+                continue
+            for node in owner.body:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                    taken = {
+                        item.arg for item in ast.iter_child_nodes(node.args) if isinstance(item, ast.arg)
+                    } & SAYS_NOTHING
+                    name = f"{owner.name}.{node.name}" if isinstance(owner, ast.ClassDef) else node.name
+                    if taken and name not in OF_A_FIELD:
+                        nameless.add((str(path.relative_to(ROOT)), name))
+    assert nameless == set()

@@ -52,7 +52,7 @@ class Judge:
         votes: list[Vote] = [parse_vote(reader.answer(question)) for reader in self._readers]
         heard = count_votes(votes)
         hints = [vote.hint for vote in votes if vote.verdict == "bad" and vote.hint]
-        hint = choose_hint(hints, said=reaction)
+        hint = choose_hint(hints, statement=reaction)
         return Heard(found if isinstance(found, Signal) else heard.found, [hint] if hint else [])
 
 

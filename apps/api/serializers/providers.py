@@ -111,7 +111,7 @@ class RotationOut(serializers.Serializer[Any]):
     unreadable = serializers.ListField(child=serializers.CharField(), help_text="Rows whose secret no key opens.")
 
 
-class _Settings(StrictSerializer):
+class _ProviderSettings(StrictSerializer):
     """What a model server may be given, however it comes about."""
 
     more_urls = serializers.ListField(
@@ -136,7 +136,7 @@ class _Settings(StrictSerializer):
     tokens_per_minute = WholeNumberField(required=False, allow_null=True, min_value=1, max_value=MAX_PER_MINUTE)
 
 
-class ProviderChange(_Settings):
+class ProviderChange(_ProviderSettings):
     """What of a model server can change. A new origin takes the key away, unless one comes with it."""
 
     name = TextField(required=False, max_length=64)
@@ -145,7 +145,7 @@ class ProviderChange(_Settings):
     is_active = TrueFalseField(required=False)
 
 
-class ProviderIn(_Settings):
+class ProviderIn(_ProviderSettings):
     """A new model server."""
 
     project = TextField(required=False, allow_null=True, max_length=64, help_text="null: shared, which takes an admin.")

@@ -57,7 +57,7 @@ def clean_piece(piece: str) -> str:
 def render_tokens(
     token_ids: Sequence[int],
     *,
-    words: Sequence[str] | None = None,
+    texts: Sequence[str] | None = None,
     logprobs: Sequence[float] | None = None,
     sampled: Sequence[bool] | None = None,
     marks: Mapping[int, str] | None = None,
@@ -65,12 +65,12 @@ def render_tokens(
     """One element a token. Shapes: (N,) each.
 
     Args:
-        words: what each writes; without them their numbers stand.
+        texts: what each writes; without them their numbers stand.
         logprobs: natural logarithm; without them all look the same.
         sampled: False: not chosen by the model (a tool's result); without it all were.
         marks: place -> label of what begins there.
     """
-    return SafeString("".join(_render(token_ids, words, logprobs, sampled, marks or {})))
+    return SafeString("".join(_render(token_ids, texts, logprobs, sampled, marks or {})))
 
 
 def _render(

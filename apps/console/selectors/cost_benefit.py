@@ -68,7 +68,7 @@ class Drawing:
         return (LEFT + WIDTH - RIGHT) / 2
 
 
-def draw_returns(found: Returns) -> list[Drawing]:
+def draw_returns(returns: Returns) -> list[Drawing]:
     """One drawing of each kind of cost that was measured; none before two models were."""
     return [
         drawing
@@ -76,7 +76,7 @@ def draw_returns(found: Returns) -> list[Drawing]:
             ("gpu", gettext_lazy("Held-out accuracy over training time"), lambda spent: spent.gpu_s),
             ("human", gettext_lazy("Held-out accuracy over reviewing time"), _read_human_s),
         )
-        if (drawing := _draw(found, name, title, read)) is not None
+        if (drawing := _draw(returns, name, title, read)) is not None
     ]
 
 

@@ -219,10 +219,10 @@ def _find_own_worker(exchange: Exchange) -> Worker | None:
     return worker
 
 
-def keep_spelling(exchange: Exchange, token_ids: Sequence[int], words: list[str]) -> list[str]:
+def keep_spelling(exchange: Exchange, token_ids: Sequence[int], spellings: list[str]) -> list[str]:
     """Remember what tokens write, so that the server is asked once."""
-    cache.set(_name_spelling(exchange, token_ids), words, SPELLED_FOR_S)
-    return words
+    cache.set(_name_spelling(exchange, token_ids), spellings, SPELLED_FOR_S)
+    return spellings
 
 
 def _name_spelling(exchange: Exchange, token_ids: Sequence[int]) -> str:

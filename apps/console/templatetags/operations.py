@@ -114,9 +114,9 @@ def box_unit(spent_s: float | None) -> BoxUnit:
 
 
 @register.filter
-def per_unit(found: Return, unit: BoxUnit) -> Rate | None:
+def per_unit(gain: Return, unit: BoxUnit) -> Rate | None:
     """The gain per unit of training time."""
-    return found.gain.per(found.spent.gpu_s / unit.seconds if found.spent.gpu_s else None)
+    return gain.gain.per(gain.spent.gpu_s / unit.seconds if gain.spent.gpu_s else None)
 
 
 @register.filter

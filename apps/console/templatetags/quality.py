@@ -11,21 +11,21 @@ register = template.Library()
 
 
 @register.filter
-def rate(found: Interval) -> str:
+def rate(interval: Interval) -> str:
     """A share with its interval, in a sentence."""
-    if found.value is None:
+    if interval.value is None:
         return _("no items")
     return _("%(share)s (interval %(low)s to %(high)s)") % {
-        "share": share(found.value),
-        "low": share(found.low),
-        "high": share(found.high),
+        "share": share(interval.value),
+        "low": share(interval.low),
+        "high": share(interval.high),
     }
 
 
 @register.filter
-def coefficient(found: Agreement) -> str:
+def coefficient(agreement: Agreement) -> str:
     """A coefficient, or a dash where it is not defined."""
-    return "–" if found.value is None else signed(found.value)
+    return "–" if agreement.value is None else signed(agreement.value)
 
 
 @register.filter

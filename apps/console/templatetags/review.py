@@ -172,15 +172,15 @@ def _write_score(score: StepScore, weight: float | None, template: Template, lan
 
 
 @lru_cache(maxsize=64)
-def make_score_stamp(template: Template, language: str, said: frozenset[str]) -> Stamp:
+def make_score_stamp(template: Template, language: str, fields: frozenset[str]) -> Stamp:
     """A scorer's word that says these parts, without them, in one language."""
-    return Stamp(template.render(Context({name: slot(name) for name in said})))
+    return Stamp(template.render(Context({name: slot(name) for name in fields})))
 
 
 @register.simple_tag
-def marked(text: str, words: Sequence[StepFeedback] | None, scores: Sequence[StepScore] = ()) -> SafeString:
+def marked(text: str, feedback: Sequence[StepFeedback] | None, scores: Sequence[StepScore] = ()) -> SafeString:
     """A step's text with what reviewers marked in it and what scorers hold for made up."""
-    marks = [Mark(*span) for word in words or () for span in word.spans]
+    marks = [Mark(*span) for word in feedback or () for span in word.spans]
     for score in scores:
         marks += _read_spans(score)
     return format_html("{}", render_marked(text, marks)) if marks else SafeString("")

@@ -49,7 +49,7 @@ APIS = {
 def answer_tokens(view: ExchangeView) -> SafeString:
     """The answer, token by token."""
     marks = {place: _("step %(number)s") % {"number": number} for place, number in view.steps.items()}
-    return render_tokens(view.token_ids, words=view.words, logprobs=view.logprobs, sampled=view.sampled, marks=marks)
+    return render_tokens(view.token_ids, texts=view.words, logprobs=view.logprobs, sampled=view.sampled, marks=marks)
 
 
 @register.simple_tag
@@ -57,7 +57,7 @@ def prompt_tokens(view: ExchangeView, part: str) -> SafeString:
     """The prompt's tokens: the `shared` ones, which stand in the call before, or the `new` ones behind."""
     cut = view.exchange.shared_tokens
     where = slice(None, cut) if part == "shared" else slice(cut, None)
-    return render_tokens(view.prompt_token_ids[where], words=view.prompt_words[where] if view.prompt_words else None)
+    return render_tokens(view.prompt_token_ids[where], texts=view.prompt_words[where] if view.prompt_words else None)
 
 
 @register.simple_tag

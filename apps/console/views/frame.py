@@ -231,10 +231,10 @@ def fill_in(request: HttpRequest, form: Form, do: Callable[[], object]) -> tuple
         return None, error.status
 
 
-def found_or_404(row: Found | None, words: str) -> Found:
+def found_or_404(row: Found | None, message: str) -> Found:
     """What was looked for. Raises Http404 in these words where it is not there."""
     if row is None:
-        raise Http404(words)
+        raise Http404(message)
     return row
 
 

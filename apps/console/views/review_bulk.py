@@ -56,7 +56,7 @@ def prepare_bulk(request: HttpRequest, scene: Scene) -> HttpResponse:
                 project=scene.project,
                 by=scene.user,
                 filters=filters,
-                words=words,
+                judgement=words,
                 confirmed=form.cleaned_data["expected"],
             )
         except TentalisError as error:
@@ -113,11 +113,11 @@ def _start(scene: Scene, action: str, ticked: Ticked, words: dict[str, Any]) -> 
             project=scene.project,
             by=scene.user,
             filters=EVERYTHING,
-            words=words,
+            judgement=words,
             confirmed=len(ticked.ids),
             chosen=ticked.ids,
         )
-    return bulks.start_action(project=scene.project, by=scene.user, action=action, chosen=ticked.ids, words=words)
+    return bulks.start_action(project=scene.project, by=scene.user, action=action, chosen=ticked.ids, details=words)
 
 
 @require_GET

@@ -39,11 +39,11 @@ def read_object(value: object, *, at: str) -> Body:
     return value
 
 
-def refusal(at: str, wanted: str, found: object) -> BadRequestError:
+def refusal(at: str, wanted: str, value: object) -> BadRequestError:
     """The error that says what was wanted at this path, and what was there."""
-    if found is _MISSING:
+    if value is _MISSING:
         return BadRequestError(f"{at}: field required ({wanted})", param=at)
-    return BadRequestError(f"{at}: wanted {wanted}, found {describe(found)}", param=at)
+    return BadRequestError(f"{at}: wanted {wanted}, found {describe(value)}", param=at)
 
 
 def describe(value: object) -> str:

@@ -77,7 +77,7 @@ def train(
             examples = add_gaps(
                 examples, recipe, reader, reader, refused, score=lambda items: service.score(items, model=options.model)
             )
-        examples = keep_counted(examples, recipe, refused, found=len(rollouts))
+        examples = keep_counted(examples, recipe, refused, total=len(rollouts))
         if recipe.importance_cap is not None:
             examples = _score_start(service, examples, options, parent)
         held_out: list[TrainingExample] = []

@@ -46,29 +46,29 @@ class Judgement(Sender[Answer]):
         """Keep what you typed; `version` is that of the draft it was made from, 0 for none."""
         return self.send(Call("PUT", f"reviews/{review_id}/draft", body={"version": version, "data": dict(data)}))
 
-    def give_feedback(self, review_id: int, **words: Any) -> Answer:
+    def give_feedback(self, review_id: int, **judgement: Any) -> Answer:
         """Close a review.
 
         Args:
-            words: score, text, steps ([{attempt, index, score, comment}]), preferred_attempt, edited_answer.
+            judgement: score, text, steps ([{attempt, index, score, comment}]), preferred_attempt, edited_answer.
         """
-        return self._post(f"reviews/{review_id}/feedback", **words)
+        return self._post(f"reviews/{review_id}/feedback", **judgement)
 
-    def give_task_feedback(self, task_id: int, **words: Any) -> Answer:
-        """Judge a task nobody asked about; `words` as in `give_feedback`."""
-        return self._post("feedback", task=task_id, **words)
+    def give_task_feedback(self, task_id: int, **judgement: Any) -> Answer:
+        """Judge a task nobody asked about; `judgement` as in `give_feedback`."""
+        return self._post("feedback", task=task_id, **judgement)
 
-    def give_session_feedback(self, session_id: int | str, **words: Any) -> Answer:
-        """Judge the last answer of a conversation, by its number or its key; `words` as in `give_feedback`."""
-        return self._post(f"sessions/{quote(str(session_id), safe='')}/feedback", **words)
+    def give_session_feedback(self, session_id: int | str, **judgement: Any) -> Answer:
+        """Judge the last answer of a conversation, by its number or its key; `judgement` as in `give_feedback`."""
+        return self._post(f"sessions/{quote(str(session_id), safe='')}/feedback", **judgement)
 
-    def give_exchange_feedback(self, exchange_id: int | str, **words: Any) -> Answer:
-        """Judge one answer of a conversation; `words` as in `give_feedback`.
+    def give_exchange_feedback(self, exchange_id: int | str, **judgement: Any) -> Answer:
+        """Judge one answer of a conversation; `judgement` as in `give_feedback`.
 
         Args:
             exchange_id: its number, its public id, or the id of the answer's body.
         """
-        return self._post(f"exchanges/{quote(str(exchange_id), safe='')}/feedback", **words)
+        return self._post(f"exchanges/{quote(str(exchange_id), safe='')}/feedback", **judgement)
 
     def list_turns(self, **params: Any) -> Answer:
         return self._get("turns", **params)

@@ -149,11 +149,11 @@ class Work(Sender[Answer]):
         """A proposal; with `wait_s` (at most 30, and less than this client's timeout) once it is decided."""
         return self._get(f"proposals/{proposal_id}", wait=wait_s)
 
-    def decide_proposal(self, proposal_id: int, *, decision: str, **said: Any) -> Answer:
+    def decide_proposal(self, proposal_id: int, *, decision: str, **fields: Any) -> Answer:
         """Say what becomes of a proposal.
 
         Args:
             decision: approve, reject, edit, hint or take_over.
-            said: reason of reject, action of edit, hint of hint, answer of take_over.
+            fields: reason of reject, action of edit, hint of hint, answer of take_over.
         """
-        return self._post(f"proposals/{proposal_id}/decide", decision=decision, **said)
+        return self._post(f"proposals/{proposal_id}/decide", decision=decision, **fields)

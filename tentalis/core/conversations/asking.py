@@ -96,14 +96,14 @@ def count_votes(votes: Sequence[Vote]) -> Heard:
     return Heard(Abstained(f"the votes agree on nothing: {told or 'none was cast'}", may_ask=False), [])
 
 
-def choose_hint(candidates: Sequence[str], *, said: str) -> str:
+def choose_hint(candidates: Sequence[str], *, statement: str) -> str:
     """The candidate that the others say too, among those that speak of what the person said; "" where none does.
 
     A candidate must share a word of more than three letters with the person's own: a hint made up of other things is
     no reading of them. The one with the most in common with all candidates wins (mean Jaccard index of their words),
     the shorter of equals.
     """
-    spoken = _content_words(said)
+    spoken = _content_words(statement)
     sets = {hint: _content_words(hint) for hint in dict.fromkeys(candidates)}
     grounded = [hint for hint, words in sets.items() if words & spoken]
     return min(grounded, key=lambda hint: (-_agreement(sets[hint], candidates), len(hint), hint), default="")

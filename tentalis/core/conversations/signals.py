@@ -128,12 +128,12 @@ def _approves(sentence: str) -> bool:
     return _begins(sentence, english.ACCEPTS) and not _begins(sentence, english.NO_PRAISE)
 
 
-def asks_same(one: str, other: str) -> bool:
+def asks_same(question: str, other: str) -> bool:
     """Whether two requests ask the same: the same numbers, and nearly the same words."""
-    first, second = (_WORD.findall(text.translate(_QUOTES).lower()) for text in (one, other))
+    first, second = (_WORD.findall(text.translate(_QUOTES).lower()) for text in (question, other))
     if first == second:
         return bool(first)
-    if min(len(first), len(second)) < _FEWEST_WORDS or _NUMBER.findall(one) != _NUMBER.findall(other):
+    if min(len(first), len(second)) < _FEWEST_WORDS or _NUMBER.findall(question) != _NUMBER.findall(other):
         return False
     mine, others = Counter(first), Counter(second)
     return (mine & others).total() >= SAME_FROM * (mine | others).total()

@@ -151,17 +151,17 @@ def read_head(messages: Sequence[Any], tools: Any) -> Head:
     return Head("\n".join(said)[:_MOST_SYSTEM_CHARS], frozenset(filter(None, names)))
 
 
-def is_same_agent(one: Head, other: Head) -> bool:
+def is_same_agent(first: Head, other: Head) -> bool:
     """Whether two requests are one agent's: a prompt that tells the time, or what is remembered, changes between them;
     another agent has other words and other tools."""
-    if one == other:
+    if first == other:
         return True
-    if one.tools and other.tools:
-        if len(one.tools & other.tools) < SIMILAR_FROM * len(one.tools | other.tools):
+    if first.tools and other.tools:
+        if len(first.tools & other.tools) < SIMILAR_FROM * len(first.tools | other.tools):
             return False
-    elif one.tools != other.tools:
-        return one.system == other.system
-    return _is_similar(one.system, other.system)
+    elif first.tools != other.tools:
+        return first.system == other.system
+    return _is_similar(first.system, other.system)
 
 
 def _is_similar(one: str, other: str) -> bool:

@@ -158,9 +158,9 @@ def holds_tool_result(message: Mapping[str, Any]) -> bool:
     )
 
 
-def digest_words(words: str) -> str:
+def digest_words(text: str) -> str:
     """A short name of what was said: 64 bits, blanks aside."""
-    return hashlib.sha256(" ".join(words.split()).encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(" ".join(text.split()).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def find_change(before: Sequence[str], now: Sequence[str]) -> Change:

@@ -189,14 +189,14 @@ def ask_quantised(config: Mapping[str, Any] | None) -> GateAnswer:
     return GateAnswer(gate="G10", passed=False, words=words)
 
 
-def ask_base(fault: str, words: str) -> GateAnswer:
+def ask_base(fault: str, text: str) -> GateAnswer:
     """G11: the base weights are here, and are the model that answered.
 
     Args:
         fault: why not; "" where nothing speaks against it.
-        words: what was seen of it.
+        text: what was seen of it.
     """
-    return GateAnswer(gate="G11", passed=not fault, words=fault or words)
+    return GateAnswer(gate="G11", passed=not fault, words=fault or text)
 
 
 def ask_learning_rate(learning_rate: float, parameters: int | None) -> GateAnswer:

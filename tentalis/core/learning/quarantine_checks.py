@@ -222,16 +222,16 @@ def _broken(words: str) -> Finding:
     return Finding(check="tensors", words=words, is_broken=True)
 
 
-def may_be_better(found: Sequence[float], whole: Sequence[float]) -> bool:
+def may_be_better(outcomes: Sequence[float], whole: Sequence[float]) -> bool:
     """Whether a weaker adapter is clearly better where it does as well as it can on what it was not tried on yet.
 
     Exact: the rest is what the adapter got right as it is, so that a task of it can only be lost, which moves the
     difference down and spreads it. Where this is False, all tasks together would find nothing either.
 
     Args:
-        found: (n,) outcomes of the weaker one on the first n; whole: (N,) its own of all, 1.0 from the n-th on.
+        outcomes: (n,) outcomes of the weaker one on the first n; whole: (N,) its own of all, 1.0 from the n-th on.
     """
-    return _compare_weaker(found, whole).low > 0
+    return _compare_weaker(outcomes, whole).low > 0
 
 
 def _compare_weaker(found: Sequence[float], whole: Sequence[float]) -> PairedComparison:
@@ -294,14 +294,14 @@ def suspect_reward(batch: BatchFacts, verified: PairedComparison) -> tuple[Findi
     return tuple(found)
 
 
-def suspect_skills(found: PairedComparison, *, margin: float) -> tuple[Finding, ...]:
+def suspect_skills(comparison: PairedComparison, *, margin: float) -> tuple[Finding, ...]:
     """Whether it lost what the base model could do already: more than `margin`, for sure.
 
     Args:
-        found: candidate against the base model or what serves, whichever does worse: an honest line may move away
+        comparison: candidate against the base model or what serves, whichever does worse: an honest line may move away
             from its base for good.
     """
-    if found.high >= -margin:
+    if comparison.high >= -margin:
         return ()
-    words = f"it lost what the base model could do already: {found.points}"
+    words = f"it lost what the base model could do already: {comparison.points}"
     return (Finding(check="skills", words=words, is_broken=True),)

@@ -41,7 +41,7 @@ def hard_label(outcomes: Sequence[float]) -> float:
     return float(any(outcome >= REACHES for outcome in outcomes))
 
 
-def mix_label(monte_carlo: float | None, said: Sequence[Said]) -> Label | None:
+def mix_label(monte_carlo: float | None, labels: Sequence[Said]) -> Label | None:
     """A step's label from what completions showed and people said; None where neither is there.
 
     People's scores are averaged by trust, and pull the completions' label towards them by the trust that at least one
@@ -51,10 +51,10 @@ def mix_label(monte_carlo: float | None, said: Sequence[Said]) -> Label | None:
     Raises:
         ScoringError: a score or trust out of [0, 1].
     """
-    for number in (*(one for pair in said for one in pair), *([] if monte_carlo is None else [monte_carlo])):
+    for number in (*(one for pair in labels for one in pair), *([] if monte_carlo is None else [monte_carlo])):
         if not 0.0 <= number <= 1.0:  # NaN fails this too
             raise ScoringError(f"labels and trust: wanted numbers in [0, 1], found {number!r}")
-    heard = [one for one in said if one.trust > 0.0]
+    heard = [one for one in labels if one.trust > 0.0]
     if not heard:
         return None if monte_carlo is None else Label(monte_carlo, 1.0)
     mean = math.fsum(one.score * one.trust for one in heard) / math.fsum(one.trust for one in heard)

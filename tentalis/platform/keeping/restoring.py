@@ -265,14 +265,14 @@ def _prove(place: Place, address: str, manifest: Manifest) -> dict[str, Any]:
     return dict(json.loads(output.strip().splitlines()[-1]))
 
 
-def manage(environment: Mapping[str, str], *words: str) -> str:
+def manage(environment: Mapping[str, str], *arguments: str) -> str:
     """Run a management command of the installation; what it printed.
 
     Raises:
         RestoreError: it failed; with its last words.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "django", *words],
+        [sys.executable, "-m", "django", *arguments],
         env=dict(environment),
         cwd=PROJECT_DIRECTORY,
         capture_output=True,
@@ -282,5 +282,5 @@ def manage(environment: Mapping[str, str], *words: str) -> str:
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise RestoreError(f"{words[0]} failed: {lines[-1] if lines else done.returncode}")
+        raise RestoreError(f"{arguments[0]} failed: {lines[-1] if lines else done.returncode}")
     return done.stdout

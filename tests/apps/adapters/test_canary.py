@@ -182,7 +182,7 @@ def test_the_policy_has_a_safe_adapter_tried_once(served: Worker) -> None:
     assert canary.watch_canaries() == 1
     deployment = Deployment.objects.select_related("canary").get(worker=served)
     assert (deployment.canary and deployment.canary.version, deployment.canary_percent) == (2, 10)
-    trials.end_canary(deployment, outcome="stopped", words="", by="user:alice")
+    trials.end_canary(deployment, outcome="stopped", reason="", by="user:alice")
     assert canary.watch_canaries() == 0
 
 

@@ -94,7 +94,7 @@ def deploy(adapter: Adapter) -> None:
 
 def bar(adapter: Adapter) -> None:
     with transaction.atomic():
-        blocking.bar([adapter], words="it learnt from somebody who was forgotten", by="user:olivia")
+        blocking.bar([adapter], reason="it learnt from somebody who was forgotten", by="user:olivia")
 
 
 def continue_from(parent: Adapter, version: int, store: Path) -> Adapter:
@@ -213,7 +213,7 @@ def test_what_was_found_safe_beside_another_waits_for_a_person(
     deploy(first)
     second = make_served(helper, 2, store)
     services.give_verdict(
-        second, Verdict.Question.SAFE, Verdict.Outcome.YES, words="safe", compared_with=first, details={}, by="gate"
+        second, Verdict.Question.SAFE, Verdict.Outcome.YES, reason="safe", compared_with=first, details={}, by="gate"
     )
     server.meanwhile = partial(services.roll_back, worker=helper, by=alice)
     services.promote_verified(second.pk, by="gate")

@@ -162,7 +162,7 @@ def test_one_shadow_a_worker_and_it_can_be_taken_out(served: Worker, alice: User
 
 def test_who_may_not_serve_works_in_no_shadow(served: Worker, alice: User) -> None:
     shadow = begin(served, alice)
-    bar([shadow.adapter], words="it learnt from somebody who was forgotten", by="test")
+    bar([shadow.adapter], reason="it learnt from somebody who was forgotten", by="test")
     shadow.refresh_from_db()
     assert (shadow.state, shadow.outcome) == ("ended", "stopped")
     with pytest.raises(IllegalMoveError, match="somebody who was forgotten"):

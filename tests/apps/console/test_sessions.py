@@ -72,7 +72,7 @@ def test_chances_are_said_as_people_read_them() -> None:
 
 def test_tokens_are_marked_by_how_likely_they_were_and_given_ones_apart() -> None:
     words, logprobs = ["It", " <b>", "\n"], [-0.01, -3.0, -9.0]
-    made = render_tokens([7, 8, 9], words=words, logprobs=logprobs, sampled=[True, True, False], marks={1: "step 2"})
+    made = render_tokens([7, 8, 9], texts=words, logprobs=logprobs, sampled=[True, True, False], marks={1: "step 2"})
     assert re.findall(r'<i class="(\w+)"', made) == ["sure", "unlikely", "given"]
     assert "&lt;b&gt;" in made
     assert "<b>" not in made.replace('<b class="begins">', "")
@@ -81,7 +81,7 @@ def test_tokens_are_marked_by_how_likely_they_were_and_given_ones_apart() -> Non
 
 
 def test_hidden_characters_in_tokens_are_shown() -> None:
-    assert "U+202E" in render_tokens([1], words=["a\u202eb"])
+    assert "U+202E" in render_tokens([1], texts=["a\u202eb"])
 
 
 def test_pieces_of_other_tokenizers_are_read() -> None:

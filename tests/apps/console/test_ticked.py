@@ -85,7 +85,7 @@ def test_one_that_cannot_be_done_holds_up_no_other_of_its_chunk(project: Project
     Task.objects.filter(pk=ended.pk).update(state="done")
     working = make_task(project, worker, state="working", group_size=2)
     chosen = [*(task.pk for task in tasks), working.pk]
-    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
+    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=chosen, details={})
     while not bulks.act_next(bulk.pk, limit=3):
         pass
     bulk.refresh_from_db()
@@ -105,7 +105,7 @@ def test_a_chunk_of_cancelled_tasks_takes_as_many_queries_for_many_as_for_few(
     counts = []
     for size in (3, 30):
         chosen = [review.task_id for review in waiting(project, worker, size)]
-        bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=chosen, words={})
+        bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=chosen, details={})
         with CaptureQueriesContext(connection) as queries:
             bulks.act_next(bulk.pk)
         counts.append(len(queries))
@@ -181,7 +181,7 @@ def test_rows_of_other_projects_are_nobodys_to_choose(project: Project, worker: 
     for query in ({"of": "tasks", "action": "burn"}, {"of": "people", "action": "cancel"}, {}):
         assert send(alice, query, {}).status_code == 302, query
     assert BulkJudgement.objects.count() == 0
-    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=[foreign.pk], words={})
+    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=[foreign.pk], details={})
     bulks.do_all(bulk.pk)
     foreign.refresh_from_db()
     bulk.refresh_from_db()
@@ -190,14 +190,14 @@ def test_rows_of_other_projects_are_nobodys_to_choose(project: Project, worker: 
 
 def test_who_manages_no_more_does_nothing_more(project: Project, worker: Worker, alice: User) -> None:
     task = make_task(project, worker)
-    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=[task.pk], words={})
+    bulk = bulks.start_action(project=project, by=alice, action="cancel", chosen=[task.pk], details={})
     project.members.filter(user=alice).update(role="reviewer")
     bulks.do_all(bulk.pk)
     task.refresh_from_db()
     bulk.refresh_from_db()
     assert (task.state, len(bulk.report)) == ("queued", 1)
     with pytest.raises(NotAllowedError):
-        bulks.start_action(project=project, by=make_user("bob"), action="cancel", chosen=[task.pk], words={})
+        bulks.start_action(project=project, by=make_user("bob"), action="cancel", chosen=[task.pk], details={})
 
 
 def test_lists_offer_ticks_to_who_may_act(project: Project, worker: Worker, alice: User, bob: User) -> None:

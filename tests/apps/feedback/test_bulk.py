@@ -31,7 +31,7 @@ ALL = QueueFilter()
 
 
 def start(project: Project, by: User, count: int, filters: QueueFilter = ALL, **words: Any) -> BulkJudgement:
-    return bulks.start(project=project, by=by, filters=filters, words=words or WORDS, confirmed=count)
+    return bulks.start(project=project, by=by, filters=filters, judgement=words or WORDS, confirmed=count)
 
 
 def run(bulk: BulkJudgement, *, limit: int = 2) -> BulkJudgement:

@@ -104,7 +104,7 @@ def test_a_scorer_that_learnt_from_somebody_scores_no_more_and_is_trained_withou
     model.refresh_from_db()
     assert (model.state, bool(model.barred)) == ("retired", True)
     with pytest.raises(IllegalMoveError, match="somebody who was forgotten"):
-        put_in_use(model, words="", measured={}, by="test")
+        put_in_use(model, reason="", measured={}, by="test")
     again = TrainingRun.objects.get(rebuilds=run)
     dispatch_run(again.pk, by="control")
     again.refresh_from_db()

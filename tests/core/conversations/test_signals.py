@@ -179,9 +179,9 @@ def test_the_hint_the_others_say_too_is_chosen() -> None:
         "Returns after 14 days: charge the fee.",
         "Buy more stock",
     ]
-    assert choose_hint(hints, said=said) == "Returns after 14 days: charge the fee."
-    assert choose_hint(["Be polite.", "Check the weather"], said=said) == ""
-    assert choose_hint([], said=said) == ""
+    assert choose_hint(hints, statement=said) == "Returns after 14 days: charge the fee."
+    assert choose_hint(["Be polite.", "Check the weather"], statement=said) == ""
+    assert choose_hint([], statement=said) == ""
 
 
 def test_a_persons_words_reach_the_judge_as_quoted_data() -> None:
