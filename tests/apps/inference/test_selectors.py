@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from apps.accounts.models import Project
-from apps.gateway.batches import Store
+from apps.gateway.batches import Move, Store
 from apps.gateway.capture import Captured, capture
 from apps.gateway.conversation_delta import MOST_LINKS
 from apps.gateway.spool import Position
@@ -112,10 +112,10 @@ def store(plan: list[Json], captured: list[Captured]) -> None:
         if turn["forgets"]:
             writer.forget()
         end = Position(place.segment, place.offset + 1)
-        writer.write(batch, spool=name, start=place, end=end)
+        writer.write(batch, [Move(name, place, end)])
         place = end
     if rest:
-        writer.write(rest, spool=name, start=place, end=Position(1, 0))
+        writer.write(rest, [Move(name, place, Position(1, 0))])
     writer.drop_position(name)
     writer.close()
 
