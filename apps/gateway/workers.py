@@ -23,6 +23,7 @@ from apps.gateway.metrics import Metrics
 from apps.gateway.process import GC_THRESHOLDS, make_writer
 from apps.gateway.sockets import bind
 from apps.gateway.spool import FileSpool
+from tentalis.platform.processes import die_with_parent
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,9 @@ class _Worker:
         argv = [sys.executable, "-m", "apps.gateway", "--spool", f"{self._name}-{self._count}"]
         argv += ["--sockets", *map(str, files)]
         self._count += 1
-        self._process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, pass_fds=files)
+        self._process = await asyncio.create_subprocess_exec(
+            *argv, stdout=asyncio.subprocess.PIPE, pass_fds=files, preexec_fn=die_with_parent(signal.SIGKILL)
+        )
         assert self._process.stdout is not None
         return bool(await self._process.stdout.readline())
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -46,6 +47,7 @@ class Load:
 
     Args:
         exchanges: answers to be got whole. callers: so many at a time.
+        workers: of the gateway; with more than one, every second kill is of a worker, the others of all at once.
     """
 
     exchanges: int
@@ -53,6 +55,7 @@ class Load:
     crashes: int
     callers: int = 16
     seed: int = 7
+    workers: int = 1
 
 
 @dataclass
@@ -141,8 +144,11 @@ async def break_things(stack: RunningStack, callers: Callers, load: Load, report
     for place, name in enumerate(faults, start=1):
         while callers.count < place * load.exchanges // (len(faults) + 1):
             await asyncio.sleep(POLL_S)
-        number = signal.SIGKILL if name == "gateway" else signal.SIGQUIT
-        await asyncio.to_thread(stack.signal, name, number)
+        if name == "gateway" and load.workers > 1 and report.kills % 2 == 0:
+            psutil.Process(stack.state().of("gateway").pid).children()[0].kill()
+        else:
+            number = signal.SIGKILL if name == "gateway" else signal.SIGQUIT
+            await asyncio.to_thread(stack.signal, name, number)
         report.kills += name == "gateway"
         report.crashes += name == "postgres"
 
@@ -151,7 +157,7 @@ def run_load(load: Load, directory: Path) -> Report:
     """The whole of it, in a stack of its own."""
     report = Report()
     file = directory / "acknowledged.jsonl"
-    settings = {"TENTALIS_GATEWAY_PORT": str(find_free_port())}
+    settings = {"TENTALIS_GATEWAY_PORT": str(find_free_port()), "TENTALIS_GATEWAY_WORKERS": str(load.workers)}
     with StubUpstream() as upstream, chaos_stack(keep_in=directory / "home", settings=settings, only=SERVICES) as stack:
         token = run_beside(stack, "--prepare", upstream.url).strip()
         callers = Callers(stack.state().addresses["gateway_url"], token, load, file)
@@ -309,6 +315,7 @@ def main() -> int:
     parser.add_argument("--crashes", type=int, default=2, help="of Postgres, with SIGQUIT")
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--workers", type=int, default=1, help="of the gateway")
     parser.add_argument("--keep", type=Path, help="keep the home, its logs and what was acknowledged here")
     parser.add_argument("--prepare", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
@@ -319,7 +326,7 @@ def main() -> int:
     if options.check:
         sys.stdout.write(json.dumps(check(options.check)))
         return 0
-    load = Load(options.exchanges, options.kills, options.crashes, options.callers, options.seed)
+    load = Load(options.exchanges, options.kills, options.crashes, options.callers, options.seed, options.workers)
     directory = options.keep or Path(tempfile.mkdtemp(prefix="tentalis-crash-"))
     directory.mkdir(parents=True, exist_ok=True)
     try:
