@@ -198,7 +198,7 @@ QUEUES = {"workers", "scorers", "hints", "gates", "control"}
 PORT = read_int(1, 65535)
 PROVIDER_KINDS = ["engine", "vllm", "openai", "anthropic", "gemini", "openrouter", "deepseek", "together", "fireworks"]
 PROVIDER_KINDS += ["groq", "cerebras", "xai", "zhipu", "kimi", "minimax", "ollama", "tinker", "custom"]
-"""As in `apps.inference.registry`, which cannot be imported without the web application."""
+"""As in `apps.inference.provider_kinds`, which cannot be imported without the web application."""
 
 VARIABLES: dict[str, Variable] = {
     PREFIX + variable.name: variable

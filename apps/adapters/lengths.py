@@ -17,7 +17,7 @@ from apps.adapters.models import Adapter
 from apps.adapters.panels import name_of
 from apps.adapters.serving import client_of, load
 from apps.inference.client import ModelClient
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from apps.workers.models import Worker
 from tentalis.core.contracts import ContractError
 from tentalis.core.learning.lengths import FILE, LengthQuestion, Lengths

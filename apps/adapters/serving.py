@@ -18,7 +18,7 @@ from apps.adapters.vllm_compat import require_servable
 from apps.base.errors import TentalisError, log_and_continue
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, ModelNotServedError
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from apps.inference.services import client_for, clients_for, open_clients
 from apps.workers.models import Worker
 from tentalis.outbound.scopes import CancelScope

@@ -11,7 +11,7 @@ from apps.accounts.models import Project
 from apps.console.forms_limits import make_number
 from apps.inference.grants import usable
 from apps.inference.models import Provider
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING

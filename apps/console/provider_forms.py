@@ -9,8 +9,8 @@ from apps.accounts.models import Project
 from apps.console.durations import DurationField
 from apps.console.forms_limits import AllowanceForm
 from apps.inference.models import Provider
+from apps.inference.provider_kinds import CHOICES, KINDS, ProviderKind
 from apps.inference.providers import MAX_PER_MINUTE, MAX_TIMEOUT_S, MAX_URLS
-from apps.inference.registry import CHOICES, KINDS, ProviderKind
 from tentalis.core.field_limits import MAX_API_KEY_CHARS
 from tentalis.outbound.addresses import MAX_URL_CHARS
 

@@ -18,8 +18,8 @@ from apps.base.sealing import SealedKeyError
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.prices import load_prices
+from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import open_key
-from apps.inference.registry import find_kind
 from apps.inference.services import own_server_key
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from apps.inference.prices import PriceTable
-from apps.inference.registry import ProviderKind
+from apps.inference.provider_kinds import ProviderKind
 from tentalis.core.limits import Limits
 from tentalis.core.sampling import SamplingPolicy
 

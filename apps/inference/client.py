@@ -12,7 +12,7 @@ from apps.inference.allowances import Allowance
 from apps.inference.anthropic import from_anthropic, to_anthropic
 from apps.inference.errors import ProviderAnswerError, ProviderRefusedError
 from apps.inference.lora_routes import NAME_TAKEN, LoraRoutes
-from apps.inference.registry import ProviderKind, find_kind
+from apps.inference.provider_kinds import ProviderKind, find_kind
 from apps.inference.transport import Transport
 from tentalis.core.token_use import NOTHING_USED, TokenUse, guess_prompt_tokens, read_token_use, share_token_use
 

@@ -14,7 +14,7 @@ from apps.inference.errors import (
     ProviderBusyError,
     ProviderRefusedError,
 )
-from apps.inference.registry import ProviderKind
+from apps.inference.provider_kinds import ProviderKind
 
 
 class Fault(NamedTuple):

@@ -10,7 +10,7 @@ from django.db.models import Q
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
 from apps.base.word_index import MessageContents, Words
-from apps.inference.registry import CHOICES, find_kind
+from apps.inference.provider_kinds import CHOICES, find_kind
 from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32, unpack_top
 from tentalis.outbound.addresses import check_url
 

@@ -9,8 +9,8 @@ import httpx
 from apps.base.errors import ConflictError, TentalisError
 from apps.inference.errors import ProviderAnswerError, ProviderBusyError
 from apps.inference.models import Provider
+from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import open_key
-from apps.inference.registry import find_kind
 from apps.inference.transport import Transport
 from tentalis.outbound.scopes import RequestEndedError
 

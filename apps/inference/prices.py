@@ -17,8 +17,8 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.models import Price, Provider
 from apps.inference.price_list import SHIPPED
+from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import require_owner_of
-from apps.inference.registry import find_kind
 from apps.inference.rotation import require_admin
 
 MILLION = Decimal(1_000_000)

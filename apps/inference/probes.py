@@ -23,8 +23,8 @@ from apps.inference.faults import Fault, explain
 from apps.inference.lora_routes import HOW_TO_LOAD
 from apps.inference.models import Provider
 from apps.inference.prices import find_price
+from apps.inference.provider_kinds import ProviderKind, find_kind
 from apps.inference.providers import open_key, require_owner_of
-from apps.inference.registry import ProviderKind, find_kind
 from apps.inference.transport import HOW_TO_ALLOW, Transport
 from tentalis.outbound.addresses import NO_PUBLIC_ADDRESS, check_url
 from tentalis.outbound.exposure import warn_of_exposure

@@ -15,7 +15,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.base.sealing import seal, unseal
 from apps.inference.models import Provider
-from apps.inference.registry import KINDS
+from apps.inference.provider_kinds import KINDS
 from apps.inference.rotation import require_admin
 from tentalis.outbound.addresses import check_url, is_allowed
 

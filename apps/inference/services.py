@@ -14,8 +14,8 @@ from apps.inference.grants import require_granted, usable
 from apps.inference.metering import CallUse, find_meter
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.prices import find_price
+from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import open_key
-from apps.inference.registry import find_kind
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32, pack_top
 from tentalis.core.sampling import describe_sampling
 from tentalis.core.token_use import TokenUse

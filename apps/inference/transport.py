@@ -21,7 +21,7 @@ from apps.inference.errors import (
     ProviderRefusedError,
     ProviderSilentError,
 )
-from apps.inference.registry import ProviderKind
+from apps.inference.provider_kinds import ProviderKind
 from apps.outbox.services import find_held_project
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url

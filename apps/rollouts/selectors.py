@@ -12,7 +12,7 @@ from django.db.models import Q
 from apps.accounts.models import Project
 from apps.environments.registry import get_world
 from apps.feedback.selectors import find_hints
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from apps.outbox.models import Segment
 from apps.outbox.selectors import find_server_wait
 from apps.rollouts.contents import count_contents

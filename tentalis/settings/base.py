@@ -298,7 +298,7 @@ SPECTACULAR_SETTINGS = {
         "InvitationStateEnum": "apps.accounts.models.Invitation.State",
         "MessageRoleEnum": "apps.api.serializers.bridge.ROLES",
         "ResultStatusEnum": "apps.api.serializers.bridge.RESULTS",
-        "ProviderKindEnum": "apps.inference.registry.CHOICES",
+        "ProviderKindEnum": "apps.inference.provider_kinds.CHOICES",
         "ReadingEnum": "apps.api.serializers.learning.READINGS",
         "RunPurposeEnum": "apps.training.models.TrainingRun.Purpose",
         "ReviewPurposeEnum": "apps.api.serializers.judgement.PURPOSES",

@@ -13,7 +13,7 @@ import torch
 
 from apps.inference.client import ModelClient
 from apps.inference.client import Sample as Answer
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.micro_batches import score_answers, score_frozen

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField, WordField
 from apps.inference.models import Price
-from apps.inference.registry import CHOICES
+from apps.inference.provider_kinds import CHOICES
 
 
 class DollarsField(serializers.DecimalField):

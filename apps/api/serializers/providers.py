@@ -17,8 +17,8 @@ from apps.api.serializers.strict import (
 )
 from apps.inference.costs import use_of_servers
 from apps.inference.models import Provider, ProviderGrant
+from apps.inference.provider_kinds import CHOICES
 from apps.inference.providers import MAX_PER_MINUTE, MAX_TIMEOUT_S, MAX_URLS
-from apps.inference.registry import CHOICES
 from tentalis.core.field_limits import MAX_API_KEY_CHARS
 from tentalis.core.limits import MAX_COUNT, MAX_USD
 from tentalis.outbound.addresses import MAX_URL_CHARS

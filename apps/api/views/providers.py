@@ -31,8 +31,8 @@ from apps.api.views.base import ResourceViewSet, command
 from apps.inference.grants import change_grant, grant_provider, revoke_grant, usable
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.probes import probe_provider
+from apps.inference.provider_kinds import KINDS
 from apps.inference.providers import change_provider, create_provider, delete_provider
-from apps.inference.registry import KINDS
 from apps.inference.rotation import rotate_keys
 
 

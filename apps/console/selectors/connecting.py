@@ -11,7 +11,7 @@ from apps.accounts.models import Project
 from apps.inference.grants import usable
 from apps.inference.models import Exchange, Provider
 from apps.inference.probes import Probe
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from apps.tasks.models import Task
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker

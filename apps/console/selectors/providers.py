@@ -15,7 +15,7 @@ from apps.inference.costs import Bill, ServerUse, cost_of, use_of_servers
 from apps.inference.grants import usable
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant
 from apps.inference.price_list import AS_OF, SHIPPED, ShippedPrice
-from apps.inference.registry import ProviderKind, find_kind
+from apps.inference.provider_kinds import ProviderKind, find_kind
 from apps.workers.models import Worker
 
 COST_DAYS = 30

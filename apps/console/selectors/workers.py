@@ -14,7 +14,7 @@ from apps.accounts.models import Project
 from apps.adapters.models import Deployment
 from apps.adapters.selectors import find_deployment
 from apps.inference.models import Exchange
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch

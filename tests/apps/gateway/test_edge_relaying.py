@@ -16,7 +16,7 @@ from apps.gateway.record import Record
 from apps.gateway.relaying import Relay, UnreadableAnswerError
 from apps.gateway.routing import Route
 from apps.gateway.tables import Backend, Served
-from apps.inference.registry import KINDS
+from apps.inference.provider_kinds import KINDS
 from tentalis.core.limits import Limits
 from tests.apps.gateway.records import make_header
 from tests.apps.gateway.upstream import Answer, Plan

@@ -8,7 +8,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.audit.models import AuditEntry
 from apps.inference.models import Exchange
-from apps.inference.registry import KINDS
+from apps.inference.provider_kinds import KINDS
 from tentalis.core.packing import pack_float32, pack_int32
 from tests.apps.gateway.running import GatewayThread, make_agent_token
 from tests.apps.gateway.upstream import StubUpstream

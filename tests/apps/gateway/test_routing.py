@@ -16,7 +16,7 @@ from apps.gateway.limits import Budgets, Reservation, connect_redis
 from apps.gateway.routing import find_route, name_served
 from apps.gateway.sessions import Place, find_place
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
-from apps.inference.registry import KINDS
+from apps.inference.provider_kinds import KINDS
 from tentalis.core.learning.canary import is_canary
 from tentalis.core.limits import Limits
 

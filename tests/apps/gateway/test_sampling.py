@@ -8,7 +8,7 @@ from apps.gateway.asking import make_question
 from apps.gateway.errors import RefusalError
 from apps.gateway.routing import Route
 from apps.gateway.tables import Backend, Served
-from apps.inference.registry import KINDS
+from apps.inference.provider_kinds import KINDS
 from tentalis.core.limits import Limits
 
 ASKED: dict[str, Any] = {"model": "helper", "messages": [{"role": "user", "content": "hello"}]}

@@ -28,7 +28,7 @@ from apps.inference.costs import ServerUse, use_of_servers
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.inference.grants import NotGrantedError, change_grant, grant_provider, revoke_grant
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant
-from apps.inference.registry import find_kind
+from apps.inference.provider_kinds import find_kind
 from apps.inference.services import client_for
 from apps.scoring.judges import find_voters
 from apps.scoring.models import Judge

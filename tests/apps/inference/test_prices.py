@@ -18,7 +18,7 @@ from apps.inference.metering import charge
 from apps.inference.models import Exchange, Price, Provider
 from apps.inference.price_list import SHIPPED
 from apps.inference.prices import Rates, find_price, load_prices, remove_price, set_price
-from apps.inference.registry import KINDS
+from apps.inference.provider_kinds import KINDS
 from apps.inference.services import open_client, record_exchanges
 from tentalis.core.token_use import TokenUse
 from tentalis.core.worlds import AttemptDraft

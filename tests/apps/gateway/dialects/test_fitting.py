@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from apps.gateway.dialects import DIALECTS, fit_server
-from apps.inference.registry import KINDS
+from apps.inference.provider_kinds import KINDS
 from tests.apps.gateway.dialects.conversations import Json
 
 

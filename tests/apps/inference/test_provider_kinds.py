@@ -5,7 +5,7 @@ from django.db import connection
 
 from apps.base.errors import BadInputError
 from apps.inference.models import Provider
-from apps.inference.registry import KINDS, ProviderKind, find_kind
+from apps.inference.provider_kinds import KINDS, ProviderKind, find_kind
 from tentalis.env import PROVIDER_KINDS
 
 
