@@ -8,6 +8,6 @@ An address given by a user could name this machine, its neighbours or a cloud's 
 - no redirect is followed, no proxy of the environment is asked, answers are bounded in size and time;
 - a client bound to an origin sends nothing to another, so that a key goes where it was given for.
 
-`sync.guarded_client` for httpx, `aio.make_connector` for aiohttp. Nothing else in the web process opens a connection to
+`sync.guarded_client` for httpx, `http1.Client` in an event loop. Nothing else in the web process opens a connection to
 an address out of the database.
 """

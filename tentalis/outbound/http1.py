@@ -1,4 +1,4 @@
-"""HTTP/1.1 for who asks the same few servers thousands of times a second: kept connections, bounded silence, and no
+"""HTTP/1.1 in an event loop, cheap enough for thousands of requests a second: kept connections, bounded silence, and no
 socket to an address that may not be used. No redirects, no proxies, no compression: who asks decides about those.
 """
 
@@ -136,11 +136,15 @@ class Client:
 
     Args:
         headers: of every request, unless it has its own.
+        connect_s: how long making a connection may take, None: as long as who asks waits.
         resolve: instead of the system's.
     """
 
-    def __init__(self, headers: Mapping[str, str], *, resolve: Resolve | None = None) -> None:
+    def __init__(
+        self, headers: Mapping[str, str], *, connect_s: float | None = CONNECT_S, resolve: Resolve | None = None
+    ) -> None:
         self._headers = headers
+        self._connect_s = connect_s
         self._resolve = resolve or _resolve
         self._idle: dict[tuple[Any, ...], list[_Connection]] = defaultdict(list)
         self._open: set[_Connection] = set()
@@ -188,7 +192,7 @@ class Client:
                 raise
             for *_, address in found:
                 require_allowed(str(address[0]), host, allow_private=allow_private)
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(self._connect_s):
                 plain = await start_connection(cast(Any, found), happy_eyeballs_delay=_SECOND_FAMILY_S, interleave=1)
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 context, name = (_make_context(), host) if target.is_secure else (None, None)

@@ -1,4 +1,4 @@
-"""The gateway's own client, against servers that answer byte for byte what a test says."""
+"""Our own client, against servers that answer byte for byte what a test says."""
 
 import asyncio
 import socket

@@ -2,22 +2,19 @@
 
 import ast
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import httpcore
 import httpx
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, is_allowed
-from tentalis.outbound.aio import make_connector
-from tentalis.outbound.http1 import Client, UnreachedError, read_target
+from tentalis.outbound.http1 import Client, Resolve, UnreachedError, read_target
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 from tests.outbound.hostile import CONFUSED, CONTROL, HOSTILE, KEY, NUMBERS, Canary
 
@@ -46,41 +43,20 @@ class Network(httpcore.SyncBackend):
         return super().connect_tcp(host, port, *options, **more)
 
 
-class StubResolver(AbstractResolver):
-    """Gives these answers, one after the other; without any, `resolve_here`."""
+def make_resolve(find: Callable[[str, int], list[str]]) -> Resolve:
+    """As the event loop resolves."""
 
-    def __init__(self, *answers: str) -> None:
-        self.answers = list(answers)
+    async def resolve(host: str, port: int) -> list[Any]:
+        kinds = {True: socket.AF_INET6, False: socket.AF_INET}
+        return [(kinds[":" in found], socket.SOCK_STREAM, 0, "", (found, port)) for found in find(host, port)]
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = [self.answers.pop(0)] if self.answers else resolve_here(host, port)
-        return [
-            {"hostname": host, "host": text, "port": port, "family": family_of(text), "proto": 0, "flags": 0}
-            for text in found
-        ]
-
-    async def close(self) -> None:
-        pass
-
-
-def family_of(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
+    return resolve
 
 
 @pytest.fixture(scope="module")
 def canary() -> Iterator[Canary]:
     with Canary() as server:
         yield server
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    timeout = aiohttp.ClientTimeout(total=3, sock_connect=0.3)
-    connector = make_connector(resolver=StubResolver())
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as opened:
-        yield opened
 
 
 def test_there_are_enough_of_them() -> None:
@@ -105,21 +81,10 @@ def test_a_hostile_address_is_not_reached_through_httpx(canary: Canary, url: str
 
 
 @pytest.mark.parametrize("url", HOSTILE, ids=ascii)
-async def test_a_hostile_address_is_not_reached_through_aiohttp(
-    canary: Canary, session: aiohttp.ClientSession, url: str
-) -> None:
-    with pytest.raises((aiohttp.ClientError, BlockedAddressError, TimeoutError, ValueError)):
-        await session.get(url.format(port=canary.port), headers=HEADERS, allow_redirects=False)
-    assert canary.calls == []
-
-
-@pytest.mark.parametrize("url", HOSTILE, ids=ascii)
 async def test_a_hostile_address_is_not_reached_through_http1(canary: Canary, url: str) -> None:
-    async def resolve(host: str, port: int) -> list[Any]:
-        return [(family_of(found), socket.SOCK_STREAM, 0, "", (found, port)) for found in resolve_here(host, port)]
-
+    client = Client({}, resolve=make_resolve(resolve_here))
     with pytest.raises((UnreachedError, ValueError)):
-        await Client({}, resolve=resolve).ask(read_target(url.format(port=canary.port)), None, HEADERS, silence_s=3)
+        await client.ask(read_target(url.format(port=canary.port)), None, HEADERS, silence_s=3)
     assert canary.calls == []
 
 
@@ -167,21 +132,14 @@ def find_nothing(host: str, port: int) -> list[str]:
 
 
 async def test_a_name_that_nobody_knows_and_one_that_leads_inside_are_refused_in_the_same_words(canary: Canary) -> None:
-    class Unknown(StubResolver):
-        async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
-            find_nothing(host, port)
-            return []
-
     url, words = f"http://thing.example:{canary.port}/", set()
     for resolve in (find_nothing, lambda host, port: ["127.0.0.1"], lambda host, port: ["10.1.2.3"]):
         with guarded_client(resolve=resolve) as client, pytest.raises(BlockedAddressError) as refused:
             client.get(url)
         words.add(str(refused.value))
-    for resolver in (Unknown(), StubResolver("127.0.0.1"), StubResolver("10.1.2.3")):
-        async with aiohttp.ClientSession(connector=make_connector(resolver=resolver)) as session:
-            with pytest.raises(aiohttp.ClientConnectorError) as failed:
-                await session.get(url)
-            words.add(str(failed.value.os_error))
+        with pytest.raises(UnreachedError) as failed:
+            await Client({}, resolve=make_resolve(resolve)).ask(read_target(url), None, {}, silence_s=3)
+        words.add(str(failed.value))
     assert len(words) == 1, words
 
 
@@ -196,27 +154,6 @@ def test_a_name_that_changes_its_mind_is_resolved_once_a_connection_and_looked_a
         with pytest.raises(BlockedAddressError):
             client.get(f"http://evil.example:{canary.port}/", headers=HEADERS)
     assert (canary.calls, network.asked) == ([], [PUBLIC])
-
-
-async def test_a_name_that_changes_its_mind_gains_nothing_through_aiohttp(canary: Canary) -> None:
-    resolver = StubResolver(PUBLIC, "127.0.0.1", "127.0.0.1")
-    connector = make_connector(resolver=resolver, use_dns_cache=False, local_addr=("127.0.0.1", 0))  # goes nowhere else
-    async with aiohttp.ClientSession(connector=connector) as session:
-        for left in (2, 1):
-            with pytest.raises(aiohttp.ClientError):
-                await session.get(f"http://evil.example:{canary.port}/", headers=HEADERS)
-            assert len(resolver.answers) == left
-    assert canary.calls == []
-
-
-async def test_a_resolver_that_is_not_asked_again_is_not_trusted_either(canary: Canary) -> None:
-    """The socket itself is looked at, so what stood in a cache before does not matter."""
-    connector = make_connector()
-    connector._resolver = StubResolver("127.0.0.1")  # as if the guarded one had been talked round
-    async with aiohttp.ClientSession(connector=connector) as session:
-        with pytest.raises(aiohttp.ClientConnectorError, match="private address"):
-            await session.get(f"http://evil.example:{canary.port}/", headers=HEADERS)
-    assert canary.calls == []
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
