@@ -1,15 +1,13 @@
-"""Exports: rollouts as JSONL or Parquet, adapters as a zip, the audit as JSONL; none of them held in memory whole."""
+"""Exports: rollouts as JSONL or Parquet, adapters as a zip; none of them held in memory whole."""
 
 import hashlib
-import json
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
@@ -22,12 +20,18 @@ from apps.api.etags import is_among
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.streaming import CHUNK_BYTES, stream
+from apps.base.writers import WRITERS
 from apps.rollouts.models import Rollout
 from apps.rollouts.training_sets import iterate_trainable
-from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import RolloutRecord
 
-PAGE = 500
+ROLLOUT_COLUMNS = {
+    "rollout_id": "int", "group_id": "int", "adapter": "text", "policy_version": "int", "messages": "json",
+    "hinted_messages": "json", "prompt_token_ids": "ints", "token_ids": "ints", "logprobs": "floats",
+    "sampled": "bools", "reward": "float", "steps": "steps", "missing_steps": "int", "weight": "float",
+    "candidate_hints": "json", "top_token_ids": "lists of ints", "top_logprobs": "lists of floats",
+    "rendering": "json", "hint_fault": "text", "temperature": "float", "is_cut": "bool", "schema": "text",
+}  # fmt: skip
+"""All that the trainer reads of a rollout."""
 
 
 @dataclass
@@ -53,81 +57,18 @@ class Download:
 
     def _send(self, entries: Sequence[tuple[Project, int]]) -> Iterator[bytes]:
         digest = hashlib.sha256()
-        for part in (rollout_parquet if self.format == "parquet" else rollout_lines)(self._read_records()):
+        write, _ = WRITERS[self.format]
+        for part in write(self._read_records(), ROLLOUT_COLUMNS):
             digest.update(part)
             yield part
         for project, entry in entries:
             payload = {"export": entry, "rows": self.counts[project.pk], "sha256": digest.hexdigest()}
             record(Kind.EXPORT_SENT, subject=project, by=self.by.handle, payload=payload)
 
-    def _read_records(self) -> Iterator[RolloutRecord]:
+    def _read_records(self) -> Iterator[dict[str, Any]]:
         for rollout, told in iterate_trainable(self.rollouts, set()):
             self.counts[rollout.project_id] += 1
-            yield told
-
-
-def rollout_lines(records: Iterable[RolloutRecord]) -> Iterator[bytes]:
-    """One canonical JSON line a rollout, as the trainer reads them."""
-    for one in records:
-        yield canonical_json(one.to_json()) + b"\n"
-
-
-def rollout_parquet(records: Iterable[RolloutRecord]) -> Iterator[bytes]:
-    """The same as one Parquet file; messages are JSON texts."""
-    import pyarrow
-    import pyarrow.parquet
-
-    step = pyarrow.struct(
-        [
-            ("start", pyarrow.int64()),
-            ("end", pyarrow.int64()),
-            ("score", pyarrow.float64()),
-            ("said", pyarrow.float64()),
-        ]
-    )
-    schema = pyarrow.schema(
-        [
-            ("rollout_id", pyarrow.int64()),
-            ("group_id", pyarrow.int64()),
-            ("adapter", pyarrow.string()),
-            ("policy_version", pyarrow.int64()),
-            ("messages", pyarrow.string()),
-            ("hinted_messages", pyarrow.string()),
-            ("prompt_token_ids", pyarrow.list_(pyarrow.int32())),
-            ("token_ids", pyarrow.list_(pyarrow.int32())),
-            ("logprobs", pyarrow.list_(pyarrow.float32())),
-            ("sampled", pyarrow.list_(pyarrow.bool_())),
-            ("reward", pyarrow.float64()),
-            ("steps", pyarrow.list_(step)),
-            ("missing_steps", pyarrow.int64()),
-            ("weight", pyarrow.float64()),
-            ("candidate_hints", pyarrow.string()),
-            ("top_token_ids", pyarrow.list_(pyarrow.list_(pyarrow.int32()))),
-            ("top_logprobs", pyarrow.list_(pyarrow.list_(pyarrow.float32()))),
-            ("rendering", pyarrow.string()),
-            ("hint_fault", pyarrow.string()),
-            ("temperature", pyarrow.float64()),
-            ("is_cut", pyarrow.bool_()),
-            ("schema", pyarrow.string()),
-        ]
-    )
-    with tempfile.TemporaryFile() as file:
-        with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-            rows = (_flatten(one.to_json()) for one in records)
-            while page := list(islice(rows, PAGE)):
-                writer.write_table(pyarrow.Table.from_pylist(page, schema=schema))
-        yield from _read_chunks(file)
-
-
-def _flatten(record: dict[str, Any]) -> dict[str, Any]:
-    hinted = record["hinted_messages"]
-    return record | {
-        "messages": json.dumps(record["messages"]),
-        "rendering": json.dumps(record["rendering"]),
-        "hinted_messages": None if hinted is None else json.dumps(hinted),
-        "candidate_hints": json.dumps(record["candidate_hints"]),
-        "steps": list(record["steps"]),
-    }
+            yield told.to_json()
 
 
 def send_adapter(request: Request, *, name: str, uri: str, sha256: str) -> StreamingHttpResponse | Response:
@@ -152,10 +93,6 @@ def _zip(directory: Path, names: list[str]) -> Iterator[bytes]:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for name in names:
                 archive.write(directory / name, arcname=name)
-        yield from _read_chunks(file)
-
-
-def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    file.seek(0)
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
+        file.seek(0)
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk

@@ -19,8 +19,8 @@ from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.base.admin import ReadOnlyAdmin
 from apps.base.streaming import stream
+from apps.base.writers import WRITERS
 from apps.console.exports.sources import AUDIT_COLUMNS, read_entries
-from apps.console.exports.writers import WRITERS
 
 VERIFIED_AT_ONCE = 20_000
 

@@ -19,9 +19,9 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
 from apps.base.streaming import stream
+from apps.base.writers import WRITERS, Sink
 from apps.console.exports.narrowing import find_fault
 from apps.console.exports.sources import Exported, Row
-from apps.console.exports.writers import WRITERS, Sink
 from apps.rollouts.training_sets import HELD_OUT
 from tentalis.core.row_kinds import CONTENT, ContentHash
 

@@ -66,6 +66,7 @@ def test_usable_rollouts_are_exported_as_the_trainer_reads_them(as_alice: Caller
     answer = as_alice.get("rollouts/export?project=shop")
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     records = [RolloutRecord.from_json(json.loads(line)) for line in answer.content.splitlines()]
+    assert [canonical_json(record.to_json()) for record in records] == answer.content.splitlines()
     assert [record.rollout_id for record in records] == [row.pk for row in rollouts[:3]]
     assert list(records[0].token_ids) == TOKENS
     assert list(records[0].sampled) == [True, True, False]

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from apps.accounts.models import Member, Project, Role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
+from apps.base.writers import guard, unguard, write_csv
 from apps.console.exports.delivery import begin_export
 from apps.console.exports.sources import SOURCES
-from apps.console.exports.writers import guard, unguard, write_csv
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
 from apps.pipeline.importing import import_all

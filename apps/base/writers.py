@@ -13,7 +13,7 @@ from apps.base.unpacking import KINDS_KEY
 from tentalis.core.canon import canonical_json
 
 Row = Mapping[str, Any]
-BATCH = 1000
+BATCH = 500
 # what makes a spreadsheet take a text for a formula, and the guard itself, so that it can be taken off again
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 GUARD = "'"
@@ -47,9 +47,8 @@ def write_csv(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[bytes
 
 def write_jsonl(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[bytes]:
     """One canonical JSON object a line."""
-    iterator = iter(rows)
-    while batch := list(islice(iterator, BATCH)):
-        yield b"".join(canonical_json({name: _plain(row[name]) for name in columns}) + b"\n" for row in batch)
+    for row in rows:
+        yield canonical_json({name: _plain(row[name]) for name in columns}) + b"\n"
 
 
 def write_parquet(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[bytes]:
@@ -57,11 +56,14 @@ def write_parquet(rows: Iterable[Row], columns: Mapping[str, str]) -> Iterator[b
     import pyarrow
     import pyarrow.parquet
 
+    ints, floats = pyarrow.list_(pyarrow.int32()), pyarrow.list_(pyarrow.float32())
+    spans = {"start": pyarrow.int64(), "end": pyarrow.int64(), "score": pyarrow.float64(), "said": pyarrow.float64()}
     kinds = {
         "int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string(),
-        "time": pyarrow.timestamp("us", tz="UTC"), "json": pyarrow.string(), "ints": pyarrow.list_(pyarrow.int32()),
-        "floats": pyarrow.list_(pyarrow.float32()), "bools": pyarrow.list_(pyarrow.bool_()),
-        "texts": pyarrow.list_(pyarrow.string()),
+        "time": pyarrow.timestamp("us", tz="UTC"), "json": pyarrow.string(), "ints": ints, "floats": floats,
+        "bools": pyarrow.list_(pyarrow.bool_()), "texts": pyarrow.list_(pyarrow.string()),
+        "lists of ints": pyarrow.list_(ints), "lists of floats": pyarrow.list_(floats),
+        "steps": pyarrow.list_(pyarrow.struct(spans)),
         "messages": pyarrow.list_(pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string())])),
     }  # fmt: skip
     said = {KINDS_KEY: json.dumps(dict(columns)).encode()}
