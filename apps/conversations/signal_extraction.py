@@ -1,7 +1,6 @@
 """Extract signals from the state after a closed turn: by rules, then a model's votes; or none, which is kept too."""
 
 from collections.abc import Sequence
-from itertools import cycle, islice
 
 from apps.base.errors import TentalisError
 from apps.conversations.models import Turn, TurnSignal
@@ -10,7 +9,7 @@ from apps.conversations.reading import ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.inference.errors import ProviderBusyError
 from apps.outbox.services import final_write
-from apps.scoring.judges import Voter, find_voters
+from apps.scoring.judges import Voter, find_voter
 from tentalis.core.conversations.asking import Heard, Vote, build_question, choose_hint, count_votes, parse_vote
 from tentalis.core.conversations.signals import Abstained, Signal, find_tool_errors, read_reaction
 from tentalis.core.field_limits import MAX_REASON_CHARS
@@ -33,12 +32,12 @@ def hear_turn(turn_id: int) -> None:
         return
     policy = read_policy(turn.project)
     redactor = redactor_for(policy, turn.session)
-    signals = _listen(read_turn(turn), policy, find_voters(turn.project) if policy.judge else [], redactor)
+    signals = _listen(read_turn(turn), policy, find_voter(turn.project) if policy.judge else None, redactor)
     with final_write():
         TurnSignal.objects.bulk_create(signals)
 
 
-def _listen(read: ReadTurn, policy: SessionPolicy, voters: Sequence[Voter], redactor: Redactor) -> list[TurnSignal]:
+def _listen(read: ReadTurn, policy: SessionPolicy, voter: Voter | None, redactor: Redactor) -> list[TurnSignal]:
     """One signal of the whole, or why there is none; one a step whose tool failed. Models are asked in masked words."""
     steps = find_tool_errors([_join(call.results) for call in read.calls])
     signals = [_store(read.turn, one, TurnSignal.Source.RULE) for one in steps]
@@ -54,8 +53,8 @@ def _listen(read: ReadTurn, policy: SessionPolicy, voters: Sequence[Voter], reda
     wants_hint = isinstance(found, Signal) and found.score < 0.5 and bool(read.reaction.strip())
     heard = Heard(found, [])
     votes: list[Vote] = []
-    if voters and (wants_hint or (isinstance(found, Abstained) and found.may_ask)):
-        votes = _ask(read, voters, policy.votes, redactor)
+    if voter and (wants_hint or (isinstance(found, Abstained) and found.may_ask)):
+        votes = _ask(read, voter, policy.votes, redactor)
         heard = count_votes(votes)
         if isinstance(found, Signal):
             heard = Heard(found, [vote.hint for vote in votes if vote.verdict == "bad" and vote.hint])
@@ -70,17 +69,13 @@ def _listen(read: ReadTurn, policy: SessionPolicy, voters: Sequence[Voter], reda
     return [*signals, whole]
 
 
-def _ask(read: ReadTurn, voters: Sequence[Voter], count: int, redactor: Redactor) -> list[Vote]:
-    """So many votes, the voters taking turns. Raises ProviderBusyError where every one of them was busy."""
+def _ask(read: ReadTurn, voter: Voter, count: int, redactor: Redactor) -> list[Vote]:
+    """So many votes. Raises ProviderBusyError where it was too busy for every one of them."""
     asked, answer, reaction = (redactor.mask(text).text for text in (read.asked, read.answer, read.reaction))
     question = build_question(asked=asked, answer=answer, reaction=reaction)
-    ballots = list(enumerate(islice(cycle(voters), count)))
     busy: list[ProviderBusyError] = []
 
-    def cast(ballot: tuple[int, Voter]) -> Vote:
-        seed, voter = ballot
-        if voter.client is None:
-            return Vote(None, fault=f"{voter.name} cannot be asked: {voter.fault}"[:MAX_REASON_CHARS])
+    def cast(seed: int) -> Vote:
         try:
             answers = voter.client.chat(
                 question, model=voter.model, max_tokens=MAX_TOKENS, temperature=TEMPERATURE, seed=seed
@@ -92,9 +87,9 @@ def _ask(read: ReadTurn, voters: Sequence[Voter], count: int, redactor: Redactor
             return Vote(None, fault=f"{type(error).__name__}: {error}"[:MAX_REASON_CHARS])
         return parse_vote(answers[0].text)
 
-    with ScopedThreadPool(len(ballots)) as pool:
-        votes = list(pool.map(cast, ballots))
-    if len(busy) == len(ballots):
+    with ScopedThreadPool(count) as pool:
+        votes = list(pool.map(cast, range(count)))
+    if len(busy) == count:
         raise busy[0]
     return votes
 

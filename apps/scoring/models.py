@@ -1,4 +1,4 @@
-"""Scores of steps and attempts, and who gives them: judges that are asked, reward models that were trained."""
+"""Scores of steps and attempts, and the reward models that were trained to give them."""
 
 from typing import ClassVar
 
@@ -8,31 +8,8 @@ from django.db.models import Q
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
-from apps.inference.models import Provider
 from apps.tasks.models import Attempt, Step
 from apps.workers.models import Worker
-
-
-class Judge(Timestamped):
-    """A model that scores, by votes."""
-
-    project = models.ForeignKey(Project, models.CASCADE, related_name="judges")
-    name = models.SlugField(max_length=64)
-    provider = models.ForeignKey(Provider, models.PROTECT, related_name="+")
-    model = models.CharField(max_length=200)
-    votes = models.PositiveSmallIntegerField(default=3)
-    trust = models.FloatField(default=1.0, help_text="Weight of its word, in [0, 1].")
-    is_active = models.BooleanField(default=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["project", "name"], name="judge_name_is_unique"),
-            models.CheckConstraint(condition=Q(votes__gte=1, votes__lte=25), name="judge_votes_are_1_to_25"),
-            models.CheckConstraint(condition=Q(trust__gte=0, trust__lte=1), name="judge_trust_is_0_to_1"),
-        ]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class StepScore(Timestamped):

@@ -19,7 +19,7 @@ from apps.inference.metering import charge
 from apps.inference.models import Exchange
 from apps.outbox.services import final_write
 from apps.scoring.calibrating import find_trust, hold_against_verified, name_rater
-from apps.scoring.judges import Voter, find_voters
+from apps.scoring.judges import VOTES, Voter, find_voter
 from apps.scoring.models import RewardModel, StepScore
 from apps.scoring.reward_models import find_live
 from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
@@ -106,7 +106,7 @@ def score_tasks(task_ids: Sequence[int], *, by: str = "scorer") -> None:
     scored: dict[Task, Sequence[ScoredAttempt]] = {}
     for task in tasks:
         with charge(project=task.project, turn="judge", task_id=task.pk):
-            if panel is None or panel.voters:  # what judges cost is each task's own
+            if panel is None or panel.voter:  # what judges cost is each task's own
                 panel = convene(task, profile)
             scored[task] = score_attempts(task, attempts[task.pk], panel)
     with final_write(task_ids) as kept:
@@ -114,9 +114,9 @@ def score_tasks(task_ids: Sequence[int], *, by: str = "scorer") -> None:
 
 
 def asks_models(project: Project, environment: str) -> bool:
-    """Whether scoring one task waits for models: judges, which are asked about each attempt."""
+    """Whether scoring one task waits for a model: a judge, which is asked about each attempt."""
     asking = ASKING.keys() & find_profile(project, environment).weights
-    return bool(asking) and bool(find_voters(project))
+    return bool(asking) and find_voter(project) is not None
 
 
 def find_profile(project: Project, environment: str) -> WeightProfile:
@@ -141,7 +141,7 @@ class ScoringPanel:
     profile: WeightProfile
     trained: RewardModel | None
     raters: Mapping[str, str]
-    voters: Sequence[Voter]
+    voter: Voter | None
     trust: Mapping[str, float]
 
 
@@ -152,8 +152,8 @@ def convene(task: Task, profile: WeightProfile) -> ScoringPanel:
     if trained is not None:
         raters[reward_model.NAME] = trained.rater
     asking = [name for name in raters if trained is None or name != reward_model.NAME]
-    voters = find_voters(task.project) if asking else []
-    return ScoringPanel(profile, trained, raters, voters, find_trust(task.project_id, raters))
+    voter = find_voter(task.project) if asking else None
+    return ScoringPanel(profile, trained, raters, voter, find_trust(task.project_id, raters))
 
 
 def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel) -> list[ScoredAttempt]:
@@ -164,18 +164,18 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
     if panel.trained is not None:
         answered = [one for one in attempts if one.state != Attempt.State.FAILED]
         given = reward_model.score_attempts(panel.trained, answered)
-    profile, voters = panel.profile, panel.voters
-    votes_at_once = max(sum(voter.votes for voter in voters) * ATTEMPTS_AT_ONCE, 1)
+    profile, voter = panel.profile, panel.voter
+    votes_at_once = VOTES * ATTEMPTS_AT_ONCE if voter else 1
     with ScopedThreadPool(min(votes_at_once, 32)) as voting, ScopedThreadPool(ATTEMPTS_AT_ONCE) as working:
         scorers: list[Scorer] = []
         for name in profile.weights:
             if name not in panel.raters:
                 scorers.append(COMPUTED[name])
             elif panel.trained is None or name != reward_model.NAME:
-                judge = JudgeScorer(name, ASKING[name], voters, voting)
+                judge = JudgeScorer(name, ASKING[name], voter, voting)
                 scorers.append(HallucinationScorer(judge) if name == HallucinationScorer.name else judge)
         score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given)
-        return list(working.map(score, attempts) if voters else map(score, attempts))
+        return list(working.map(score, attempts) if voter else map(score, attempts))
 
 
 def score_unsaved_sample(

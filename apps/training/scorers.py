@@ -119,7 +119,7 @@ def _queue(worker: Worker, *, by: str, backend: str = "standalone") -> TrainingR
 def gate_reward_model(model_id: int, *, by: str) -> None:
     """Hold a candidate beside what it would replace, on held-out steps of known truth, and use or refuse it.
 
-    What it replaces is the live reward model, else what the project's judges said of the same steps.
+    What it replaces is the live reward model, else what the judge said of the same steps.
 
     Raises:
         ProviderBusyError: the engine cannot be asked now; the link is tried again.

@@ -1,4 +1,4 @@
-"""The scorers, one a file. Those that ask a model are made for each task, with its project's judges."""
+"""The scorers, one a file. Those that ask a model are made for each task."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -34,4 +34,4 @@ COMPUTED: Mapping[str, Scorer] = MappingProxyType(
 """Scorers that only compute, by name."""
 
 ASKING: Mapping[str, Criterion] = MappingProxyType({"prm": "prm", "hallucination": "hallucination"})
-"""Scorers that ask the project's judges, and what they ask."""
+"""Scorers that ask a judge, and what they ask it."""

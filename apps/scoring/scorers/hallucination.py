@@ -12,7 +12,7 @@ class HallucinationScorer:
     """What rules found in no source stands, with its spans; of the rest the judge's word counts, where there is one.
 
     Args:
-        judge: asks the project's judges; its reason is kept where nobody can be asked.
+        judge: asks a model; its reason is kept where nobody can be asked.
     """
 
     judge: Scorer

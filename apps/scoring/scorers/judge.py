@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from apps.base.errors import TentalisError
-from apps.scoring.judges import Voter
+from apps.scoring.judges import VOTES, Voter
 from tentalis.core.scoring.judging import (
     Criterion,
     Judgement,
@@ -28,21 +28,21 @@ class JudgeScorer:
     """Medians of the valid votes; broken ones are counted and stand for no number.
 
     Args:
-        voters: empty: no model is configured, and nothing is scored.
+        voter: None: no model is configured, and nothing is scored.
         pool: where votes are cast in parallel.
     """
 
     name: str
     criterion: Criterion
-    voters: Sequence[Voter]
+    voter: Voter | None
     pool: Executor
 
     def score(self, context: AttemptContext) -> ScorerResult:
-        if not self.voters:
+        voter = self.voter
+        if voter is None:
             return ScorerResult(scorer=self.name, value=Unscored("no model is configured to judge it"))
         request = build_judge_request(context, criterion=self.criterion)
-        ballots = [(voter, seed) for voter in self.voters for seed in range(voter.votes)]
-        votes = list(self.pool.map(lambda ballot: cast_vote(ballot[0], request, seed=ballot[1]), ballots))
+        votes = list(self.pool.map(lambda seed: cast_vote(voter, request, seed=seed), range(VOTES)))
         tally = tally_judgements(votes, total_steps=len(context.steps))
         said = [vote for vote in votes if not isinstance(vote, Unscored)]
         steps = tuple(
@@ -50,7 +50,7 @@ class JudgeScorer:
             for index, step in enumerate(tally.steps)
         )
         details = {
-            "judges": [voter.name for voter in self.voters],
+            "judges": ["default"],
             "votes": [vote.overall for vote in said],
             "invalid_votes": tally.overall.invalid,
             "invalid_reasons": dict(Counter(tally.overall.invalid_reasons)),
@@ -68,8 +68,6 @@ class JudgeScorer:
 
 def cast_vote(voter: Voter, request: JudgeRequest, *, seed: int) -> Judgement | Unscored:
     """Ask a model once; what is no vote comes back as the reason."""
-    if voter.client is None:
-        return Unscored(f"{voter.name} cannot be asked: {voter.fault}")
     try:
         answers = voter.client.chat(
             request.messages, model=voter.model, max_tokens=MAX_TOKENS, temperature=TEMPERATURE, seed=seed

@@ -4,6 +4,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
+from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.adapters import services
@@ -66,9 +67,10 @@ def test_a_task_is_done_once_more_and_nothing_of_the_task_changes(served: Worker
     assert [("shadow" in one) for one in paid] == [False, True]
 
 
-def test_who_judges_a_shadows_answer_is_paid_by_the_shadow(served: Worker, alice: User) -> None:
+def test_who_judges_a_shadows_answer_is_paid_by_the_shadow(served: Worker, alice: User, settings: Settings) -> None:
     assert served.provider is not None
-    served.project.judges.create(name="strict", provider=served.provider, model="desk", votes=1)
+    changes = {"LLM_MODEL": "desk", "INFERENCE_BASE_URL": served.provider.base_url}
+    settings.TENTALIS = settings.TENTALIS | changes | {"INFERENCE_BACKEND": served.provider.kind}
     shadow = begin(served, alice)
     task = mirrored_task(served, group_size=1)
     work_tasks([task.pk], by="worker")

@@ -1,12 +1,14 @@
 """Judges that approve what they should not, through the services that score and review: their word loses its weight."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.calibration.models import Comparison, Rater
@@ -15,66 +17,49 @@ from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Review
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.submit import give_feedback, give_task_feedback
-from apps.inference.models import Provider
-from apps.scoring.models import Judge
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Attempt, Task
 from tests.apps.feedback.builders import make_chat_task, save_scores
 from tests.fakes import FakeModelServer
 
 GOOD, BAD = "the capital is Paris", "the capital is Rome"
-GROUP = [GOOD, BAD] * 4
+GROUP_SIZE = 8
 
 
-class BiasedJudge:
-    """Approves good work, and 37 of every 100 bad pieces."""
-
-    def __init__(self) -> None:
-        self.bad = 0
-
-    def reply(self, prompt: str, index: int) -> str:
-        approves = True
-        if "Rome" in prompt:
-            approves = (self.bad + 1) * 37 // 100 > self.bad * 37 // 100
-            self.bad += 1
-        steps = [{"index": place, "score": 0.5, "reason": ""} for place in range(2)]
-        return json.dumps({"steps": steps, "overall": 0.95 if approves else 0.05, "reason": "as I see it"})
+def reply_biased(prompt: str, index: int) -> str:
+    """Of a judge who approves good work, and 37 of every 100 bad pieces, which are numbered."""
+    bad = re.search(r"Rome (\d+)", prompt)
+    approves = bad is None or (int(bad[1]) + 1) * 37 // 100 > int(bad[1]) * 37 // 100
+    steps = [{"index": place, "score": 0.5, "reason": ""} for place in range(2)]
+    return json.dumps({"steps": steps, "overall": 0.95 if approves else 0.05, "reason": "as I see it"})
 
 
 @pytest.fixture
-def judge_says() -> Iterator[FakeModelServer]:
-    with FakeModelServer(models=["judge-model"], is_plain=True, reply=BiasedJudge().reply) as running:
-        yield running
-
-
-@pytest.fixture
-def judged(project: Project, judge_says: FakeModelServer) -> Project:
-    """A project whose chat is scored by a judge of one vote, and by effort."""
+def judged(project: Project, settings: Settings) -> Iterator[Project]:
+    """A project whose chat is scored by a judge, and by effort."""
     project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
     project.save()
-    provider = Provider.objects.create(
-        project=project, name="far", kind="openai", base_url=judge_says.url, allow_private=True
-    )
-    Judge.objects.create(project=project, name="kind", provider=provider, model="judge-model", votes=1)
-    return project
+    with FakeModelServer(models=["judge-model"], is_plain=True, reply=reply_biased) as judge:
+        changes = {"LLM_MODEL": "judge-model", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": judge.url}
+        settings.TENTALIS = settings.TENTALIS | changes
+        yield project
 
 
-def score_unverified(project: Project, judge_says: FakeModelServer) -> Attempt:
+def score_unverified(project: Project) -> Attempt:
     """A bad answer nobody can verify, which the judge approves."""
-    biased, judge_says.reply = judge_says.reply, lambda prompt, index: BiasedJudge().reply("", 0)
     task = make_chat_task(project, [BAD])
     score_tasks([task.pk])
-    judge_says.reply = biased
     return task.attempts.get()
 
 
 def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_audited_items(
-    judged: Project, judge_says: FakeModelServer
+    judged: Project,
 ) -> None:
-    before = score_unverified(judged, judge_says)
+    before = score_unverified(judged)
     assert effective_judgement(before.task)[before.pk].reward == pytest.approx(0.75 * 0.95 + 0.25 * 2 / 3)
-    for _ in range(200 // len(GROUP)):  # calls at once are answered in any order: either may come first
-        score_tasks([make_chat_task(judged, GROUP, reference={"match": "contains", "value": "Paris"}).pk])
+    for first in range(0, 100, GROUP_SIZE // 2):
+        group = [text for number in range(first, first + GROUP_SIZE // 2) for text in (GOOD, f"{BAD} {number}")]
+        score_tasks([make_chat_task(judged, group, reference={"match": "contains", "value": "Paris"}).pk])
         rater = Rater.objects.get(handle="scorer:prm")
         if rater.weight < 0.1 and rater.drifted_at is not None:
             break
@@ -83,15 +68,15 @@ def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_au
     assert rater.quarantined_at is not None
     assert rater.drifted_at is not None
 
-    after = score_unverified(judged, judge_says)
+    after = score_unverified(judged)
     assert effective_judgement(after.task)[after.pk].reward is None  # effort alone is no score
     assert after.score_details["trust"] == {"prm": 0.0}
     assert "prm unscored (it lost its calibration and is quarantined)" in after.score_details["words"]
 
 
-def test_a_partly_trusted_judge_counts_for_that_part(judged: Project, judge_says: FakeModelServer) -> None:
+def test_a_partly_trusted_judge_counts_for_that_part(judged: Project) -> None:
     Rater.objects.create(project=judged, handle="scorer:prm", kind="scorer", weight=0.5)
-    found = score_unverified(judged, judge_says)
+    found = score_unverified(judged)
     assert found.score_details["trust"] == {"prm": 0.5}
     assert found.score_details["weights"] == {"prm": pytest.approx(0.6), "effort": pytest.approx(0.4)}
     assert found.score == pytest.approx(0.6 * 0.95 + 0.4 * 2 / 3)

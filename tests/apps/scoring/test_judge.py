@@ -9,8 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from apps.accounts.models import Project
-from apps.inference.models import Provider
-from apps.scoring.models import Judge, StepScore
+from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_chat_task
@@ -35,14 +34,17 @@ def server() -> Iterator[FakeModelServer]:
 
 
 @pytest.fixture
-def judged(project: Project, server: FakeModelServer) -> Task:
+def judge(server: FakeModelServer, settings: Settings) -> None:
+    """The installation's model is the server's."""
+    changes = {"LLM_MODEL": "judge-model", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": server.url}
+    settings.TENTALIS = settings.TENTALIS | changes
+
+
+@pytest.fixture
+def judged(project: Project, judge: None) -> Task:
     """A chat task of one attempt, in a project whose one scorer is a judge of three votes."""
     project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
     project.save()
-    provider = Provider.objects.create(
-        project=project, name="far", kind="openai", base_url=server.url, allow_private=True
-    )
-    Judge.objects.create(project=project, name="strict", provider=provider, model="judge-model", votes=3)
     return make_chat_task(project, ["first"])
 
 
@@ -60,7 +62,7 @@ def test_the_median_counts_and_the_spread_is_kept_for_the_whole_and_each_step(
     assert (whole.score, whole.reason) == (0.4, "said 0.4")
     assert whole.spread == pytest.approx(0.7)
     assert sorted(whole.details["votes"]) == [0.2, 0.4, 0.9]
-    assert (whole.details["judges"], whole.details["invalid_votes"]) == (["strict"], 0)
+    assert (whole.details["judges"], whole.details["invalid_votes"]) == (["default"], 0)
     first, second = get_score(judged, 0), get_score(judged, 1)
     assert (first.score, first.reason) == (0.1, "as 0.1")
     assert first.spread == pytest.approx(0.6)
@@ -99,13 +101,6 @@ def test_a_judge_that_cannot_be_asked_leaves_the_servers_words(
     assert f"3 x {error}" in get_score(judged).reason
 
 
-def test_a_judge_whose_provider_is_switched_off_says_so(judged: Task, server: FakeModelServer) -> None:
-    Provider.objects.update(is_active=False)
-    score_tasks([judged.pk])
-    assert "strict cannot be asked: provider 'far' is switched off" in get_score(judged).reason
-    assert server.requests == []
-
-
 def test_all_votes_on_all_attempts_are_cast_at_the_same_time(judged: Task, server: FakeModelServer) -> None:
     task = make_chat_task(judged.project, ["first", "second"])
     together = threading.Barrier(6)
@@ -119,26 +114,9 @@ def test_all_votes_on_all_attempts_are_cast_at_the_same_time(judged: Task, serve
     assert list(StepScore.objects.filter(scorer="prm", step=None).values_list("score", flat=True)) == [0.5, 0.5]
 
 
-def test_two_judges_votes_are_one_poll_and_a_judge_without_trust_has_none(
-    judged: Task, server: FakeModelServer
+def test_by_the_built_in_weights_it_judges_the_work_and_what_was_made_up(
+    project: Project, server: FakeModelServer, judge: None
 ) -> None:
-    provider = Provider.objects.get()
-    for name, trust in (("mild", 1.0), ("distrusted", 0.0)):
-        Judge.objects.create(
-            project=judged.project, name=name, provider=provider, model="judge-model", votes=1, trust=trust
-        )
-    server.reply = in_turn(*[verdict(score) for score in (0.1, 0.2, 0.3, 0.4)])
-    score_tasks([judged.pk])
-    whole = get_score(judged)
-    assert whole.score == pytest.approx(0.25)
-    assert whole.details["judges"] == ["strict", "mild"]
-
-
-def test_the_installations_model_judges_where_a_project_has_no_judge(
-    project: Project, server: FakeModelServer, settings: Settings
-) -> None:
-    changes = {"LLM_MODEL": "judge-model", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": server.url}
-    settings.TENTALIS = settings.TENTALIS | changes
     server.reply = lambda prompt, index: verdict(0.75)
     task = make_chat_task(project, ["first"])
     score_tasks([task.pk])
