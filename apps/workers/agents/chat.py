@@ -1,7 +1,7 @@
 """A worker on any OpenAI-compatible server: one request a prompt, steps read out of whatever the model wrote."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar, Final
 
@@ -13,6 +13,7 @@ from tentalis.core.worlds import AttemptDraft, DraftStep, World
 MAX_TOKENS: Final = 1024
 
 
+@dataclass(frozen=True)
 class ChatAgent:
     """Asks a chat model.
 
@@ -24,22 +25,13 @@ class ChatAgent:
 
     longest_try: ClassVar[int | None] = MAX_TOKENS
 
-    def __init__(
-        self,
-        client: ModelClient,
-        *,
-        system_prompt: str = "",
-        temperature: float = 1.0,
-        max_tokens: int = MAX_TOKENS,
-        top_p: float = 1.0,
-        top_k: int = 0,
-    ) -> None:
-        self._client = client
-        self._system_prompt = system_prompt
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._top_p = top_p
-        self._top_k = top_k
+    client: ModelClient
+    _: KW_ONLY
+    system_prompt: str = ""
+    temperature: float = 1.0
+    max_tokens: int = MAX_TOKENS
+    top_p: float = 1.0
+    top_k: int = 0
 
     def work(
         self,
@@ -55,7 +47,7 @@ class ChatAgent:
         groups = []
         refusals = []
         for prompt, seed in zip(prompts, seeds, strict=True):
-            messages = world.messages_for(prompt, self._system_prompt)
+            messages = world.messages_for(prompt, self.system_prompt)
             try:
                 groups.append(self._try_prompt(messages, group_size, seed, model, greedy))
             except ModelNotServedError:
@@ -75,18 +67,18 @@ class ChatAgent:
         drafts: list[AttemptDraft] = []
         while len(drafts) < group_size:
             started = perf_counter()
-            samples = self._client.chat(
+            samples = self.client.chat(
                 messages,
                 model=model,
                 n=group_size - len(drafts),
-                max_tokens=self._max_tokens,
-                temperature=0.0 if greedy else self._temperature,
-                top_p=self._top_p,
+                max_tokens=self.max_tokens,
+                temperature=0.0 if greedy else self.temperature,
+                top_p=self.top_p,
                 seed=None if seed is None else seed + len(drafts),
-                top_k=0 if greedy else self._top_k,
+                top_k=0 if greedy else self.top_k,
             )
             elapsed_s = perf_counter() - started
-            sampling = {"temperature": 0.0 if greedy else self._temperature, "top_p": self._top_p}
+            sampling = {"temperature": 0.0 if greedy else self.temperature, "top_p": self.top_p}
             drafts += [replace(read_sample(sample, messages, elapsed_s), sampling=sampling) for sample in samples]
         return drafts
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from time import perf_counter
 from typing import Any, ClassVar, Final
@@ -81,6 +81,7 @@ class Begun:
     size: int
 
 
+@dataclass(frozen=True)
 class DeskAgent:
     """Works tickets with the desk's model.
 
@@ -92,22 +93,13 @@ class DeskAgent:
 
     longest_try: ClassVar[int | None] = MAX_TOKENS
 
-    def __init__(
-        self,
-        client: ModelClient,
-        *,
-        base_model: str = BASE_MODEL,
-        system_prompt: str = "",
-        temperature: float = 1.0,
-        max_tokens: int = MAX_TOKENS,
-        top_k: int = 0,
-    ) -> None:
-        self._client = client
-        self._base_model = base_model
-        self._system_prompt = system_prompt
-        self._temperature = temperature
-        self._max_tokens = max_tokens
-        self._top_k = top_k
+    client: ModelClient
+    _: KW_ONLY
+    base_model: str = BASE_MODEL
+    system_prompt: str = ""
+    temperature: float = 1.0
+    max_tokens: int = MAX_TOKENS
+    top_k: int = 0
 
     def work(
         self,
@@ -140,7 +132,7 @@ class DeskAgent:
     def _work_chunk(
         self, prompts: list[str], world: World, group_size: int, seed: int | None, model: str, greedy: bool
     ) -> list[list[AttemptDraft]]:
-        conversations = [world.messages_for(prompt, self._system_prompt) for prompt in prompts]
+        conversations = [world.messages_for(prompt, self.system_prompt) for prompt in prompts]
         started = perf_counter()
         answers = self._sample([render_chat(messages) for messages in conversations], model, group_size, seed, greedy)
         elapsed_s = perf_counter() - started
@@ -148,10 +140,10 @@ class DeskAgent:
         for index, samples in enumerate(answers):
             group = [_Try(index, sample.prompt_token_ids) for sample in samples]
             for each, sample in zip(group, samples, strict=True):
-                each.take(sample, self._max_tokens, elapsed_s)
+                each.take(sample, self.max_tokens, elapsed_s)
             groups.append(group)
         self._work_on([each for group in groups for each in group], prompts, world, seed, model, greedy)
-        sampling = {"temperature": 0.0 if greedy else self._temperature}
+        sampling = {"temperature": 0.0 if greedy else self.temperature}
         return [[_draft(each, conversations[index], sampling) for each in group] for index, group in enumerate(groups)]
 
     def finish(
@@ -184,14 +176,14 @@ class DeskAgent:
         )
         for group, samples in zip(groups, drawn, strict=True):
             for each, sample in zip(group, samples, strict=True):
-                each.take(sample, self._max_tokens - len(each.token_ids), 0.0)
+                each.take(sample, self.max_tokens - len(each.token_ids), 0.0)
         self._work_on([each for group in groups for each in group], prompts, world, seed, model, greedy=False)
-        return [[_draft(each, (), {"temperature": self._temperature}) for each in group] for group in groups]
+        return [[_draft(each, (), {"temperature": self.temperature}) for each in group] for group in groups]
 
     def _spell(self, token_ids: Sequence[int]) -> list[str]:
-        pieces = self._client.spell(token_ids, model=self._base_model)
+        pieces = self.client.spell(token_ids, model=self.base_model)
         if pieces is None:
-            raise ProviderAnswerError(f"{self._base_model}: the text of {len(token_ids)} tokens is not them again")
+            raise ProviderAnswerError(f"{self.base_model}: the text of {len(token_ids)} tokens is not them again")
         return pieces
 
     def _work_on(
@@ -208,11 +200,11 @@ class DeskAgent:
                 1,
                 _mix([seed, round_number]),
                 greedy,
-                max_tokens=self._max_tokens - min(len(each.token_ids) for each in waiting),
+                max_tokens=self.max_tokens - min(len(each.token_ids) for each in waiting),
             )
             elapsed_s = perf_counter() - started
             for each, (sample,) in zip(waiting, answers, strict=True):
-                each.take(sample, self._max_tokens - len(each.token_ids), elapsed_s)
+                each.take(sample, self.max_tokens - len(each.token_ids), elapsed_s)
             tries = waiting
 
     def _sample(
@@ -224,15 +216,15 @@ class DeskAgent:
         greedy: bool,
         max_tokens: int | None = None,
     ) -> list[list[Sample]]:
-        return self._client.sample(
+        return self.client.sample(
             prompts,
             model=model,
             n=n,
-            max_tokens=max_tokens or self._max_tokens,
-            temperature=0.0 if greedy else self._temperature,
-            stop_token_ids=self._client.tokenize(_CALL_END, model=self._base_model),
+            max_tokens=max_tokens or self.max_tokens,
+            temperature=0.0 if greedy else self.temperature,
+            stop_token_ids=self.client.tokenize(_CALL_END, model=self.base_model),
             seed=seed,
-            top_k=0 if greedy else self._top_k,
+            top_k=0 if greedy else self.top_k,
         )
 
     def _answer_call(self, each: _Try, prompt: str, world: World) -> bool:
@@ -242,8 +234,8 @@ class DeskAgent:
         name, _, arguments = call.partition(" ")
         result = world.call_tool(prompt, name, arguments.strip())
         text = f"<result> {result}</result>"
-        token_ids = self._client.tokenize(text, model=self._base_model)
-        if len(each.token_ids) + len(token_ids) >= self._max_tokens:
+        token_ids = self.client.tokenize(text, model=self.base_model)
+        if len(each.token_ids) + len(token_ids) >= self.max_tokens:
             each.finish_reason = "length"
             return False
         each.calls.append({"name": name, "arguments": arguments.strip(), "result": result})
