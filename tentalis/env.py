@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from tentalis.core.checked import FieldError
@@ -17,6 +17,7 @@ from tentalis.core.webhooks import PREFIX as SECRET_PREFIX
 from tentalis.outbound.addresses import MAX_URL_CHARS
 
 PREFIX = "TENTALIS_"
+Number = TypeVar("Number", int, float)
 
 
 class EnvironmentVariableError(Exception):
@@ -72,31 +73,21 @@ def read_path(value: str) -> Path:
 
 
 def read_int(minimum: int, maximum: int) -> Callable[[str], int]:
-    def read(value: str) -> int:
-        wanted = f"a whole number from {minimum} to {maximum}"
-        try:
-            number = int(value)
-        except ValueError:
-            raise ValueError(wanted) from None
-        if not minimum <= number <= maximum:
-            raise ValueError(wanted)
-        return number
-
-    return read
+    return lambda value: _read_number(int, value, minimum, maximum, f"a whole number from {minimum} to {maximum}")
 
 
 def read_float(minimum: float, maximum: float) -> Callable[[str], float]:
-    def read(value: str) -> float:
-        wanted = f"a number from {minimum:g} to {maximum:g}"
-        try:
-            number = float(value)
-        except ValueError:
-            raise ValueError(wanted) from None
-        if not minimum <= number <= maximum:
-            raise ValueError(wanted)
-        return number
+    return lambda value: _read_number(float, value, minimum, maximum, f"a number from {minimum:g} to {maximum:g}")
 
-    return read
+
+def _read_number(kind: Callable[[str], Number], value: str, minimum: Number, maximum: Number, wanted: str) -> Number:
+    try:
+        number = kind(value)
+    except ValueError:
+        raise ValueError(wanted) from None
+    if not minimum <= number <= maximum:
+        raise ValueError(wanted)
+    return number
 
 
 def read_choice(*choices: str) -> Callable[[str], str]:
