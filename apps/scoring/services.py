@@ -23,7 +23,7 @@ from apps.scoring.judges import VOTES, Voter, find_voter
 from apps.scoring.models import RewardModel, StepScore
 from apps.scoring.reward_models import find_live
 from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
-from apps.tasks.drafts import CUT_OFF, load_attempts, read_step, rebuild_draft
+from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import (
@@ -241,18 +241,8 @@ def _score_attempt(
             raters=raters,
         )
     verification, why_not = _verify(task, attempt, steps)
-    context = AttemptContext(
-        environment=task.environment,
-        prompt=task.prompt,
-        text=attempt.text,
-        steps=tuple(read_step(step) for step in steps),
-        answer=attempt.answer or None,
-        reference=None if task.reference is None else str(task.reference),
-        rubric=task.project.rubric,
-        constitution=task.project.constitution,
-        facts=_gather_facts(task, verification, why_not),
-        sources=_gather_sources(task),
-    )
+    facts = _gather_facts(task, verification, why_not)
+    context = read_context(task, attempt, facts=facts, sources=_gather_sources(task))
     results = {scorer.name: _ask(scorer, context) for scorer in scorers}
     if attempt.pk in given:
         results[given[attempt.pk].scorer] = given[attempt.pk]

@@ -1,8 +1,10 @@
-"""Reading an attempt back from its rows, as a world verifies it."""
+"""Reading an attempt back from its rows, as a world verifies it and as scorers and judges read it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from apps.tasks.models import Attempt, Step, Task
+from tentalis.core.scoring.protocol import AttemptContext, Source
 from tentalis.core.steps import ParsedStep
 from tentalis.core.worlds import AttemptDraft, DraftStep
 
@@ -45,8 +47,26 @@ def rebuild_draft(attempt: Attempt, steps: Sequence[Step]) -> AttemptDraft:
     )
 
 
-def read_step(step: Step) -> ParsedStep:
-    """The step as scorers and judges read it; where it stood in the text was not kept."""
+def read_context(
+    task: Task, attempt: Attempt, *, facts: Mapping[str, Any] | None = None, sources: tuple[Source, ...] = ()
+) -> AttemptContext:
+    """The attempt as scorers and judges read it."""
+    return AttemptContext(
+        environment=task.environment,
+        prompt=task.prompt,
+        text=attempt.text,
+        steps=tuple(_read_step(step) for step in attempt.steps.all()),
+        answer=attempt.answer or None,
+        reference=None if task.reference is None else str(task.reference),
+        rubric=task.project.rubric,
+        constitution=task.project.constitution,
+        facts=facts or {},
+        sources=sources,
+    )
+
+
+def _read_step(step: Step) -> ParsedStep:
+    """Where it stood in the text was not kept."""
     is_call = step.kind == "call"
     return ParsedStep(
         kind="call" if is_call else "step",

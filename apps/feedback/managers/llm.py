@@ -7,10 +7,10 @@ from statistics import fmean
 from apps.base.errors import TentalisError
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
-from apps.tasks.drafts import read_step
+from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from tentalis.core.scoring.judging import Judgement, build_judge_request, parse_judgement
-from tentalis.core.scoring.protocol import AttemptContext, Unscored
+from tentalis.core.scoring.protocol import Unscored
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 4096
@@ -47,18 +47,7 @@ class LlmManager:
         return _join(attempts, judgements)
 
     def _judge(self, client: ModelClient, task: Task, attempt: Attempt) -> Judgement | Unscored:
-        steps = list(attempt.steps.all())
-        context = AttemptContext(
-            environment=task.environment,
-            prompt=task.prompt,
-            text=attempt.text,
-            steps=tuple(read_step(step) for step in steps),
-            answer=attempt.answer or None,
-            reference=None if task.reference is None else str(task.reference),
-            rubric=task.project.rubric,
-            constitution=task.project.constitution,
-        )
-        request = build_judge_request(context, criterion="manager")
+        request = build_judge_request(read_context(task, attempt), criterion="manager")
         try:
             answers = client.chat(request.messages, model=self.model, max_tokens=MAX_TOKENS, temperature=0.0)
         except TentalisError as error:

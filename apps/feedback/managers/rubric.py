@@ -11,7 +11,7 @@ from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_rubric
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
-from apps.tasks.drafts import read_step
+from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Environment, Task
 from tentalis.core.canon import content_hash
 from tentalis.core.desk import SUM_HINT, UNIT_HINT, parse_ticket
@@ -27,7 +27,7 @@ from tentalis.core.desk_rubric import (
 from tentalis.core.meta import judge_items
 from tentalis.core.scoring.criteria import build_criteria_request, read_criteria, read_items, weigh_criteria
 from tentalis.core.scoring.judging import Judgement, parse_judgement
-from tentalis.core.scoring.protocol import AttemptContext, Unscored
+from tentalis.core.scoring.protocol import Unscored
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 4096
@@ -108,7 +108,7 @@ class RubricManager:
         client = self.open_client()
 
         def ask(attempt: Attempt) -> Found:
-            request = build_criteria_request(_read_context(task, attempt), criteria)
+            request = build_criteria_request(read_context(task, attempt), criteria)
             try:
                 answers = client.chat(request.messages, model=self.model, max_tokens=MAX_TOKENS, temperature=0.0)
             except TentalisError as error:
@@ -142,16 +142,3 @@ def _explain(weights: Mapping[str, float], items: Mapping[str, float]) -> str:
     parts = {name: weights.get(name, 0.0) * value for name, value in items.items()}
     strongest = sorted((part for part in parts.items() if part[1]), key=lambda part: -abs(part[1]))[:5]
     return "; ".join(f"{name} {amount:+.1f}" for name, amount in strongest)
-
-
-def _read_context(task: Task, attempt: Attempt) -> AttemptContext:
-    return AttemptContext(
-        environment=task.environment,
-        prompt=task.prompt,
-        text=attempt.text,
-        steps=tuple(read_step(step) for step in attempt.steps.all()),
-        answer=attempt.answer or None,
-        reference=None if task.reference is None else str(task.reference),
-        rubric=task.project.rubric,
-        constitution=task.project.constitution,
-    )
