@@ -11,11 +11,10 @@ DEMO_KEEP ?= 0
 BENCH ?=
 ARGS ?=
 TYPES ?= tentalis.d.ts
-# one more than the two cores of a small machine: tests wait for processes and pages as often as they compute
-JOBS ?= 3
+JOBS ?= 2
 # folders of the tests that are fast for what they show; their times stand in the report of `make test ARGS=--durations=0`
 QUICK := tests/core tests/architecture tests/client tests/outbound tests/apps/gateway/dialects $(addprefix tests/apps/, \
-	accounts api audit base calibration conversations environments feedback inference operations outbox rollouts \
+	accounts api audit base calibration environments feedback inference operations outbox rollouts \
 	scoring supervision tasks workers)
 
 # what `check --deploy` looks at: production settings, with addresses nobody answers on
@@ -36,7 +35,7 @@ demo: ## watch a worker learn its manager's rules (DEMO_UPDATES=24 DEMO_SEED=0 D
 up: $(VENV)/installed-base ## start everything on this machine and stay
 	@$(VENV)/bin/tentalis up
 
-test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=3 at a time)
+test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=2 at a time)
 	@docker/requirements/system.sh
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 

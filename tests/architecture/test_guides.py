@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from django.apps import apps
@@ -11,6 +12,11 @@ from tentalis.env import VARIABLES
 
 ROOT = Path(__file__).parents[2]
 PLACE = re.compile(r"`((?:apps|tentalis|gpu_workers|tests|templates|docs|docker|integrations)/[\w/.-]+)`")
+
+
+@cache
+def read_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_every_place_the_guide_for_contributors_names_exists() -> None:
@@ -44,7 +50,7 @@ def test_a_limit_of_one_name_is_defined_once() -> None:
     """A name that two modules give a value is a limit that drifts. How much a model may answer is each caller's own."""
     places = defaultdict(list)
     for path in (path for top in ("apps", "tentalis", "gpu_workers") for path in (ROOT / top).rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in read_tree(path).body:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             for name in (target.id for target in targets if isinstance(target, ast.Name)):
                 if name.startswith("MAX_") and name != "MAX_TOKENS":
@@ -67,20 +73,18 @@ UNWRITTEN |= {"experiments.ExperimentRun", "experiments.ScenarioResult"}
 def test_every_table_is_written_by_something_that_is_no_test() -> None:
     paths = [path for path in (ROOT / "apps").rglob("*.py") if path.name != "admin.py"]
     source = "\n".join(path.read_text(encoding="utf-8") for path in paths)
-    makes = r"(?<!class )\b{name}\(|\b{name}\.objects(\.\w+\([^()]*\))*\.\w*create\w*\(|INSERT INTO {table}\b"
-    found = {
-        model._meta.label
-        for model in apps.get_models()
-        if model.__module__.startswith("apps.")
-        and not re.search(makes.format(name=model.__name__, table=model._meta.db_table), source)
-    }
+    made = set(re.findall(r"(?<!class )\b(\w+)\(", source))
+    made |= set(re.findall(r"\b(\w+)\.objects(?:\.\w+\([^()]*\))*\.\w*create\w*\(", source))
+    made |= set(re.findall(r"INSERT INTO (\w+)", source))
+    models = [model for model in apps.get_models() if model.__module__.startswith("apps.")]
+    found = {model._meta.label for model in models if not {model.__name__, model._meta.db_table} & made}
     assert found == UNWRITTEN
 
 
 def test_no_two_classes_of_the_apps_have_one_name() -> None:
     places = defaultdict(list)
     for path in (ROOT / "apps").rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in read_tree(path).body:
             if isinstance(node, ast.ClassDef) and node.name not in {"Command", "Migration"}:
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
@@ -94,7 +98,7 @@ OF_A_FIELD = {"FieldError.at", "Checked.refuse", "search", "run_openclaw"}
 def test_a_parameter_of_a_public_function_says_what_it_is() -> None:
     nameless = set()
     for path in (path for top in ("apps", "tentalis", "gpu_workers") for path in (ROOT / top).rglob("*.py")):
-        for owner in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for owner in ast.walk(read_tree(path)):
             if not isinstance(owner, ast.Module | ast.ClassDef) or getattr(owner, "name", "").startswith("_"):
                 continue
             for node in owner.body:
