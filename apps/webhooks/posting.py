@@ -57,7 +57,7 @@ class Poster:
             return Reply(0, _clean(str(error) or type(error).__name__))
         text = _clean(words.decode("utf-8", "replace"))
         if 300 <= answer.status < 400:
-            text = f"redirects are not followed (to {answer.headers.get('Location', '')[:100]})"
+            text = _clean(f"redirects are not followed (to {answer.headers.get('Location', '')[:100]})")
         return Reply(answer.status, text, read_retry_after(answer.headers))
 
     async def _close(self) -> None:
@@ -66,4 +66,5 @@ class Poster:
 
 
 def _clean(words: str) -> str:
-    return words.replace("\x00", "")[:KEPT_CHARS]
+    """What Postgres keeps: no zeros, and no byte of a header that is no UTF-8."""
+    return words.replace("\x00", "").encode(errors="replace").decode()[:KEPT_CHARS]

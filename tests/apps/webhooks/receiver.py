@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(0.1)
 
     def _redirect(self) -> None:
-        self._answer(307, {"Location": "/ok"})
+        self._answer(307, {"Location": "/ok\xff"})  # a byte that is no UTF-8
 
     def _long(self) -> None:
         self._answer(200, {}, b"<b>\x00" + b"x" * 100_000)
