@@ -41,26 +41,28 @@ class Question(NamedTuple):
     hides_usage: bool
     sampling: Mapping[str, Any] = MappingProxyType({})
 
-    @property
-    def hides(self) -> bool:
-        return self.hides_ids or self.hides_logprobs or self.hides_usage
-
-    def strip(self, answer: Json) -> Json | None:
-        """Take out of an answer, or of a chunk, what the caller did not ask for; None for a chunk of nothing else."""
-        choices = answer.get("choices") or ()
-        if self.hides_usage and "usage" in answer:
-            del answer["usage"]
-            if not choices:
-                return None
-        if self.hides_ids:
-            answer.pop("prompt_token_ids", None)
-        for choice in choices:
-            if self.hides_ids:
-                choice.pop("token_ids", None)
-                choice.pop("prompt_token_ids", None)
-            if self.hides_logprobs:
-                choice["logprobs"] = None
-        return answer
+    def strip(self, answers: list[Json]) -> list[Json]:
+        """Take out of answers, or of chunks, what the caller did not ask for; chunks of nothing else are left out."""
+        hides_ids, hides_logprobs, hides_usage = self.hides_ids, self.hides_logprobs, self.hides_usage
+        if not (hides_ids or hides_logprobs or hides_usage):
+            return answers
+        left = []
+        for answer in answers:
+            choices = answer.get("choices") or ()
+            if hides_usage and "usage" in answer:
+                del answer["usage"]
+                if not choices:
+                    continue
+            if hides_ids:
+                answer.pop("prompt_token_ids", None)
+            for choice in choices:
+                if hides_ids:
+                    choice.pop("token_ids", None)
+                    choice.pop("prompt_token_ids", None)
+                if hides_logprobs:
+                    choice["logprobs"] = None
+            left.append(answer)
+        return left
 
 
 def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling: SamplingPolicy = "keep") -> Question:

@@ -45,7 +45,7 @@ def split_plain(events: bytes) -> list[bytes] | None:
     if not events.startswith(b"data: "):
         return None
     payloads = events[6:].split(b"\n\ndata: ")
-    return payloads if events.count(b"\n") == 2 * (len(payloads) - 1) else None
+    return None if b"\n" in b"".join(payloads) else payloads
 
 
 def _read_lines(event: bytes) -> bytes | None:

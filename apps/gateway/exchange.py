@@ -224,8 +224,7 @@ class CallerRequest:
                 if not data:
                     out = b""
                     break
-            await stream.write(out + self._end_stream(fetch, relay, error))
-            await stream.write_eof()
+            await stream.write_eof(out + self._end_stream(fetch, relay, error))
             return stream
         finally:
             edge.quiet.discard(self)
@@ -285,8 +284,7 @@ class CallerRequest:
         else:
             self._note_refusal(error)
         if self._stream is not None and self._fetch is not None:
-            await self._stream.write(self._fetch.plan.relay.fail(status=error.status, message=message, code=code))
-            await self._stream.write_eof()
+            await self._stream.write_eof(self._fetch.plan.relay.fail(status=error.status, message=message, code=code))
             return self._stream
         headers = self._make_base()
         if self._is_kept:

@@ -75,25 +75,26 @@ class Merger:
         prompt = max([len(self.envelope.prompt_token_ids), *told])
         return prompt, sum(len(part.token_ids) for part in self._choices.values())
 
-    def add(self, chunk: Json) -> None:
-        """Raises AttributeError, LookupError, TypeError or ValueError where it is not what a chunk should be."""
-        envelope = self.envelope
-        if (model := chunk.get("model")) and model not in envelope.models:
-            envelope.models.append(str(model))
-        if ids := chunk.get("prompt_token_ids"):
-            envelope.prompt_token_ids = ids
-        if isinstance(usage := chunk.get("usage"), dict):
-            envelope.usage = usage
-        if error := chunk.get("error"):
-            envelope.error = envelope.error or _read_error(error)
-        for choice in chunk.get("choices") or ():
-            index = choice.get("index") or 0
-            if (parts := self._choices.get(index)) is None:
-                if type(index) is not int or not 0 <= index < MOST_CHOICES:
-                    envelope.error = envelope.error or f"a choice with the index {index!r:.40}"
-                    continue
-                parts = self._choices[index] = ChoiceParts(index)
-            _add_choice(parts, choice)
+    def add(self, chunks: Iterable[Json]) -> None:
+        """Raises AttributeError, LookupError, TypeError or ValueError where one is not what a chunk should be."""
+        envelope, known = self.envelope, self._choices
+        for chunk in chunks:
+            if (model := chunk.get("model")) and model not in envelope.models:
+                envelope.models.append(str(model))
+            if ids := chunk.get("prompt_token_ids"):
+                envelope.prompt_token_ids = ids
+            if isinstance(usage := chunk.get("usage"), dict):
+                envelope.usage = usage
+            if error := chunk.get("error"):
+                envelope.error = envelope.error or _read_error(error)
+            for choice in chunk.get("choices") or ():
+                index = choice.get("index") or 0
+                if (parts := known.get(index)) is None:
+                    if type(index) is not int or not 0 <= index < MOST_CHOICES:
+                        envelope.error = envelope.error or f"a choice with the index {index!r:.40}"
+                        continue
+                    parts = known[index] = ChoiceParts(index)
+                _add_choice(parts, choice)
 
     def dump(self) -> bytes:
         """All of it, for `load_merged`."""
@@ -111,7 +112,7 @@ def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Enve
         if chunk is None:
             merger.envelope.is_done = True
         else:
-            merger.add(chunk)
+            merger.add([chunk])
     return merger.choices, merger.envelope
 
 
@@ -130,7 +131,11 @@ def _add_choice(parts: ChoiceParts, choice: Json) -> None:
     if ids := choice.get("token_ids"):
         parts.token_ids += ids
     if logprobs := choice.get("logprobs"):
-        _add_logprobs(parts, logprobs)
+        entries = logprobs.get("content")
+        for entry in entries or ():
+            parts.logprobs.append(entry["logprob"])
+        if entries is None and (values := logprobs.get("token_logprobs")):
+            parts.logprobs += values
     if reason := choice.get("finish_reason"):
         parts.finish_reason = str(reason)[:32]
     message = choice.get("delta") or choice.get("message")
@@ -163,14 +168,6 @@ def _add_thinking(parts: ChoiceParts, block: Json) -> None:
         last["signature"] = block.get("signature") or ""
     else:
         parts.thinking_blocks.append(dict(block))
-
-
-def _add_logprobs(parts: ChoiceParts, logprobs: Json) -> None:
-    entries = logprobs.get("content")
-    if entries:
-        parts.logprobs += [entry["logprob"] for entry in entries]
-    elif entries is None and (values := logprobs.get("token_logprobs")):
-        parts.logprobs += values
 
 
 def _add_call(parts: ChoiceParts, delta: Json) -> None:

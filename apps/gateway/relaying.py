@@ -1,6 +1,6 @@
 """An upstream's answer on its way to the caller: read once, stripped of what was asked on our account, translated."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -108,41 +108,40 @@ class Relay:
             words = _read_failure(answer)
             raise UnreadableAnswerError(words.message if words else f"no choices in it: {raw[:200]!r}", words)
         self.kept.append(raw)
-        self._merge(answer)
+        self._merge([answer])
         self.served = _read_model(answer)
         self.usage = read_usage(answer.get("usage"))
         if self._passes_own:
             return self._rename(own, own_id)
         if self._is_native and not (self._question.hides_ids or self._question.hides_logprobs):
             return self._rename(raw, own_id)
-        stripped = self._question.strip(answer) or answer
+        self._question.strip([answer])
         if not self._is_native:
-            return orjson.dumps(self._dialect.from_chat(stripped, self._body, id=self._id))
-        stripped["id"] = self._answer_id
-        return orjson.dumps(stripped)
+            return orjson.dumps(self._dialect.from_chat(answer, self._body, id=self._id))
+        answer["id"] = self._answer_id
+        return orjson.dumps(answer)
 
     def feed(self, data: bytes) -> bytes:
         """Whatever of a stream has come, as events for the caller; what ends the stream is left to `finish`."""
         if self._source is None:
             self.kept.append(data)
+            return self._forward(self._parse(self._splitter.feed(data)))
         out: list[bytes] = []
         for event in self._parse(self._splitter.feed(data)):
             try:
-                chunks = (event,) if self._source is None else self._translate(event)
+                chunks = self._translate(event)
             except UpstreamFailedError as error:
                 self.failure = ErrorWords(str(error), error.code, "")
                 break
-            for chunk in chunks:
-                self._merge(chunk)
-                self._forward(chunk, out)
+            out.append(self._forward(chunks))
             if self._passes_own:
                 self._pass(event, out)
         return b"".join(out)
 
-    def _merge(self, chunk: Json) -> None:
+    def _merge(self, chunks: Iterable[Json]) -> None:
         if self.merger is not None:
             try:
-                self.merger.add(chunk)
+                self.merger.add(chunks)
             except MALFORMED:
                 self.merger = None
 
@@ -170,33 +169,34 @@ class Relay:
     def ping(self) -> bytes:
         return self._stream.ping()
 
-    def _forward(self, chunk: Json, out: list[bytes]) -> None:
-        choices = chunk.get("choices")
-        if choices is None and (words := _read_failure(chunk)) is not None:
-            self.failure = words
-            return
-        if not self.served:
-            self.served = _read_model(chunk)
-        for choice in choices or ():
-            index = choice.get("index")
-            if choice.get("finish_reason") is None:
-                self._unfinished.add(index)
-            else:
-                self._has_finished = True
-                self._unfinished.discard(index)
-        if (usage := chunk.get("usage")) is not None:
-            self.usage = read_usage(usage)
+    def _forward(self, chunks: Sequence[Json]) -> bytes:
+        """What the caller gets of them."""
+        self._merge(chunks)
+        shown, unfinished = [], self._unfinished
+        for chunk in chunks:
+            choices = chunk.get("choices")
+            if choices is None and (words := _read_failure(chunk)) is not None:
+                self.failure = words
+                continue
+            if not self.served:
+                self.served = _read_model(chunk)
+            for choice in choices or ():
+                if choice.get("finish_reason") is None:
+                    unfinished.add(choice.get("index"))
+                else:
+                    self._has_finished = True
+                    unfinished.discard(choice.get("index"))
+            if (usage := chunk.get("usage")) is not None:
+                self.usage = read_usage(usage)
+            shown.append(chunk)
         if self._passes_own:
-            return
-        question = self._question
-        stripped = question.strip(chunk) if question.hides else chunk
-        if stripped is None:
-            return
-        if self._is_native:
-            stripped["id"] = self._answer_id
-            out += (b"data: ", orjson.dumps(stripped), b"\n\n")
-        else:
-            out.append(self._stream.feed(stripped))
+            return b""
+        shown = self._question.strip(shown)
+        if not self._is_native:
+            return b"".join([self._stream.feed(chunk) for chunk in shown])
+        for chunk in shown:
+            chunk["id"] = self._answer_id
+        return b"data: %s\n\n" % b"\n\ndata: ".join([orjson.dumps(chunk) for chunk in shown]) if shown else b""
 
     def _pass(self, event: Json, out: list[bytes]) -> None:
         """An event as the server sent it; the one that ends the stream waits for `finish`."""
@@ -207,7 +207,7 @@ class Relay:
         else:
             out.append(dump_event(event))
 
-    def _translate(self, event: Json) -> Iterable[Json]:
+    def _translate(self, event: Json) -> Sequence[Json]:
         """Chunks of an event in the server's own dialect; they are what is recorded."""
         assert self._source is not None
         chunks = self._source.feed(event)
