@@ -63,7 +63,7 @@ def read_words(message: Mapping[str, Any]) -> str:
     said = [part for part in said if part]
     if not said or is_observation(said[0]):  # what stands behind a result is a part of it
         return ""
-    text = "\n".join(part for part in said if not is_observation(part))
+    text = "\n".join([said[0], *(part for part in said[1:] if not is_observation(part))])
     last_line = text.rfind("\n") + 1
     if _RUNTIME.match(text, last_line):
         text = text[: max(0, last_line - 1)]
