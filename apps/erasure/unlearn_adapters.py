@@ -4,8 +4,9 @@ Every training that learnt from them, or continued what did, is done once more o
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from apps.accounts.models import Project
 from apps.adapters.blocking import bar, find_taught
@@ -24,6 +25,8 @@ from tentalis.core.learning.recipes import Recipe
 AHEAD = (Adapter.State.CANDIDATE, Adapter.State.VERIFIED)
 PRIORITY = 10
 """Of its runs: nothing else of the line can be trained before they are done."""
+REPEATED = ("project_id", "worker_id", "end_user", "purpose", "backend", "recipe", "recipe_hash", "seed")
+"""Fields of a run that it has again when it is done again."""
 OLDEST = 1000
 """Adapter versions: its rollouts are as old as their line, and their log-probs are exact all the same."""
 
@@ -106,23 +109,23 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
         if batch is None:
             continue
         recipe = _disable_staleness_limit(Recipe.from_json(run.recipe), run.backend)
-        new = TrainingRun.objects.create(
-            project_id=run.project_id,
-            worker_id=run.worker_id,
-            end_user=run.end_user,
-            batch=batch,
-            backend=run.backend,
-            recipe=recipe.to_json(),
-            recipe_hash=recipe.hash,
-            seed=run.seed,
-            priority=max(run.priority, PRIORITY),
-            rebuilds=run,
-            forgetting_id=forgetting,
-        )
-        payload = {"batch": batch.pk, "recipe": recipe.hash, "rebuilds": run.pk, "forgetting": forgetting}
-        record(Kind.RUN_QUEUED, subject=new, by=by, payload=payload)
-        runs.append(new)
+        changes = {"batch": batch, "recipe": recipe.to_json(), "recipe_hash": recipe.hash}
+        runs.append(queue_again(run, {"batch": batch.pk}, forgetting=forgetting, by=by, **changes))
     return Affected(barred, runs)
+
+
+def queue_again(run: TrainingRun, told: Mapping[str, Any], *, forgetting: int, by: str, **changes: Any) -> TrainingRun:
+    """Queue a training once more without what was forgotten, ahead of others.
+
+    Args:
+        told: what the audit says of it first. changes: fields that are not as they were.
+    """
+    as_before = {name: getattr(run, name) for name in REPEATED}
+    ahead = {"priority": max(run.priority, PRIORITY), "rebuilds": run, "forgetting_id": forgetting}
+    new = TrainingRun.objects.create(**as_before | ahead | changes)
+    payload = {**told, "recipe": new.recipe_hash, "rebuilds": run.pk, "forgetting": forgetting}
+    record(Kind.RUN_QUEUED, subject=new, by=by, payload=payload)
+    return new
 
 
 def count_rebuilds(forgetting_ids: Iterable[int]) -> dict[int, dict[str, int]]:

@@ -12,11 +12,10 @@ from pathlib import Path
 from django.db import transaction
 
 from apps.accounts.models import Project
-from apps.audit.kinds import Kind
-from apps.audit.services import move, record
+from apps.audit.services import move
 from apps.calibration.services import lock_fits, set_rubric
 from apps.erasure.records import remove_files
-from apps.erasure.unlearn_adapters import BARRED, CANCELLED, PRIORITY, cancel_run
+from apps.erasure.unlearn_adapters import BARRED, CANCELLED, cancel_run, queue_again
 from apps.rollouts.files import find_files
 from apps.scoring import reward_models
 from apps.scoring.models import RewardModel, StepLabel
@@ -111,21 +110,7 @@ def _queue_again(run: TrainingRun, *, forgetting: int, by: str) -> TrainingRun |
         cancel_run(one, reason=CANCELLED, by=by)
     if not StepLabel.objects.filter(attempt__worker=run.worker_id).exists():
         return None
-    new = TrainingRun.objects.create(
-        project_id=run.project_id,
-        worker_id=run.worker_id,
-        purpose=run.purpose,
-        backend=run.backend,
-        recipe=run.recipe,
-        recipe_hash=run.recipe_hash,
-        seed=run.seed,
-        priority=max(run.priority, PRIORITY),
-        rebuilds=run,
-        forgetting_id=forgetting,
-    )
-    payload = {"purpose": run.purpose, "recipe": run.recipe_hash, "rebuilds": run.pk, "forgetting": forgetting}
-    record(Kind.RUN_QUEUED, subject=new, by=by, payload=payload)
-    return new
+    return queue_again(run, {"purpose": run.purpose}, forgetting=forgetting, by=by)
 
 
 def _bar_fits(project: Project, fits: Sequence[ManagerRun], *, by: str) -> None:
