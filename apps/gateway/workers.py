@@ -24,12 +24,11 @@ from apps.gateway.process import GC_THRESHOLDS, make_writer
 from apps.gateway.sockets import bind
 from apps.gateway.spool import FileSpool
 from tentalis.platform.processes import die_with_parent
+from tentalis.platform.service import Backoff
 
 logger = logging.getLogger(__name__)
 
-AGAIN_S = (0.1, 5.0)
-LIVES_S = 30.0
-"""Who lived that long is started again at once."""
+AGAIN = Backoff(first_s=0.1, cap_s=5.0, forgive_after_s=30.0)
 
 
 class WorkerError(OSError):
@@ -109,11 +108,12 @@ class _Worker:
         return bool(await self._process.stdout.readline())
 
     async def _keep(self) -> None:
-        wait_s, began = AGAIN_S[0], time.monotonic()
+        failures, began = 0, time.monotonic()
         while True:
             assert self._process is not None
             code = await self._process.wait()
-            wait_s = AGAIN_S[0] if time.monotonic() - began > LIVES_S else min(AGAIN_S[1], 2 * wait_s)
+            failures = 0 if time.monotonic() - began > AGAIN.forgive_after_s else failures + 1
+            wait_s = AGAIN.delay_s(failures)
             logger.error("the worker %s ended (%s), and is started again in %g s", self._name, code, wait_s)
             await asyncio.sleep(wait_s)
             began = time.monotonic()
