@@ -8,10 +8,10 @@ from typing import Any
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, PanelResult, SideResult
-from apps.environments.registry import get_world
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
+from apps.worlds.registry import get_world
 from tentalis.core.learning.collapse import (
     AnswerProfile,
     AnswerTraits,

@@ -20,10 +20,10 @@ from apps.base.errors import BadInputError, TentalisError
 from apps.base.packed_rows import unpack_rows
 from apps.base.unpacking import is_packed
 from apps.console import services
-from apps.environments.registry import WORLDS
 from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
+from apps.worlds.registry import WORLDS
 from tentalis.core.field_limits import MAX_GROUP, MAX_PROMPT_CHARS
 from tentalis.core.judged_files import KINDS, TASKS
 from tentalis.core.task_files import guess_form

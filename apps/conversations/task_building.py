@@ -16,13 +16,13 @@ from apps.conversations.policy import read_policy, redactor_for
 from apps.conversations.reading import AgentCall, ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.conversations.submitted import find_submitted, tell_submitted
-from apps.environments.registry import get_world
 from apps.feedback.judgement import JudgementFields, StepRating
 from apps.feedback.submit import note_signal
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core.conversations.joining import Call as Tokens
 from tentalis.core.conversations.joining import join_calls, split_chains
 from tentalis.core.conversations.signals import MACHINES, SignalKind

@@ -13,7 +13,6 @@ from apps.accounts.models import Project, User
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many, write_entry
-from apps.environments.registry import get_world
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rules import validate_review_policy
@@ -21,6 +20,7 @@ from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts
 from apps.tasks.models import Attempt, Task
+from apps.worlds.registry import get_world
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
 from tentalis.core.review_priority import HEAD_START_H, find_priority

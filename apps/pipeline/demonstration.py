@@ -12,7 +12,6 @@ from apps.adapters.panels import Panel, measure
 from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
-from apps.environments.registry import get_world
 from apps.feedback.models import Review
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
@@ -22,6 +21,7 @@ from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
+from apps.worlds.registry import get_world
 from tentalis.core.desk import make_tickets, say_house_rules
 from tentalis.core.task_files import TaskRow
 

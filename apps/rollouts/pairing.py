@@ -11,13 +11,13 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
 from apps.calibration.selectors import weights_of
-from apps.environments.registry import get_world
 from apps.feedback.models import Feedback
 from apps.rollouts.models import Demonstration, LearningItem, PreferencePair, Rollout
 from apps.supervision.models import POLICY, Proposal
 from apps.supervision.services import SWEEP
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core.canon import content_hash
 from tentalis.core.learning.rewards import VERIFIED, EffectiveJudgement
 from tentalis.core.steps import parse_steps

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from django.db.models import Q
 
 from apps.accounts.models import Project
-from apps.environments.registry import get_world
 from apps.feedback.selectors import find_hints
 from apps.inference.provider_kinds import find_kind
 from apps.outbox.models import Segment
@@ -22,6 +21,7 @@ from apps.tasks.models import Task
 from apps.tasks.selectors import MOST, count_tasks
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core.contracts import RolloutRecord, StepReward
 from tentalis.core.conversation_delta import Conversation
 from tentalis.core.hints import list_candidates

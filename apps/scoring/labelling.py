@@ -9,7 +9,6 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.environments.registry import get_world
 from apps.outbox.services import final_write
 from apps.scoring.answers import Answer, read_answers
 from apps.scoring.models import StepLabel
@@ -18,6 +17,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.workers.agents import get_agent
 from apps.workers.agents.desk import BASE_MODEL, Begun, DeskAgent
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core.scoring.step_labels import choose_split, hard_label
 from tentalis.core.worlds import AttemptDraft, Verification, World
 

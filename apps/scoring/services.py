@@ -14,7 +14,6 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
 from apps.calibration.services import record_comparisons
-from apps.environments.registry import get_world
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
 from apps.outbox.services import final_write
@@ -25,6 +24,7 @@ from apps.scoring.reward_models import find_live
 from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
 from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
+from apps.worlds.registry import get_world
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import (
     AttemptContext,

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from apps.adapters.models import Adapter, Shadow
 from apps.adapters.serving import load
 from apps.adapters.shadows import find_shadow
-from apps.environments.registry import get_world
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -13,6 +12,7 @@ from apps.scoring.services import score_unsaved_sample
 from apps.tasks.models import Environment, ShadowAttempt, Task
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core.worlds import AttemptDraft
 
 TURN = "shadow"

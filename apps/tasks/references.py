@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from apps.base.errors import BadInputError
 from apps.base.web_json import read_web_json
-from apps.environments.registry import get_world
+from apps.worlds.registry import get_world
 from tentalis.core.strict_json import StrictJsonError
 from tentalis.core.worlds import AttemptDraft
 

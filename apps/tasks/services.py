@@ -18,7 +18,6 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError, ConflictError
-from apps.environments.registry import get_world
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -29,6 +28,7 @@ from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
+from apps.worlds.registry import get_world
 from tentalis.core.field_limits import MAX_GROUP, MAX_PROMPT_CHARS
 from tentalis.core.task_files import TaskFileError, TaskRow, read_task_rows
 from tentalis.core.worlds import Agent, AttemptDraft, World

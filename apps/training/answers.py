@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apps.base.errors import BadInputError
-from apps.environments.registry import get_world
 from apps.tasks.models import Task
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core import desk
 from tentalis.core.steps import parse_steps
 from tentalis.core.worlds import AttemptDraft, DraftStep

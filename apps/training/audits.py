@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from apps.calibration.models import Comparison
-from apps.environments.registry import get_world
 from apps.feedback.managers.verdict import ask_about
 from apps.rollouts.files import write_records
 from apps.tasks.models import Attempt
 from apps.training.influence import name_kind
 from apps.training.models import ManagerRun, TrainingRun
+from apps.worlds.registry import get_world
 from tentalis.core.contracts import DemonstrationRecord
 from tentalis.core.meta_adapter import AuditedWord
 from tentalis.core.scoring.verdicts import VerdictQuestion

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 
-from apps.environments.registry import get_world
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.rollouts.tokens import list_exchanges
 from apps.tasks.models import FurtherExchange, Task
+from apps.worlds.registry import get_world
 from tentalis.core.conversations.turns import find_last_said
 from tentalis.core.learning.leaks import KeptPrompts, list_texts
 from tentalis.core.worlds import World

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from django.db import transaction
 
 from apps.calibration.selectors import weights_of
-from apps.environments.registry import get_world
 from apps.feedback.models import Feedback, StepFeedback
 from apps.rollouts.files import write_records
 from apps.scoring.answers import Answer, read_answers
@@ -14,6 +13,7 @@ from apps.scoring.models import StepLabel
 from apps.tasks.models import Attempt
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core.contracts import LabelledStep, LabelledStepsRecord
 from tentalis.core.scoring.step_labels import Said, Split, choose_split, mix_label
 

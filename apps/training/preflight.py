@@ -14,7 +14,6 @@ from apps.adapters.panels import choose_panel, read_gate_policy
 from apps.adapters.services import refuse
 from apps.audit.services import move
 from apps.base.errors import TentalisError
-from apps.environments.registry import get_world
 from apps.inference.client import ModelClient
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
@@ -27,6 +26,7 @@ from apps.training.models import TrainingRun
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
+from apps.worlds.registry import get_world
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.preflight_rules import (

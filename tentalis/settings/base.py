@@ -43,7 +43,7 @@ INSTALLED_APPS = [
     "apps.inference",
     "apps.workers",
     "apps.skills",
-    "apps.environments",
+    "apps.worlds",
     "apps.adapters",
     "apps.tasks",
     "apps.calibration",

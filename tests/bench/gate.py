@@ -199,8 +199,8 @@ def make_counter(kept: dict[str, Any]) -> Any:
     from apps.adapters.models import Adapter, Deployment
     from apps.audit.kinds import Kind
     from apps.base.errors import TentalisError
-    from apps.environments.registry import get_world
     from apps.workers.models import Worker
+    from apps.worlds.registry import get_world
     from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch
     from tests.factories import make_project, make_worker
 

@@ -3,9 +3,9 @@
 from asgiref.sync import sync_to_async
 
 from apps.accounts.models import Project
-from apps.environments.registry import WORLDS
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Session
+from apps.worlds.registry import WORLDS
 from tentalis.mcp.sessions import INTERNAL_MARK
 from tests.mcp.conftest import Open
 from tests.mcp.test_tools import call, refused

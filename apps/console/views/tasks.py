@@ -34,7 +34,6 @@ from apps.console.views.frame import (
     tidy,
 )
 from apps.console.views.judging import find_task_or_404
-from apps.environments.registry import WORLDS, get_world
 from apps.feedback.models import RowImport
 from apps.finding.lists import list_rows
 from apps.finding.tasks import TaskFilters
@@ -42,6 +41,7 @@ from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.pipeline.importing import look_into
 from apps.tasks.models import Task
+from apps.worlds.registry import WORLDS, get_world
 from tentalis.limits import LIMITS
 
 PREVIEWED, SHOWN_IMPORTS = 5, 20

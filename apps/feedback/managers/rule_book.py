@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from apps.base.errors import TentalisError
-from apps.environments.registry import get_world
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.tasks.drafts import rebuild_draft
 from apps.tasks.models import Attempt, Environment, Task
+from apps.worlds.registry import get_world
 from tentalis.core.desk import parse_ticket, rule_book_hints
 
 

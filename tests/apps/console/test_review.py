@@ -14,7 +14,6 @@ from apps.calibration.models import Rater
 from apps.console.review_forms import read_draft
 from apps.console.selectors.review import name_place, shuffle_attempts
 from apps.console.words_facts import name_fact
-from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.claims import claim
 from apps.feedback.judgement import read_judgement
 from apps.feedback.models import BulkJudgement, Feedback, Review, ReviewDraft, StepFeedback
@@ -26,6 +25,7 @@ from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
+from apps.worlds.desk.world import DeskWorld
 from tests.apps.console.builders import sign_in
 from tests.apps.console.test_exports import read_stream
 from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores

@@ -13,7 +13,6 @@ from apps.adapters.gating import gate_adapter
 from apps.adapters.models import Adapter, PanelResult
 from apps.adapters.selectors import find_deployed
 from apps.adapters.services import promote_verified
-from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.submit import give_task_feedback
 from apps.inference.services import open_client, record_exchanges
 from apps.outbox.models import Segment
@@ -27,6 +26,7 @@ from apps.training.models import TrainingRun
 from apps.training.provenance import trace_attempts, trace_feedback
 from apps.workers.agents.desk import DeskAgent
 from apps.workers.models import Worker
+from apps.worlds.desk.world import DeskWorld
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.desk import make_tickets, parse_ticket, solve
 from tests.engine_process import run_engine

@@ -13,7 +13,6 @@ from apps.adapters.errors import AdapterBrokenError
 from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError, NotFoundError
 from apps.calibration.models import Rater
-from apps.environments.worlds.desk import DeskWorld
 from apps.feedback.models import Feedback, StepFeedback
 from apps.inference.services import open_client, record_exchanges
 from apps.pipeline import flow, trainings
@@ -28,6 +27,7 @@ from apps.training.labelled import iterate_records
 from apps.training.models import TrainingRun
 from apps.workers.agents.desk import DeskAgent
 from apps.workers.models import Worker
+from apps.worlds.desk.world import DeskWorld
 from gpu_workers.runner import run as train_spec
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.desk import make_tickets

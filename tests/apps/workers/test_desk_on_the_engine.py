@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from apps.environments.worlds.desk import DeskWorld
 from apps.inference.client import ModelClient
 from apps.workers.agents.desk import DeskAgent, render_chat
+from apps.worlds.desk.world import DeskWorld
 from tentalis.core.desk import make_tickets
 from tests.engine_process import run_engine
 

@@ -9,7 +9,6 @@ from django.db import connection
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError
-from apps.environments.registry import get_world
 from apps.inference.errors import AddressNotAllowedError, ProviderBusyError, ProviderRefusedError
 from apps.inference.models import Exchange, Provider, Session
 from apps.inference.openclaw import OpenClawServer
@@ -22,6 +21,7 @@ from apps.workers.agents.openclaw import NOT_SEEN, OpenClawAgent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.services import change_worker, create_worker
+from apps.worlds.registry import get_world
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tentalis.core.worlds import AttemptDraft
 from tests.apps.workers.openclaw_stub import TOKEN, Run, StubOpenClaw

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from apps.environments.errors import EnvironmentNotAvailableError, UnknownEnvironmentError
-from apps.environments.registry import get_world
-from apps.environments.worlds.chat import ChatWorld
-from apps.environments.worlds.desk import DeskWorld
+from apps.worlds.chat.world import ChatWorld
+from apps.worlds.desk.world import DeskWorld
+from apps.worlds.errors import EnvironmentNotAvailableError, UnknownEnvironmentError
+from apps.worlds.registry import get_world
 from tentalis.core.desk import is_held_out, look_up_stock, make_tickets, parse_ticket
 from tentalis.core.worlds import AttemptDraft, DraftStep, Verification
 

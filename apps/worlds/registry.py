@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from apps.environments.errors import EnvironmentNotAvailableError, UnknownEnvironmentError
-from apps.environments.worlds.chat import ChatWorld
-from apps.environments.worlds.desk import DeskWorld
+from apps.worlds.chat.world import ChatWorld
+from apps.worlds.desk.world import DeskWorld
+from apps.worlds.errors import EnvironmentNotAvailableError, UnknownEnvironmentError
 from tentalis.core.worlds import World
 
 WORLDS: Final[dict[str, World]] = {world.name: world for world in (ChatWorld(), DeskWorld())}

@@ -1,1 +1,0 @@
-"""The worlds tasks live in."""

@@ -1,0 +1,1 @@
+"""The plain conversation: a prompt in, an answer out."""
