@@ -1,12 +1,7 @@
-"""Jobs on adapters, queue `control`."""
+"""Jobs on adapters, queue `gates`."""
 
-from apps.adapters import gating, services, serving
+from apps.adapters import services, serving
 from apps.outbox.links import link
-
-
-@link("adapters.gate")
-def gate(adapter_id: int) -> None:
-    gating.gate_adapter(adapter_id, by="gate")
 
 
 @link("adapters.promote")

@@ -6,7 +6,6 @@ from functools import lru_cache
 from statistics import fmean
 from typing import Any
 
-from apps.accounts.models import Project
 from apps.adapters.models import Adapter, PanelResult, SideResult
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
@@ -109,10 +108,6 @@ def open_panel(name: str) -> Panel | None:
     if world_name not in WORLD_OF_KIND.values() or not (size.isdecimal() and draw.isdecimal()):
         return None
     return Panel(name, get_world(world_name), int(size), PANEL_SEED + int(draw))
-
-
-def read_gate_policy(project: Project) -> GatePolicy:
-    return GatePolicy(**project.gate_policy)
 
 
 def measure(worker: Worker, adapter: Adapter | None, panel: Panel, *, greedy: bool = False) -> PanelResult:

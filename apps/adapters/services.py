@@ -17,8 +17,7 @@ from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import clear_canary, hold_served, lock_deployment
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
-from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback
+from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback, read_gate_policy
 from apps.adapters.serving import serve
 from apps.adapters.shadows import end_overtaken
 from apps.audit.kinds import Kind

@@ -12,8 +12,7 @@ from apps.accounts.services import require_right
 from apps.adapters import canary
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import find_deployment, goes_to_canary
+from apps.adapters.selectors import find_deployment, goes_to_canary, read_gate_policy
 from apps.adapters.serving import LOAD_S, serve
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry

@@ -32,6 +32,7 @@ from apps.feedback import jobs as feedback_jobs
 from apps.feedback import submit as judgements
 from apps.feedback.judgement import JudgementFields
 from apps.feedback.models import Feedback, Review, RowImport
+from apps.gate import jobs as gate_jobs
 from apps.inference.models import Session
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
@@ -119,7 +120,7 @@ def train_after_adoption(adapter_ids: Sequence[int]) -> None:
 
 
 KINDS[SegmentKind.ADOPT] = Chain(
-    links=(training_jobs.ask_measured, adapter_jobs.gate, adapter_jobs.promote, adapter_jobs.hot_swap),
+    links=(training_jobs.ask_measured, gate_jobs.gate, adapter_jobs.promote, adapter_jobs.hot_swap),
     then=train_after_adoption,
     on_dead=_refuse_with(adapters.refuse_unjudged),
 )

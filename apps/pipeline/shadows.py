@@ -16,7 +16,7 @@ from apps.accounts.services import require_right
 from apps.adapters import shadows
 from apps.adapters.canary import require_triable
 from apps.adapters.models import Adapter, Shadow
-from apps.adapters.panels import read_gate_policy
+from apps.adapters.selectors import read_gate_policy
 from apps.adapters.serving import serve
 from apps.audit.services import move
 from apps.base.errors import IllegalMoveError

@@ -9,8 +9,7 @@ from typing import Any
 from django.db.models import Prefetch, Q
 
 from apps.adapters.models import Adapter, PanelResult, Verdict
-from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import find_deployment
+from apps.adapters.selectors import find_deployment, read_gate_policy
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import PairedComparison, compare_paired

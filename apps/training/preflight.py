@@ -8,12 +8,13 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from apps.adapters.artifacts import path_of
-from apps.adapters.gate_prompts import list_measured
 from apps.adapters.models import Adapter, PanelResult, Verdict
-from apps.adapters.panels import choose_panel, read_gate_policy
+from apps.adapters.panels import choose_panel
+from apps.adapters.selectors import read_gate_policy
 from apps.adapters.services import refuse
 from apps.audit.services import move
 from apps.base.errors import TentalisError
+from apps.gate.prompts import list_measured
 from apps.inference.client import ModelClient
 from apps.inference.services import client_for
 from apps.outbox.services import final_write

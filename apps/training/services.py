@@ -14,12 +14,12 @@ from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.errors import AdapterBrokenError
-from apps.adapters.lengths import can_ask
 from apps.adapters.models import Adapter
 from apps.adapters.services import refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
+from apps.gate.lengths import can_ask
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write

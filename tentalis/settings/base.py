@@ -51,6 +51,7 @@ INSTALLED_APPS = [
     "apps.scoring",
     "apps.feedback",
     "apps.rollouts",
+    "apps.gate",
     "apps.conversations",
     "apps.training",
     "apps.evals",

@@ -194,11 +194,12 @@ def make_counter(kept: dict[str, Any]) -> Any:
     """
     from django.db import transaction
 
-    from apps.adapters import gating, services, serving
+    from apps.adapters import services, serving
     from apps.adapters.errors import AdapterBrokenError
     from apps.adapters.models import Adapter, Deployment
     from apps.audit.kinds import Kind
     from apps.base.errors import TentalisError
+    from apps.gate import gating
     from apps.workers.models import Worker
     from apps.worlds.registry import get_world
     from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch

@@ -6,8 +6,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.rights import Right
 from apps.adapters.models import Deployment, Shadow
-from apps.adapters.panels import read_gate_policy
-from apps.adapters.selectors import find_deployment
+from apps.adapters.selectors import find_deployment, read_gate_policy
 from apps.console.operation_forms import CanaryForm
 from apps.console.views.frame import Scene, act, fill_in, found_or_404, leave, posted, project_view, show
 from apps.console.views.trace import adapter_or_404

@@ -16,13 +16,14 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project, User
-from apps.adapters import blocking, gating, services, serving
+from apps.adapters import blocking, services, serving
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import MovedMeanwhileError
 from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
 from apps.base.errors import ConflictError, IllegalMoveError
+from apps.gate import gating
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Provider
 from apps.outbox import services as outbox

@@ -10,11 +10,12 @@ from pytest_django import Settings
 pytest.importorskip("tinker", reason="the client of Tinker is not installed: pip install 'tentalis[tinker]'")
 
 from apps.accounts.models import Project, User
-from apps.adapters import gating, serving
+from apps.adapters import serving
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.services import promote_verified
+from apps.gate import gating
 from apps.inference.providers import create_provider
 from apps.outbox.models import Segment
 from apps.pipeline import flow

@@ -14,9 +14,9 @@ from apps.adapters import services, serving
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterBrokenError, AdapterNotServableError, WrongAdapterServedError
 from apps.adapters.models import Adapter
-from apps.adapters.strength_sweep import serve_scaled
 from apps.adapters.vllm_compat import require_servable
 from apps.audit.kinds import Kind
+from apps.gate.strength_sweep import serve_scaled
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, AdapterNotLoadedError, ProviderBusyError
 from apps.inference.models import Provider

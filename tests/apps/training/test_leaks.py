@@ -9,12 +9,13 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from apps.accounts.models import Project
-from apps.adapters.gate_prompts import list_measured
 from apps.adapters.models import Adapter, PanelResult, Verdict
-from apps.adapters.panels import Panel, choose_panel, draw_fresh, read_gate_policy
+from apps.adapters.panels import Panel, choose_panel, draw_fresh
+from apps.adapters.selectors import read_gate_policy
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint
+from apps.gate.prompts import list_measured
 from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import FurtherExchange, Task

@@ -9,11 +9,11 @@ from django.test import Client
 from pytest_django import Settings
 
 from apps.accounts.models import Project, User
-from apps.adapters.gating import gate_adapter
 from apps.adapters.models import Adapter, PanelResult
 from apps.adapters.selectors import find_deployed
 from apps.adapters.services import promote_verified
 from apps.feedback.submit import give_task_feedback
+from apps.gate.gating import gate_adapter
 from apps.inference.services import open_client, record_exchanges
 from apps.outbox.models import Segment
 from apps.pipeline import flow

@@ -7,10 +7,10 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project
 from apps.adapters.artifacts import path_of
-from apps.adapters.gating import inspect_files
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
 from apps.erasure.erase import forget_person
+from apps.gate.gating import inspect_files
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow

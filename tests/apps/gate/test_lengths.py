@@ -9,10 +9,10 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.adapters.errors import AdapterBrokenError
-from apps.adapters.gating import gate_adapter
-from apps.adapters.lengths import ask_lengths, can_ask
 from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of, load
+from apps.gate.gating import gate_adapter
+from apps.gate.lengths import ask_lengths, can_ask
 from apps.inference.models import Provider
 from apps.rollouts.models import Batch
 from apps.training import preflight, services

@@ -7,7 +7,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, SideResult, Verdict
 from apps.adapters.panels import choose_panel, draw_fresh
-from apps.adapters.sides import CONFIRMATION, SideMeasurements
+from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy, compare_paired
 from tests.apps.adapters.test_deployment import make_adapter

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from apps.adapters.panels import Panel, draw_fresh, draw_skills
-from apps.adapters.sides import SKILLS_DRAWN, SKILLS_SEED
+from apps.gate.sides import SKILLS_DRAWN, SKILLS_SEED
 from tentalis.core.learning.collapse import ENOUGH_ANSWERS
 from tentalis.core.learning.gate import GatePolicy
 

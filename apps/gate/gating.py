@@ -12,21 +12,20 @@ from typing import Any
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import hold_served
 from apps.adapters.errors import AdapterBrokenError, MovedMeanwhileError
-from apps.adapters.lengths import AskedLengths, ask_lengths
 from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
 from apps.adapters.panels import (
     Panel,
     choose_panel,
     find_or_measure,
     measure,
-    read_gate_policy,
 )
-from apps.adapters.selectors import BASE, find_anchor, find_deployed
+from apps.adapters.selectors import BASE, find_anchor, find_deployed, read_gate_policy
 from apps.adapters.services import give_verdict, quarantine, refuse
 from apps.adapters.serving import load, serve
-from apps.adapters.sides import CONFIRMATION, SideMeasurements, compare_results
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
+from apps.gate.lengths import AskedLengths, ask_lengths
+from apps.gate.sides import CONFIRMATION, SideMeasurements, compare_results
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
 from tentalis.core.learning.collapse import Alarm

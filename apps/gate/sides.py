@@ -17,7 +17,7 @@ from apps.adapters.panels import (
     try_items,
 )
 from apps.adapters.serving import client_of
-from apps.adapters.strength_sweep import serve_scaled
+from apps.gate.strength_sweep import serve_scaled
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, decide_alarms
 from tentalis.core.learning.gate import (
     LEAST_CONFIRMED,

@@ -1,0 +1,1 @@
+"""The promotion gate: what it measures, and what it decides."""
