@@ -14,7 +14,7 @@ TYPES ?= tentalis.d.ts
 JOBS ?= 2
 # folders of the tests that are fast for what they show; their times stand in the report of `make test ARGS=--durations=0`
 QUICK := tests/core tests/architecture tests/client tests/outbound tests/apps/gateway/dialects $(addprefix tests/apps/, \
-	accounts api audit base calibration feedback inference operations outbox rollouts \
+	accounts api audit base calibration checks feedback inference operations outbox rollouts \
 	scoring supervision tasks workers worlds)
 
 # what `check --deploy` looks at: production settings, with addresses nobody answers on

@@ -1,33 +1,23 @@
 """Plain conversation: no tools, and checked only where the task brings a reference."""
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
+from apps.checks.language import Check, read_check
+from apps.checks.results import decide
 from tentalis.core import hints
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.worlds import AttemptDraft, PanelItem, Verification
 
-Match = Literal["exact", "contains", "number"]
-_MATCHES: Final[tuple[Match, ...]] = ("exact", "contains", "number")
-_NUMBER: Final = re.compile(
-    r"(?:(?<![\w.])[-+])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?", re.ASCII
-)
-_RELATIVE_TOLERANCE: Final = 1e-6
-
-
-class _Reference(NamedTuple):
-    match: Match
-    value: str
+_MATCHES: Final = ("exact", "contains", "number")
 
 
 class ChatWorld:
     """A prompt in, an answer out.
 
-    A reference says what a right answer is: a text (the whole answer, blanks and case aside), a number (the last number
-    in the answer), or {"match": "exact" | "contains" | "number", "value": …}.
+    A reference is a check (`apps.checks.language`), or short for one: a text (exact), a number (number), or
+    {"match": "exact" | "contains" | "number", "value": …}.
     """
 
     name = "chat"
@@ -62,13 +52,15 @@ class ChatWorld:
         """Compare the answer with the reference; None without one. Raises ValueError for an unreadable reference."""
         if reference is None:
             return None
-        wanted = _read_reference(reference)
-        is_right = not draft.error and _is_match(draft.answer, wanted)
+        check = _read_reference(reference)
+        found = decide(check.kind, passes=False, why="there is no answer") if draft.error else check.run(draft.answer)
+        if found.share is None:
+            raise ValueError(found.words)
         return Verification(
-            outcome=float(is_right),
+            outcome=found.share,
             step_scores=[None] * len(draft.steps),
             step_reasons=["only the answer has a reference"] * len(draft.steps),
-            details={"match": wanted.match},
+            details={"match": check.kind},
         )
 
     def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
@@ -86,39 +78,18 @@ class ChatWorld:
         return []
 
 
-def _read_reference(reference: Any) -> _Reference:
+def _read_reference(reference: Any) -> Check:
+    """The check that a reference is."""
+    if isinstance(reference, Mapping) and "match" not in reference:
+        return read_check(reference, where="reference")
     match: Any = "number" if isinstance(reference, int | float) else "exact"
     value = reference
     if isinstance(reference, Mapping):
         if set(reference) != {"match", "value"}:
-            raise ValueError(
-                f"reference must hold match and value, found {', '.join(map(str, reference)) or 'nothing'}"
-            )
+            raise ValueError(f"reference must hold match and value, found {', '.join(map(str, reference))}")
         match, value = reference["match"], reference["value"]
     if match not in _MATCHES:
         raise ValueError(f"reference.match must be one of {', '.join(_MATCHES)}; found {match!r}")
-    if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
-        raise ValueError(f"reference must be a text or a number, found {value!r}")
-    if match == "number" and _last_number(str(value)) is None:
-        raise ValueError(f"reference must hold a number, found {value!r}")
-    return _Reference(match, str(value))
-
-
-def _is_match(answer: str, wanted: _Reference) -> bool:
-    match wanted.match:
-        case "exact":
-            return _fold(answer) == _fold(wanted.value)
-        case "contains":
-            return _fold(wanted.value) in _fold(answer)
-        case "number":
-            found, target = _last_number(answer), _last_number(wanted.value)
-            return found is not None and target is not None and math.isclose(found, target, rel_tol=_RELATIVE_TOLERANCE)
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
-def _last_number(text: str) -> float | None:
-    numbers = _NUMBER.findall(text)
-    return float(numbers[-1].replace(",", "")) if numbers else None
+    if not isinstance(value, bool | str | int | float):
+        raise ValueError(f"reference must be a text or a number, found {value!r:.200}")
+    return read_check({"check": match, "value": value}, where="reference")

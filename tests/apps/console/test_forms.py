@@ -113,7 +113,7 @@ def test_a_reference_is_tried_on_an_example_before_anything_is_submitted(
     assert "<strong>Wrong:</strong> counted as right if an answer has this number as its last one." in live
     assert "<html" not in live
     assert "Wrong:" in try_it(reference="7", reference_match="exact", example="The answer is 7.")
-    assert "reference must hold a number" in try_it(reference="seven", reference_match="number", example="7")
+    assert "reference.value: wanted a number" in try_it(reference="seven", reference_match="number", example="7")
     assert "a ticket takes no reference" in try_it(reference="7", example="7", environment="desk")
     assert 'value="swe"' not in client.get(address).content.decode()  # nor any other world that is not there
     assert not Task.objects.exists()
@@ -137,7 +137,7 @@ def test_a_file_of_tasks_is_looked_at_then_taken(alice: User, project: Project, 
     ("given", "words"),
     [
         ({}, "Choose a file, or paste the tasks."),
-        ({"text": "prompt,reference,match\nOne?,one,number\n"}, "line 2: reference: reference must hold a number"),
+        ({"text": "prompt,reference,match\nOne?,one,number\n"}, "line 2: reference: reference.value: wanted a number"),
         ({"file": SimpleUploadedFile("a.csv", b"\xff\xfe")}, "found a byte that is none at place 0"),
         ({"text": '{"question": 1}'}, "line 1: wanted prompt, reference"),
     ],

@@ -1,0 +1,405 @@
+"""What "right" means, as data: {"check": kind, …}, {"all": […]}, {"any": […]}, {"weighted": [[2, check], …]} or
+{"use": "name@version"}.
+
+A check that cannot be read is refused where it is written. Reading takes bounded time and so does running: patterns run
+in RE2, schemas have no circles, and what would take too long is left unscored.
+"""
+
+import json
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final, NoReturn
+
+import re2
+
+from apps.checks import schemas, tongues
+from apps.checks.results import (
+    CheckError,
+    CheckResult,
+    decide,
+    join_all,
+    join_any,
+    join_weighted,
+    leave_unscored,
+)
+from tentalis.core.field_limits import MAX_PROMPT_CHARS
+from tentalis.core.json_bounds import is_deeper
+from tentalis.core.strict_json import StrictJsonError, check_text
+
+logger = logging.getLogger(__name__)
+
+MOST_PARTS: Final = 32
+"""Of a check with all that is inside it; a named check counts with its own."""
+MOST_LEVELS: Final = 6
+MOST_WORDS: Final = 500
+MOST_PROGRAM: Final = 2_000
+"""Instructions of a pattern."""
+MOST_ANSWER: Final = 400_000
+"""Characters of an answer that is looked at."""
+MOST_PATTERN_WORK: Final = 20_000_000
+"""Instructions times characters: RE2 goes through no more, however hard the pattern is."""
+MOST_ANSWER_LEVELS: Final = 200
+_NUMBER: Final = re.compile(
+    r"(?:(?<![\w.])[-+])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?", re.ASCII
+)
+_RELATIVE_TOLERANCE: Final = 1e-6
+_FENCED: Final = re.compile(r"```[a-z]{0,10}\n(.*)\n```", re.DOTALL)
+_UNITS: Final[Mapping[str, Callable[[str], int]]] = {
+    "characters": len,
+    "words": lambda text: len(text.split()),
+    "lines": lambda text: len(text.splitlines()),
+}
+
+Run = Callable[[str], CheckResult]
+Find = Callable[[str], Any]
+"""`name@version` -> the check of that name; raises CheckError where there is none."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that could be read.
+
+    Args:
+        kind: its kind, or what joins its parts; size: checks in it, itself too.
+    """
+
+    kind: str
+    size: int
+    do: Run
+
+    def run(self, answer: str) -> CheckResult:
+        """What it says of an answer. Whatever goes wrong in it leaves it unscored."""
+        if len(answer) > MOST_ANSWER:
+            return leave_unscored(
+                self.kind, f"wanted an answer of at most {MOST_ANSWER:,} characters, found {len(answer):,}"
+            )
+        try:
+            return self.do(answer)
+        except Exception as error:
+            logger.warning("a check of kind %s could not be run", self.kind, exc_info=True)
+            return leave_unscored(self.kind, f"it could not be run: {type(error).__name__}: {error}"[:500])
+
+
+def refuse_names(name: str) -> NoReturn:
+    """Where no project is, no check has a name."""
+    raise CheckError(f"use: wanted a check of a project, found {name!r} where there is none")
+
+
+def read_check(spec: Any, *, where: str = "check", find: Find = refuse_names) -> Check:
+    """A check as it is written.
+
+    Args:
+        where: the field it stands in, for words; find: gives the project's named checks.
+    Raises:
+        CheckError: saying which field, what was wanted and what was found.
+    """
+    return _read(spec, where, find, 1, ())
+
+
+def _read(spec: Any, where: str, find: Find, level: int, used: tuple[str, ...]) -> Check:
+    if not isinstance(spec, Mapping):
+        raise CheckError(f"{where}: wanted an object such as {{'check': 'contains', …}}, found {spec!r:.200}")
+    if level > MOST_LEVELS:
+        raise CheckError(f"{where}: wanted at most {MOST_LEVELS} checks within each other, found more")
+    if "check" in spec:
+        kind = spec["check"]
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise CheckError(f"{where}.check: wanted one of {', '.join(KINDS)}, found {kind!r:.200}")
+        fields = CheckFields({name: value for name, value in spec.items() if name != "check"}, where)
+        run = KINDS[kind](fields)
+        fields.refuse_others()
+        return Check(kind, 1, run)
+    joined = next(iter(spec), None)
+    if len(spec) != 1 or joined not in {"all", "any", "weighted", "use"}:
+        raise CheckError(f"{where}: wanted one of check, all, any, weighted or use, found {_list(spec)}")
+    if joined == "use":
+        return _read_used(spec["use"], where, find, level, used)
+    return _read_joined(
+        joined, spec[joined], f"{where}.{joined}", partial(_read, find=find, level=level + 1, used=used)
+    )
+
+
+def _read_joined(joined: str, given: Any, where: str, read: Callable[..., Check]) -> Check:
+    if not isinstance(given, list) or not given:
+        raise CheckError(f"{where}: wanted a list of checks, found {given!r:.200}")
+    if len(given) > MOST_PARTS:
+        raise CheckError(f"{where}: wanted at most {MOST_PARTS} checks, found {len(given):,}")
+    weights: list[float] = []
+    if joined == "weighted":
+        for place, pair in enumerate(given):
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise CheckError(f"{where}[{place}]: wanted [weight, check], found {pair!r:.200}")
+            weights.append(_number(pair[0], f"{where}[{place}][0]", above=0.0))
+        given = [check for _, check in given]
+    parts = [read(check, f"{where}[{place}]") for place, check in enumerate(given)]
+    size = 1 + sum(part.size for part in parts)
+    if size > MOST_PARTS:
+        raise CheckError(f"{where}: wanted at most {MOST_PARTS} checks with all inside, found {size:,}")
+
+    def run(answer: str) -> CheckResult:
+        said = [part.run(answer) for part in parts]
+        if joined == "weighted":
+            return join_weighted(joined, said, weights)
+        return (join_all if joined == "all" else join_any)(joined, said)
+
+    return Check(joined, size, run)
+
+
+def _read_used(name: Any, where: str, find: Find, level: int, used: tuple[str, ...]) -> Check:
+    if not isinstance(name, str):
+        raise CheckError(f"{where}.use: wanted name@version, found {name!r:.200}")
+    if name in used:
+        raise CheckError(f"{where}.use: wanted checks that end, found {name} inside itself")
+    check = _read(find(name), f"{where}.use({name})", find, level + 1, (*used, name))
+
+    def run(answer: str) -> CheckResult:
+        said = check.run(answer)
+        return CheckResult(name, said.verdict, said.share, said.words, said.parts)
+
+    return Check(name, check.size + 1, run)
+
+
+class CheckFields:
+    """The fields of one check, taken one by one; what nobody takes is refused."""
+
+    def __init__(self, given: Mapping[str, Any], where: str) -> None:
+        self.given, self.where, self.taken = given, where, set[str]()
+
+    def take(self, name: str, default: Any = None) -> Any:
+        self.taken.add(name)
+        return self.given.get(name, default)
+
+    def refuse(self, name: str, wanted: str) -> NoReturn:
+        found = repr(self.given[name])[:200] if name in self.given else "none"
+        raise CheckError(f"{self.where}.{name}: wanted {wanted}, found {found}")
+
+    def text(self, name: str, *, takes_numbers: bool = False) -> str:
+        value = self.take(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and takes_numbers:
+            if not math.isfinite(value):
+                self.refuse(name, "a finite number")
+            return str(value)
+        wanted = f"a text{' or a number' if takes_numbers else ''} of at most {MAX_PROMPT_CHARS:,} characters"
+        if not isinstance(value, str) or not value.strip() or len(value) > MAX_PROMPT_CHARS:
+            self.refuse(name, wanted)
+        return _kept(value, f"{self.where}.{name}")
+
+    def texts(self, name: str) -> list[str]:
+        value = self.take(name)
+        if not isinstance(value, list) or not 1 <= len(value) <= MOST_WORDS:
+            self.refuse(name, f"a list of 1 to {MOST_WORDS} texts")
+        for text in value:
+            if not isinstance(text, str) or not text.strip() or len(text) > 200:
+                self.refuse(name, "texts of at most 200 characters")
+            _kept(text, f"{self.where}.{name}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.take(name, default=False)
+        if not isinstance(value, bool):
+            self.refuse(name, "true or false")
+        return value
+
+    def count(self, name: str) -> int | None:
+        value = self.take(name)
+        if value is not None and (type(value) is not int or not 0 <= value <= MOST_ANSWER):
+            self.refuse(name, f"a whole number from 0 to {MOST_ANSWER:,}")
+        return value
+
+    def refuse_others(self) -> None:
+        if others := [name for name in self.given if name not in self.taken]:
+            raise CheckError(f"{self.where}: wanted {_list(sorted(self.taken))}, found {_list(others)}")
+
+
+def _list(names: Any) -> str:
+    return ", ".join(map(str, names))[:200] or "nothing"
+
+
+def _kept(text: str, where: str) -> str:
+    try:
+        check_text(text)
+    except StrictJsonError as error:
+        raise CheckError(f"{where}: {error}") from None
+    return text
+
+
+def _number(value: Any, where: str, *, above: float = -math.inf, least: float = -math.inf) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not -1e300 < value < 1e300 or not value > above or value < least:
+        bound = (
+            f" above {above:g}" if math.isfinite(above) else f" of at least {least:g}" if math.isfinite(least) else ""
+        )
+        raise CheckError(f"{where}: wanted a finite number{bound}, found {value!r:.200}")
+    return float(value)
+
+
+def _read_exact(fields: CheckFields) -> Run:
+    value, fold = fields.text("value", takes_numbers=True), _folding(fields)
+    return lambda answer: _compare("exact", fold(answer) == fold(value), "the answer is it", "the answer is another")
+
+
+def _read_contains(fields: CheckFields) -> Run:
+    value, fold = fields.text("value", takes_numbers=True), _folding(fields)
+    return lambda answer: _compare("contains", fold(value) in fold(answer), "the answer holds it", "it is not in there")
+
+
+def _folding(fields: CheckFields) -> Callable[[str], str]:
+    """Blanks aside, and case unless it counts."""
+    if fields.flag("case"):
+        return lambda text: " ".join(text.split())
+    return lambda text: " ".join(text.casefold().split())
+
+
+def _compare(check: str, passes: bool, right: str, wrong: str) -> CheckResult:
+    return decide(check, passes=passes, why=right if passes else wrong)
+
+
+def _read_number(fields: CheckFields) -> Run:
+    target = find_last_number(fields.text("value", takes_numbers=True))
+    if target is None or not math.isfinite(target):
+        fields.refuse("value", "a number")
+    tolerance = _number(fields.take("tolerance", default=0), f"{fields.where}.tolerance", least=0.0)
+
+    def run(answer: str) -> CheckResult:
+        found = find_last_number(answer)
+        if found is None:
+            return decide("number", passes=False, why="there is no number in the answer")
+        passes = math.isclose(found, target, rel_tol=_RELATIVE_TOLERANCE, abs_tol=tolerance)
+        return decide("number", passes=passes, why=f"the answer's last number is {found:g}")
+
+    return run
+
+
+def find_last_number(text: str) -> float | None:
+    """None where there is none."""
+    numbers = _NUMBER.findall(text)
+    return float(numbers[-1].replace(",", "")) if numbers else None
+
+
+def _read_regex(fields: CheckFields) -> Run:
+    text, is_whole = fields.text("pattern"), fields.flag("whole")
+    try:
+        pattern = _open_pattern(text)
+    except re2.error as error:
+        said = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+        fields.refuse("pattern", f"a pattern that RE2 reads ({said[:200]})")
+    if pattern.programsize > MOST_PROGRAM:
+        fields.refuse("pattern", f"a pattern of at most {MOST_PROGRAM:,} instructions ({pattern.programsize:,})")
+
+    def run(answer: str) -> CheckResult:
+        if (work := pattern.programsize * len(answer)) > MOST_PATTERN_WORK:
+            wanted = f"wanted at most {MOST_PATTERN_WORK:,} steps, found {work:,}"
+            return leave_unscored("regex", f"the pattern is too large for so long an answer: {wanted}")
+        found = pattern.fullmatch(answer.strip()) if is_whole else pattern.search(answer)
+        return _compare("regex", found is not None, "the pattern matches", "the pattern does not match")
+
+    return run
+
+
+@lru_cache(maxsize=256)
+def _open_pattern(text: str) -> Any:
+    options = re2.Options()
+    options.log_errors, options.never_capture = False, True
+    return re2.compile(text, options)
+
+
+def _read_schema(fields: CheckFields) -> Run:
+    schema = fields.take("schema")
+    if schema is None:
+        fields.refuse("schema", "a JSON schema")
+    schemas.check_schema(schema, f"{fields.where}.schema")
+
+    def run(answer: str) -> CheckResult:
+        fenced = _FENCED.fullmatch(answer.strip())
+        try:
+            value = json.loads(fenced[1] if fenced else answer, parse_constant=_refuse_constant)
+        except RecursionError:
+            return leave_unscored("json_schema", f"wanted at most {MOST_ANSWER_LEVELS} levels, found more")
+        except ValueError as error:
+            return decide("json_schema", passes=False, why=f"the answer is no JSON: {error}"[:300])
+        if is_deeper(value, MOST_ANSWER_LEVELS):
+            return leave_unscored("json_schema", f"wanted at most {MOST_ANSWER_LEVELS} levels, found more")
+        fault = next(schemas.find_faults(schema, value), None)
+        words = (
+            "the answer is as the schema says" if fault is None else f"the answer is not as the schema says: {fault}"
+        )
+        return decide("json_schema", passes=fault is None, why=words)
+
+    return run
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"found {name}")
+
+
+def _read_length(fields: CheckFields) -> Run:
+    unit, least, most = fields.take("unit", default="characters"), fields.count("min"), fields.count("max")
+    if unit not in _UNITS:
+        fields.refuse("unit", f"one of {', '.join(_UNITS)}")
+    if least is None and most is None:
+        fields.refuse("min", "min or max")
+    if least is not None and most is not None and least > most:
+        fields.refuse("max", f"at least min, {least}")
+
+    def run(answer: str) -> CheckResult:
+        found = _UNITS[unit](answer.strip())
+        passes = (least is None or found >= least) and (most is None or found <= most)
+        return decide("length", passes=passes, why=f"the answer has {found:,} {unit}")
+
+    return run
+
+
+def _read_forbidden(fields: CheckFields) -> Run:
+    words = fields.texts("words")
+    either = "|".join(re2.escape(" ".join(word.split())) for word in sorted(words, key=len, reverse=True))
+    try:
+        pattern = _open_pattern(rf"(?i)(?:^|[^\pL\pN_])({either})(?:$|[^\pL\pN_])")
+    except re2.error:
+        fields.refuse("words", "fewer or shorter words")
+
+    def run(answer: str) -> CheckResult:
+        if found := pattern.search(" ".join(answer.split())):
+            return decide("forbidden", passes=False, why=f"the answer says {found[0].strip()!r}")
+        return decide("forbidden", passes=True, why="the answer says none of the words")
+
+    return run
+
+
+def _read_language(fields: CheckFields) -> Run:
+    wanted = fields.texts("languages")
+    if unknown := [code for code in wanted if code not in tongues.LANGUAGES]:
+        fields.refuse("languages", f"codes of ISO 639-1 such as de, en, fr (not known: {_list(unknown)})")
+
+    def run(answer: str) -> CheckResult:
+        said = tongues.guess(answer, wanted)
+        if said.share is None:
+            return leave_unscored("language", said.words)
+        return decide("language", passes=said.share >= 0.5, why=said.words)
+
+    return run
+
+
+KINDS: Final[Mapping[str, Callable[[CheckFields], Run]]] = {
+    "exact": _read_exact,
+    "contains": _read_contains,
+    "number": _read_number,
+    "regex": _read_regex,
+    "json_schema": _read_schema,
+    "length": _read_length,
+    "forbidden": _read_forbidden,
+    "language": _read_language,
+}
+"""Kind -> what reads its fields and gives what runs it."""
+
+
+def read_checks(specs: Any, *, where: str = "checks", find: Find = refuse_names) -> list[Check]:
+    """One check, or a list of them."""
+    if isinstance(specs, Mapping):
+        return [read_check(specs, where=where, find=find)]
+    if not isinstance(specs, Sequence) or isinstance(specs, str) or len(specs) > MOST_PARTS:
+        raise CheckError(f"{where}: wanted a list of at most {MOST_PARTS} checks, found {specs!r:.200}")
+    return [read_check(spec, where=f"{where}[{place}]", find=find) for place, spec in enumerate(specs)]

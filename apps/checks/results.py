@@ -1,0 +1,76 @@
+"""What a check says of an answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class CheckError(ValueError):
+    """A check cannot be read: which field, what was wanted and what was found."""
+
+
+class CheckVerdict(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    UNSCORED = "unscored"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check of one answer.
+
+    Args:
+        check: its kind, or `name@version` of the named check that was used.
+        share: how much of it holds, in [0, 1]: 1 exactly where it passed; None where it is unscored.
+        words: why; never what a right answer holds.
+        parts: of a check that has some, in their order.
+    """
+
+    check: str
+    verdict: CheckVerdict
+    share: float | None
+    words: str
+    parts: Sequence["CheckResult"] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"check": self.check, "result": self.verdict, "share": self.share, "words": self.words}
+        return found | ({"parts": [part.to_json() for part in self.parts]} if self.parts else {})
+
+
+def decide(check: str, *, passes: bool, why: str) -> CheckResult:
+    """All or nothing."""
+    return CheckResult(check, CheckVerdict.PASSED if passes else CheckVerdict.FAILED, float(passes), why)
+
+
+def leave_unscored(check: str, why: str, parts: Sequence[CheckResult] = ()) -> CheckResult:
+    """It could not be run, which is neither right nor wrong."""
+    return CheckResult(check, CheckVerdict.UNSCORED, None, why, parts)
+
+
+def join_all(check: str, parts: Sequence[CheckResult]) -> CheckResult:
+    """As good as the worst part. What is wrong in full stays wrong whatever could not be run."""
+    return _join(check, parts, min((part.share for part in parts if part.share is not None), default=None), settles=0.0)
+
+
+def join_any(check: str, parts: Sequence[CheckResult]) -> CheckResult:
+    """As good as the best part. What is right in full stays right whatever could not be run."""
+    return _join(check, parts, max((part.share for part in parts if part.share is not None), default=None), settles=1.0)
+
+
+def join_weighted(check: str, parts: Sequence[CheckResult], weights: Sequence[float]) -> CheckResult:
+    """The weighted mean of the parts' shares; a part that could not be run leaves the mean unknown."""
+    known = [(weight, part.share) for weight, part in zip(weights, parts, strict=True) if part.share is not None]
+    mean = sum(weight * share for weight, share in known) / sum(weight for weight, _ in known) if known else None
+    if mean is not None and all(share == 1.0 for _, share in known):
+        mean = 1.0  # not a rounding below it
+    return _join(check, parts, mean, settles=None)
+
+
+def _join(check: str, parts: Sequence[CheckResult], share: float | None, *, settles: float | None) -> CheckResult:
+    lost = sum(part.verdict is CheckVerdict.UNSCORED for part in parts)
+    if share is None or (lost and share != settles):
+        return leave_unscored(check, f"{lost} of {len(parts)} parts could not be run", tuple(parts))
+    passed = sum(part.verdict is CheckVerdict.PASSED for part in parts)
+    verdict = CheckVerdict.PASSED if share == 1.0 else CheckVerdict.FAILED
+    return CheckResult(check, verdict, share, f"{passed} of {len(parts)} parts passed", tuple(parts))
