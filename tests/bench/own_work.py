@@ -1,0 +1,319 @@
+"""`python -m tests.bench.own_work`: a stranger's own prompts, own checks and own model server; does the loop close?
+
+A team has 400 prompts with what a right answer is, a model of its own on a server of its own, and nothing else: no
+world of ours knows its work. It submits them over REST to a `chat` worker in twelve portions and trains after each.
+A share of them holds itself out; the gate decides every adapter on those, and no person is asked.
+
+The referee is not the platform: the base and what serves at the end answer each held-out prompt some times at the
+team's server, and this file compares the answers with the team's references (pairs by prompt, an interval over
+prompts). Then every door that training data leaves by is read for held-out prompts.
+
+The team's rules are not those that the built-in desk teaches: its model begins with habits, and other answers count.
+"""
+
+import argparse
+import json
+import random
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, LiteralString, TypeVar
+
+import httpx
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from tentalis.client.clients import Client
+from tentalis.client.endpoints.calls import Call
+from tentalis.core.desk import Ticket, make_ticket, solve
+from tentalis.core.learning.gate import compare_paired
+from tentalis.platform.up import RunningStack
+from tests.chaos.stage import chaos_stack, read_admin_token
+from tests.engine_process import run_engine
+
+Found = TypeVar("Found")
+
+MODEL = Path("gpu_workers/desk/base")
+NAME = "shop-model"
+SLUG = "shop"
+PROMPTS, UPDATES, GROUP = 400, 12, 8
+TRIES = 16
+"""Answers of each held-out prompt that the referee asks for."""
+PATIENCE_S, POLL_S = 240.0, 0.25
+CONFIDENCE = 0.9
+LEFT = frozenset({"candidate", "quarantined"})
+"""States of an adapter that the gate left to a person."""
+OPTIONS: Mapping[tuple[str, str], str] = {
+    ("order", "new"): "gift",
+    ("order", "vip"): "plain",
+    ("return", "in time"): "fee",
+    ("return", "late"): "none",
+    ("delay", "small"): "three",
+    ("delay", "big"): "flat",
+    ("broken", "yes"): "ask",
+    ("broken", "no"): "cash",
+}
+"""What this shop does; the built-in desk's house does otherwise in every case."""
+STACK = {
+    "TENTALIS_LEASE_SECONDS": "60",
+    "TENTALIS_RUN_SILENCE_SECONDS": "120",
+    "TENTALIS_QUEUE_PROCESSES": "workers,scorers,hints,gates,control=threads:8",
+}
+_OF = "JOIN tasks_task task ON task.id = row.task_id WHERE task.prompt = ANY(%s)"
+LEARNT: Sequence[LiteralString] = (
+    f"SELECT count(*) FROM rollouts_traininguse used JOIN rollouts_rollout row ON row.id = used.rollout_id {_OF}",
+    f"SELECT count(*) FROM rollouts_preferencepair row {_OF}",
+    f"SELECT count(*) FROM rollouts_demonstration row {_OF}",
+    f"SELECT count(*) FROM feedback_hint row {_OF}",
+)
+
+
+class LoopOpenError(Exception):
+    """The loop did not close; the message says where."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One prompt of the team's, and what a right answer holds."""
+
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One row of the table: what came of one seed."""
+
+    seed: int
+    held_out: int
+    base: float
+    final: float
+    gain: float
+    low: float
+    high: float
+    adapters: int
+    undecided: int
+    promoted: int
+    leaks: int
+    wall_s: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--updates", type=int, default=UPDATES)
+    parser.add_argument("--keep-in", type=Path, help="a home that stays, with its logs")
+    options = parser.parse_args(argv)
+    console = Console(width=180)
+    rows = [learn(seed, updates=options.updates, keep_in=options.keep_in, console=console) for seed in options.seeds]
+    print_table(console, rows)
+    bars = {
+        f"seed {row.seed}: gain above 0": {"found": row.low, "wanted": 0.0, "met": row.low > 0.0} for row in rows
+    } | {
+        "adapters left to a person": {
+            "found": (found := sum(row.undecided for row in rows)),
+            "wanted": 0,
+            "met": not found,
+        },
+        "held-out items in training data": {
+            "found": (leaked := sum(row.leaks for row in rows)),
+            "wanted": 0,
+            "met": not leaked,
+        },
+    }
+    print(json.dumps({"bench": "own_work", "rows": [asdict(row) for row in rows], "bars": bars}))
+    return 0 if all(bar["met"] for bar in bars.values()) else 1
+
+
+def make_work(seed: int) -> list[Work]:
+    """Prompts of the team's, each once, and its answers."""
+    rng, made = random.Random(f"shop:{seed}"), dict[str, Work]()
+    while len(made) < PROMPTS:
+        ticket = make_ticket(rng)
+        if (option := OPTIONS.get((ticket.family, ticket.context))) is not None:
+            made.setdefault(ticket.text, Work(ticket.text, _answer(ticket, option)))
+    return list(made.values())
+
+
+def _answer(ticket: Ticket, option: str) -> str:
+    return next(text for kind, text in solve(ticket, option) if kind == "answer")
+
+
+def learn(seed: int, *, updates: int, keep_in: Path | None, console: Console) -> Learned:
+    """Let the team's worker learn from its own work, on a stack of its own."""
+    work, started = make_work(seed), time.monotonic()
+    size, left = -(-len(work) // updates), 0
+    with (
+        own_model() as directory,
+        run_engine(str(directory)) as model_url,
+        chaos_stack(settings=STACK, keep_in=keep_in) as stack,
+        Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as team,
+    ):
+        set_up(team, model_url, directory)
+        for update in range(1, updates + 1):
+            begun = time.monotonic()
+            teach(team, work[(update - 1) * size : update * size])
+            adapter = train(team, update)
+            left += adapter["state"] in LEFT
+            told = f"seed {seed} update {update:>2}: {adapter['name']} {adapter['state']}"
+            told += f" {time.monotonic() - begun:5.1f} s  {say_verdicts(team, adapter)}"
+            console.print(told, soft_wrap=True, markup=False, highlight=False)
+        adapters = list(team.iterate(team.list_adapters, project=SLUG))
+        held_out = find_held_out(team, work)
+        serves = next((one["name"] for one in adapters if one["state"] == "deployed"), NAME)
+        base, final = (ask(model_url, name, held_out) for name in (NAME, serves))
+        leaks = count_leaks(team, stack, held_out)
+    found = compare_paired(final, base, confidence=CONFIDENCE) if held_out else None
+    return Learned(
+        seed=seed, held_out=len(held_out), base=statistics.fmean(base or [0]), final=statistics.fmean(final or [0]),
+        gain=found.difference if found else 0.0, low=found.low if found else -1.0, high=found.high if found else 1.0,
+        adapters=len(adapters), undecided=left,
+        promoted=sum(one["state"] in {"deployed", "retired"} for one in adapters), leaks=leaks,
+        wall_s=round(time.monotonic() - started, 1),
+    )  # fmt: skip
+
+
+@contextmanager
+def own_model() -> Iterator[Path]:
+    """The team's weights in a directory of its own."""
+    with tempfile.TemporaryDirectory(prefix="tentalis-bench-") as directory:
+        yield Path(shutil.copytree(MODEL, Path(directory) / NAME))
+
+
+def set_up(team: Client, model_url: str, directory: Path) -> None:
+    """A project, a model server and a worker, as a stranger makes them."""
+    team.create_project(
+        slug=SLUG, name="Shop", group_size=GROUP, batch_tasks=PROMPTS, review_policy={"who": "none"},
+        recipe={"w_opd": 0.0, "w_rl": 1.0},
+    )  # fmt: skip
+    server = {"project": SLUG, "name": "own", "kind": "vllm", "base_url": f"{model_url}/v1", "allow_private": True}
+    team.send(Call("POST", "providers", body=server))
+    team.create_worker(
+        project=SLUG, name="clerk", kind="chat", provider="own", base_model=NAME, base_directory=str(directory),
+        sampling={"max_tokens": 44, "temperature": 1.0},
+    )  # fmt: skip
+
+
+def teach(team: Client, portion: Sequence[Work]) -> None:
+    """Submit a portion and wait until all of it is done."""
+    lines = [
+        json.dumps({"prompt": one.prompt, "reference": {"match": "exact", "value": one.answer}}) for one in portion
+    ]
+    team.import_tasks(project=SLUG, text="\n".join(lines), form="jsonl", environment="chat", worker="clerk")
+
+    def is_done() -> bool | None:
+        open_tasks = [
+            one for one in team.iterate(team.list_tasks, project=SLUG) if one["state"] not in {"done", "failed"}
+        ]
+        return not open_tasks or None
+
+    wait_for(is_done, "tasks stay open")
+
+
+def train(team: Client, update: int) -> Mapping[str, Any]:
+    """Train with what the batch holds; the adapter, decided."""
+    run = team.train(project=SLUG, worker="clerk")
+
+    def find_adapter() -> Mapping[str, Any] | None:
+        told = team.get_run(run["id"])
+        if told["state"] in {"failed", "refused", "cancelled"}:
+            raise LoopOpenError(f"update {update}: run {run['id']} {told['state']}: {told.get('failure')}")
+        made = [one for one in team.iterate(team.list_adapters, project=SLUG) if one["run"] == run["id"]]
+        if not made or made[0]["state"] == "verified" or not team.list_verdicts(made[0]["id"])["results"]:
+            return None
+        return made[0]
+
+    adapter = wait_for(find_adapter, f"update {update}: no adapter was judged")
+    if adapter["state"] in LEFT:  # the gate left it to a person: so that the loop goes on, one takes it
+        team.promote_adapter(adapter["id"])
+    return adapter
+
+
+def say_verdicts(team: Client, adapter: Mapping[str, Any]) -> str:
+    return " | ".join(f"{one['question']}: {one['words']}" for one in team.list_verdicts(adapter["id"])["results"])
+
+
+def find_held_out(team: Client, work: Sequence[Work]) -> list[Work]:
+    """Those of the team's prompts that the platform put aside."""
+    by_prompt = {one.prompt: one for one in work}
+    tasks = team.iterate(team.list_tasks, project=SLUG)
+    return [by_prompt[one["prompt"]] for one in tasks if one.get("held_out") and one["prompt"] in by_prompt]
+
+
+def ask(model_url: str, model: str, work: Sequence[Work]) -> list[float]:
+    """(items,) share of right answers at the team's own server, which the platform has nothing to do with."""
+    shares = []
+    with httpx.Client(base_url=f"{model_url}/v1/", timeout=60) as http:
+        for place, one in enumerate(work):
+            body = {
+                "model": model, "messages": [{"role": "user", "content": one.prompt}], "n": TRIES, "max_tokens": 44,
+                "temperature": 1.0, "seed": 77 + place,
+            }  # fmt: skip
+            answer = http.post("chat/completions", json=body).raise_for_status().json()
+            said = [choice["message"]["content"] for choice in answer["choices"]]
+            shares.append(sum(read_answer(text) == one.answer for text in said) / len(said))
+    return shares
+
+
+def read_answer(text: str) -> str:
+    """What stands between the last answer's tags; "" for none."""
+    found = re.findall(r"<answer>(.*?)</answer>", text)
+    return found[-1].strip() if found else ""
+
+
+def count_leaks(team: Client, stack: RunningStack, held_out: Sequence[Work]) -> int:
+    """Held-out prompts among what is learnt from: rows, files that the training box read, and the export."""
+    kept = [one.prompt for one in held_out]
+    with psycopg.connect(stack.state().addresses["admin_database_url"], autocommit=True) as connection:
+        rows = sum(connection.execute(query, (kept,)).fetchone()[0] for query in LEARNT)  # type: ignore[index]
+    with tempfile.TemporaryDirectory() as directory:
+        export = Path(directory) / "rollouts.jsonl"
+        team.download("rollouts/export", export, project=SLUG)
+        files = [export, *stack.home.root.rglob("*.jsonl")]
+        texts = [file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file()]
+    return int(rows) + sum(prompt in text for prompt in kept for text in texts)
+
+
+def wait_for(find: Callable[[], Found | None], what: str) -> Found:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (found := find()) is not None:
+            return found
+        time.sleep(POLL_S)
+    raise LoopOpenError(f"{what} within {PATIENCE_S:.0f} s")
+
+
+def print_table(console: Console, rows: Sequence[Learned]) -> None:
+    table = Table(title=f"{PROMPTS} own prompts and checks, a model of their own, nobody asked")
+    for column in (
+        "seed",
+        "held out",
+        "base",
+        "after",
+        f"gain ({CONFIDENCE:.0%})",
+        "adapters",
+        "promoted",
+        "left to a person",
+        "leaks",
+        "wall s",
+    ):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.seed), str(row.held_out), f"{row.base:.1%}", f"{row.final:.1%}",
+            f"{100 * row.gain:+.1f} [{100 * row.low:+.1f}, {100 * row.high:+.1f}]", str(row.adapters),
+            str(row.promoted), str(row.undecided), str(row.leaks), f"{row.wall_s:.0f}",
+        )  # fmt: skip
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
