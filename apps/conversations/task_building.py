@@ -18,20 +18,17 @@ from apps.conversations.redaction import Redactor
 from apps.conversations.submitted import find_submitted, tell_submitted
 from apps.feedback.judgement import JudgementFields, StepRating
 from apps.feedback.submit import note_signal
+from apps.inference.calls import find_exact, find_spans, find_unfit
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
-from tentalis.core.conversations.joining import Call as Tokens
-from tentalis.core.conversations.joining import join_calls, split_chains
 from tentalis.core.conversations.signals import MACHINES, SignalKind
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_PROMPT_CHARS, MAX_REASON_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS
-from tentalis.core.packing import unpack_int32
-from tentalis.core.sampling import find_sampling_fault, read_temperature
 from tentalis.core.session_policy import Redaction
-from tentalis.core.steps import parse_steps
+from tentalis.core.steps import Span, parse_steps
 
 CUT_OFF = "length"
 STANDING_ROLES = frozenset({"system", "developer"})
@@ -173,21 +170,10 @@ def find_submitter(project: Project, handle: str) -> User:
 
 def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Redaction) -> Attempt:
     """The turn's calls as one attempt, a step a call; those whose tokens nobody told are left out."""
-    calls = find_exact(read.calls)
+    calls = _find_learnt(read.calls)
     private = find_private(calls, redactor, redaction)
     last = calls[-1].exchange
-    adapters = {call.exchange.adapter_name for call in calls}
-    unfit = private.unfit
-    if len(adapters) > 1:
-        unfit = f"the adapter changed within the turn: {', '.join(sorted(adapters))}"
-    elif bans := [call.exchange.ban for call in read.calls if call.exchange.ban]:
-        unfit = bans[0]
-    elif faults := [call.exchange.token_fault for call in calls if call.exchange.token_fault]:
-        unfit = faults[0]
-    elif len({read_temperature(call.exchange.sampling) for call in calls}) > 1:
-        unfit = "its calls were sampled at different temperatures"
-    elif faults := [fault for call in calls[1:] if (fault := find_sampling_fault(call.exchange.sampling))]:
-        unfit = faults[0][:300]  # of the first call the ledger says it
+    unfit = private.unfit or find_unfit([call.exchange for call in read.calls], [call.exchange for call in calls])
     has_failed = bool(last.error) or not (last.text or last.tool_calls)
     texts = [redactor.mask(call.exchange.text).text for call in calls]
     attempt = Attempt.objects.create(
@@ -209,29 +195,20 @@ def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Reda
         FurtherExchange(attempt=attempt, exchange=call.exchange, place=place)
         for place, call in enumerate(calls[1:], start=1)
     )
-    spans = find_spans(calls) if not unfit else [None] * len(calls)
+    spans = _find_spans(calls) if not unfit else [None] * len(calls)
     Step.objects.bulk_create(
         _make_step(attempt, place, call, spans[place], texts[place], redactor) for place, call in enumerate(calls)
     )
     return attempt
 
 
-def find_exact(calls: Sequence[AgentCall]) -> Sequence[AgentCall]:
-    """The calls whose tokens are known; only the last where its are not, for it is the answer."""
-    if not calls[-1].exchange.has_exact_tokens:
-        return calls[-1:]
-    return [call for call in calls if call.exchange.has_exact_tokens]
+def _find_learnt(calls: Sequence[AgentCall]) -> Sequence[AgentCall]:
+    exact = {call.pk for call in find_exact([call.exchange for call in calls])}
+    return [call for call in calls if call.exchange.pk in exact]
 
 
-def find_spans(calls: Sequence[AgentCall]) -> list[tuple[int, int]]:
-    """[start, end) of each call's own tokens in the attempt's, whose parts stand one behind the other."""
-    spans: list[tuple[int, int]] = []
-    start = 0
-    for chain in split_chains([_read_tokens(call) for call in calls]):
-        joined = join_calls(chain)
-        spans += [(start + first, start + end) for first, end in joined.spans]
-        start += len(joined.tokens)
-    return spans
+def _find_spans(calls: Sequence[AgentCall]) -> list[Span]:
+    return find_spans([call.exchange for call in calls], {call.exchange.pk: call.conversation for call in calls})
 
 
 def find_private(calls: Sequence[AgentCall], redactor: Redactor, redaction: Redaction) -> Private:
@@ -252,7 +229,7 @@ def find_private(calls: Sequence[AgentCall], redactor: Redactor, redaction: Reda
         return Private()
     if redaction == "mask":
         return Private(unfit=f"personal data or secrets in its tokens: {', '.join(found)}", is_found=True)
-    spans = [span for span, kinds in zip(find_spans(calls), answers, strict=True) if kinds]
+    spans = [span for span, kinds in zip(_find_spans(calls), answers, strict=True) if kinds]
     return Private(hidden=spans, is_found=True)
 
 
@@ -262,10 +239,6 @@ def _is_standing(message: Any) -> bool:
 
 def _tools_of(call: AgentCall) -> Any:
     return call.conversation.request.get("tools", ())
-
-
-def _read_tokens(call: AgentCall) -> Tokens:
-    return Tokens(unpack_int32(call.conversation.prompt_token_ids), unpack_int32(call.conversation.token_ids), (), ())
 
 
 def _make_step(

@@ -25,6 +25,7 @@ from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller, Served
 from apps.gateway.traces import find_items
 from apps.gateway.upstreams import AnswerTooLongError
+from tentalis.core.field_limits import MAX_GROUP
 from tentalis.limits import LIMITS
 from tentalis.outbound.http1 import BrokenError
 
@@ -118,8 +119,8 @@ class CallerRequest:
         beta = request.headers.get(BETA_HEADER, "")
         incoming = IncomingRequest(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
         self._incoming = incoming
-        if place.task is not None:
-            await self._check_task(incoming, place.task)
+        if place.task is not None or place.attempt is not None:
+            await self._check_task(incoming)
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(incoming, previous)
         try:
@@ -152,12 +153,20 @@ class CallerRequest:
         )
         self._is_counted = True
 
-    async def _check_task(self, incoming: IncomingRequest, task: int) -> None:
-        """Raises RefusalError where a request is said to be work on a task that the project does not have."""
-        if not await self._edge.config.has_task(incoming.caller.project, task):
-            incoming.place = incoming.place._replace(task=None)
+    async def _check_task(self, incoming: IncomingRequest) -> None:
+        """Raises RefusalError where a request is said to be work on a task that the project does not have, or no try at
+        one."""
+        task, attempt = incoming.place.task, incoming.place.attempt
+        incoming.place = incoming.place._replace(task=None, attempt=None)
+        if attempt is not None and (task is None or not 0 <= attempt < MAX_GROUP):
+            wanted = f"wanted a whole number from 0 to {MAX_GROUP - 1}, beside X-Tentalis-Task"
+            raise RefusalError(
+                f"X-Tentalis-Attempt: {wanted}", status=400, code="invalid_attempt", param="X-Tentalis-Attempt"
+            )
+        if task is not None and not await self._edge.config.has_task(incoming.caller.project, task):
             message = f"X-Tentalis-Task: project {incoming.caller.project_slug} has no task {task}"
             raise RefusalError(message, status=404, code="task_not_found", param="X-Tentalis-Task")
+        incoming.place = incoming.place._replace(task=task, attempt=attempt)
 
     async def _go_on_from(self, incoming: IncomingRequest, previous: str) -> None:
         """Find the answer that a request goes on from; one that names no session belongs to that answer's."""
@@ -375,6 +384,7 @@ class CallerRequest:
             "retry": place.retry,
             "turn": place.turn,
             "task": place.task,
+            "attempt": place.attempt,
             "step": place.step,
             "worker": route.worker if route is not None else "",
             "model": model,

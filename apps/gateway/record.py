@@ -24,7 +24,7 @@ class Header(TypedDict):
         is_guessed, is_named, retry: as `apps.gateway.sessions.Place` says; not in records of before they were kept.
         is_done: the caller said that the session ends with this request.
         turn: main or side.
-        task, step: as the caller said.
+        task, attempt, step: as the caller said; attempt is absent from what was spooled before it was kept.
         worker: name; "" where a provider's model was asked for.
         model: as the caller asked.
         sampling: how the answer was sampled, as it was sent (`tentalis.core.sampling`); absent from what was spooled
@@ -62,6 +62,7 @@ class Header(TypedDict):
     retry: NotRequired[int]
     turn: str
     task: int | None
+    attempt: NotRequired[int | None]
     step: int | None
     worker: str
     model: str

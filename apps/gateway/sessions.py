@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
     Args:
         session: its key; never empty. end_user: "" where nobody is named.
-        turn: main or side. task, step: numbers, as the caller said.
+        turn: main or side. task, attempt, step: numbers, as the caller said; an attempt that is none is -1.
         is_done: the session ends with this request.
         is_guessed: nothing named the session; its key was made from how the conversation began, and is completed
             when the answer is stored (`apps.gateway.batches`).
@@ -47,6 +47,7 @@ class Place(NamedTuple):
     is_guessed: bool = False
     is_named: bool = True
     retry: int = 0
+    attempt: int | None = None
 
 
 def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Caller, *, in_path: str = "") -> Place:
@@ -68,6 +69,7 @@ def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Call
         end_user=_shorten(end_user),
         turn=turn if turn in {"main", "side"} else ("main" if is_main else "side"),
         task=_number(headers.get("X-Tentalis-Task")),
+        attempt=_number(headers["X-Tentalis-Attempt"], unreadable=-1) if "X-Tentalis-Attempt" in headers else None,
         step=_number(headers.get("X-Tentalis-Step")),
         is_done=headers.get("X-Session-Done", "").lower() in {"1", "true", "yes"},
         is_guessed=not session,
@@ -150,5 +152,5 @@ def _shorten(text: str) -> str:
     return f"{clean[:150]}-{hashlib.sha256(clean.encode()).hexdigest()[:32]}"
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text and _TASK.fullmatch(text) else None
+def _number(text: str | None, *, unreadable: int | None = None) -> int | None:
+    return int(text) if text and _TASK.fullmatch(text) else unreadable

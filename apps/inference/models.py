@@ -205,7 +205,8 @@ class Exchange(Timestamped):
         turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats); judge,
             manager or hint: a call of ours beside the agent's work, of which the figures alone are kept; shadow: an
             answer that is compared with what serves and shown to nobody.
-        task_id, step_index: of the task and step it was made for, as the caller said (the rows live on a higher floor).
+        task_id, attempt_index, step_index: of the task, its attempt and step that it was made for, as the caller said
+            (the rows live on a higher floor).
         request: what else was asked: sampling, tools, response format.
         sampling: what of it, as it was sent, decides how the answer was sampled (`tentalis.core.sampling`); {}: nobody
             kept it.
@@ -243,6 +244,7 @@ class Exchange(Timestamped):
     api = models.CharField(max_length=16, blank=True)
     turn = models.CharField(max_length=8, default="main")
     task_id = models.BigIntegerField(null=True, blank=True)
+    attempt_index = models.PositiveSmallIntegerField(null=True, blank=True)
     step_index = models.PositiveIntegerField(null=True, blank=True)
     model = models.CharField(max_length=200)
     request = models.JSONField(default=dict)

@@ -45,6 +45,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.scoring import jobs as scoring_jobs
 from apps.scoring.shadows import find_mirrored
+from apps.tasks import handing_in
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
@@ -300,13 +301,22 @@ def submit_asked(
         )
 
 
-def submit_own_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:
-    """Take an outside agent's own work on a queued task; it is scored and reviewed like any."""
+def submit_own_attempt(
+    *,
+    task: Task,
+    steps: Sequence[Mapping[str, Any]],
+    answer: str,
+    by: User,
+    index: int | None = None,
+    is_last: bool | None = None,
+) -> Attempt:
+    """Take an outside agent's own try at a task; when it was the last one, they are scored and reviewed like any."""
     with transaction.atomic():
         outbox.cancel_segments(kind=SegmentKind.WORK, subject_ids=[task.pk])
-        attempt = tasks.hand_in_attempt(task=task, steps=steps, answer=answer, by=by)
+        attempt = handing_in.hand_in_attempt(task=task, steps=steps, answer=answer, by=by, index=index, is_last=is_last)
         learn_from_decisions(attempt)
-        outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=task.project_id)
+        if task.state == Task.State.SCORING:
+            outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=task.project_id)
     return attempt
 
 

@@ -7,3 +7,14 @@ class NoAnswerError(TentalisError):
     """Every try of the group failed; the first reason is in the message."""
 
     code = "no_answer"
+
+
+class CallsNotStoredError(TentalisError):
+    """The gateway may not have stored all calls of an attempt yet."""
+
+    code = "calls_not_stored"
+    is_away = True
+
+    def __init__(self, *, wait_s: float) -> None:
+        super().__init__("the attempt came a moment ago: the gateway may not have stored its last call yet")
+        self.wait_s = wait_s

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from apps.outbox.links import set_link
-from apps.tasks import services
+from apps.tasks import handing_in, services
 
 
 @set_link("tasks.work")
 def work(task_ids: Sequence[int]) -> None:
-    services.work_tasks(task_ids, by="worker")
+    if not services.work_tasks(task_ids, by="worker"):
+        handing_in.bind_calls(task_ids)

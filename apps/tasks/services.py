@@ -1,4 +1,4 @@
-"""Submitting a task, doing it, handing in an outside agent's own work, cancelling, failing."""
+"""Submitting a task, doing it, cancelling, failing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from apps.adapters.serving import load
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many
-from apps.base.errors import BadInputError, ConflictError
+from apps.base.errors import BadInputError
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -305,7 +305,7 @@ class _Group:
     drafts: Sequence[AttemptDraft]
 
 
-def work_tasks(task_ids: Sequence[int], *, by: str) -> None:
+def work_tasks(task_ids: Sequence[int], *, by: str) -> bool:
     """Do the attempts at tasks of one worker: a request to the engine each, some at once, then one transaction.
 
     Raises:
@@ -316,12 +316,13 @@ def work_tasks(task_ids: Sequence[int], *, by: str) -> None:
     waiting = Task.objects.filter(pk__in=task_ids, state__in=(Task.State.QUEUED, Task.State.WORKING))
     tasks = list(waiting.select_related(*told_by).order_by("pk"))
     if not tasks:
-        return
+        return False
     queued = [task for task in tasks if task.state == Task.State.QUEUED]
     move_many(queued, Task.State.WORKING, by=by)
     groups = _try_groups(tasks)
     with final_write(task_ids) as kept:
         _save_groups([group for group in groups if group.task.pk in kept], by=by)
+    return True
 
 
 def _try_groups(tasks: Sequence[Task]) -> list[_Group]:
@@ -460,43 +461,6 @@ def save_steps(attempts: Sequence[Attempt], drafts: Sequence[AttemptDraft]) -> N
     )
 
 
-def hand_in_attempt(*, task: Task, steps: Sequence[Mapping[str, Any]], answer: str, by: User) -> Attempt:
-    """Keep an outside agent's own work on a task that waits for one.
-
-    Raises:
-        ConflictError: the task is not queued any more.
-        BadInputError: a step is not {"text": …, "kind"?: …, "tool_name"?: …, "tool_result"?: …}.
-    """
-    require_right(by, task.project, Right.ATTEMPTS_WRITE)
-    rows = [_read_step(index, step) for index, step in enumerate(steps)]
-    with transaction.atomic():
-        locked = Task.objects.select_for_update().get(pk=task.pk)
-        if locked.state != Task.State.QUEUED:
-            raise ConflictError(f"task {task.pk} takes no result: wanted state queued, found {locked.state}")
-        attempt = Attempt.objects.create(
-            task=locked,
-            index=0,
-            worker=locked.worker,
-            text="\n".join(row.text for row in rows) or answer,
-            answer=answer,
-        )
-        for row in rows:
-            row.attempt = attempt
-        Step.objects.bulk_create(rows)
-        move(locked, Task.State.SCORING, by=by.handle, payload={"attempts": [attempt.pk]})
-    return attempt
-
-
-def _read_step(index: int, step: Mapping[str, Any]) -> Step:
-    known = {"text", "kind", "tool_name", "tool_result"}
-    if unknown := sorted(set(step) - known):
-        raise BadInputError(f"steps[{index}]: wanted {', '.join(sorted(known))}, found {', '.join(unknown)}")
-    if not isinstance(step.get("text"), str):
-        raise BadInputError(f"steps[{index}].text: wanted text, found {step.get('text')!r}")
-    values = {name: str(step[name]) for name in known & set(step)}
-    return Step(index=index, **{"kind": "step"} | values)
-
-
 def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
     """Give tasks of one project up, all or none; what was done of them stays readable and trains nothing. Tries under
     way are stored as cancelled.
@@ -513,6 +477,7 @@ def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
         for task in tasks:
             task.state = states.get(task.pk, task.state)
         move_many(tasks, Task.State.CANCELLED, by=by.handle)
+        handed_in = set(Attempt.objects.filter(task__in=tasks).values_list("task_id", "index"))
         Attempt.objects.bulk_create(
             Attempt(
                 task=task,
@@ -524,6 +489,7 @@ def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
             for task in tasks
             if states[task.pk] == Task.State.WORKING
             for index in range(task.group_size)
+            if (task.pk, index) not in handed_in
         )
 
 

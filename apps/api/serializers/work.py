@@ -289,8 +289,19 @@ class OwnStepIn(StrictSerializer):
 
 
 class AttemptIn(StrictSerializer):
-    """An outside agent's own work on a queued task."""
+    """An outside agent's own try at a task that waits for one."""
 
     task = WholeNumberField(min_value=1)
-    steps = serializers.ListField(child=OwnStepIn(), max_length=MAX_HANDED_IN_STEPS)
+    steps = serializers.ListField(
+        child=OwnStepIn(), max_length=MAX_HANDED_IN_STEPS, required=False, default=list,
+        help_text="Empty: the calls it made through the gateway are its steps.",
+    )  # fmt: skip
     answer = TextField(max_length=MAX_PROMPT_CHARS)
+    index = WholeNumberField(
+        min_value=0, max_value=MAX_GROUP - 1, required=False, default=None, allow_null=True,
+        help_text="Which try of the task's group, as in X-Tentalis-Attempt; left out: the only one.",
+    )  # fmt: skip
+    last = TrueFalseField(
+        required=False, default=None, allow_null=True,
+        help_text="No other try is to come. Left out: so it is where it is the only one, or the group is whole.",
+    )  # fmt: skip

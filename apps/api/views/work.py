@@ -261,12 +261,17 @@ class AttemptViewSet(ResourceViewSet):
 
     @extend_schema(request=AttemptIn, responses={201: AttemptOut})
     def create(self, request: Request) -> Response:
-        """Hand in an outside agent's own work on a queued task; it is scored and reviewed like any."""
+        """Hand in an outside agent's own try at a task; the last one's task is scored and reviewed like any."""
         body = self.read_body(AttemptIn)
         tasks = Task.objects.select_related("project", "worker")
         task = find_row(request, tasks, body["task"], field="task", right=Right.ATTEMPTS_WRITE)
         attempt = flow.submit_own_attempt(
-            task=task, steps=body["steps"], answer=body["answer"], by=current_user(request)
+            task=task,
+            steps=body["steps"],
+            answer=body["answer"],
+            by=current_user(request),
+            index=body["index"],
+            is_last=body["last"],
         )
         return self.show(ATTEMPTS.get(pk=attempt.pk), 201)
 

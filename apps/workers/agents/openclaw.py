@@ -12,12 +12,11 @@ from secrets import token_hex
 from typing import Any, ClassVar, Final, NamedTuple
 
 from apps.base.errors import TentalisError
+from apps.inference.calls import find_spans
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.inference.models import Exchange
 from apps.inference.openclaw import AgentReply, OpenClawServer, RunLostError
 from apps.inference.selectors import IncompleteConversationError, read_conversations, read_messages
-from tentalis.core.conversations.joining import Call, join_calls, split_chains
-from tentalis.core.packing import unpack_int32
 from tentalis.core.steps import Span, parse_steps
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
 from tentalis.outbound.scopes import ScopedThreadPool
@@ -163,20 +162,7 @@ def _find_learnt(calls: Sequence[Exchange]) -> _Learnt:
     if not calls or not calls[-1].has_exact_tokens:
         return _Learnt(calls[-1:], None)
     alike = [call for call in calls if call.adapter_name == calls[-1].adapter_name and call.has_exact_tokens]
-    conversations = read_conversations(alike)
-    tokens = [
-        Call(
-            unpack_int32(conversations[call.pk].prompt_token_ids),
-            call.unpack_token_ids(),
-            call.unpack_logprobs(),
-            call.unpack_sampled(),
-        )
-        for call in alike
-    ]
-    joined = [join_calls(chain) for chain in split_chains(tokens)]
-    start, end = joined[-1].spans[-1]
-    before = sum(len(each.tokens) for each in joined[:-1])
-    return _Learnt(alike, (before + start, before + end))
+    return _Learnt(alike, find_spans(alike, read_conversations(alike))[-1])
 
 
 def _read_work(last: Exchange) -> list[DraftStep]:

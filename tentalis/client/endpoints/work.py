@@ -120,9 +120,22 @@ class Work(Sender[Answer]):
         """The steps of an attempt with their scores."""
         return self._get(f"attempts/{attempt_id}/steps", **params)
 
-    def submit_attempt(self, *, task: int, steps: Sequence[Mapping[str, Any]], answer: str) -> Answer:
-        """Hand in an outside agent's own work."""
-        return self._post("attempts", task=task, steps=[dict(step) for step in steps], answer=answer)
+    def submit_attempt(
+        self,
+        *,
+        task: int,
+        answer: str,
+        steps: Sequence[Mapping[str, Any]] = (),
+        index: int | None = None,
+        last: bool | None = None,
+    ) -> Answer:
+        """Hand in an outside agent's own try at a task: the only one, or the `index`-th of its group.
+
+        Without steps the calls it made through the gateway for this try (`X-Tentalis-Task`, `X-Tentalis-Attempt`) are
+        its steps.
+        """
+        own = [dict(step) for step in steps]
+        return self._post("attempts", task=task, steps=own, answer=answer, index=index, last=last)
 
     def propose(
         self,

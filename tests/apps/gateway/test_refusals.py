@@ -107,6 +107,11 @@ def test_work_is_for_a_task_of_the_tokens_project(gateway: GatewayThread, token:
         assert response.json().get("type") == ("error" if path == "/v1/messages" else None)
         assert f"has no task {unknown}" in response.json()["error"]["message"]
         assert gateway.records[-1].header["task"] is None
+    for attempt in ("64", "-1", "first"):
+        response = gateway.client.post(path, json=body, headers=headers | {"X-Tentalis-Attempt": attempt})
+        assert response.status_code == 400
+        assert "X-Tentalis-Attempt: wanted a whole number from 0 to 63" in response.json()["error"]["message"]
+        assert gateway.records[-1].header["attempt"] is None
 
 
 @pytest.fixture

@@ -214,9 +214,9 @@ def test_agents_speak_in_main_turns_unless_they_say_otherwise(
 
 
 def test_task_step_and_end_are_read_and_nonsense_is_not() -> None:
-    said = {"X-Tentalis-Task": "12", "X-Tentalis-Step": "3", "X-Session-Done": "1"}
+    said = {"X-Tentalis-Task": "12", "X-Tentalis-Attempt": "0", "X-Tentalis-Step": "3", "X-Session-Done": "1"}
     found = find_place({}, said, make_caller())
-    assert (found.task, found.step, found.is_done) == (12, 3, True)
+    assert (found.task, found.attempt, found.step, found.is_done) == (12, 0, 3, True)
     found = find_place({}, {"X-Tentalis-Task": "-1", "X-Tentalis-Step": "9" * 30}, make_caller())
     assert (found.task, found.step, found.is_done) == (None, None, False)
 
