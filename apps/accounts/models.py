@@ -69,6 +69,14 @@ class Project(Timestamped):
     group_size = models.PositiveSmallIntegerField(default=8, help_text="Attempts at a task, compared with each other.")
     batch_tasks = models.PositiveIntegerField(default=24, help_text="Tasks that fill a training batch.")
     learning_enabled = models.BooleanField(default=True)
+    held_out_percent = models.PositiveSmallIntegerField(
+        default=10,
+        db_default=10,
+        help_text="Share of its own work that is put aside to measure on, where its world holds none out; 0: none.",
+    )
+    has_held_out = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="Items of its own are held out, or once were."
+    )
     session_policy = models.JSONField(
         default=dict,
         blank=True,
@@ -90,6 +98,7 @@ class Project(Timestamped):
         constraints = [
             models.CheckConstraint(condition=Q(group_size__gte=1, group_size__lte=64), name="group_size_is_1_to_64"),
             models.CheckConstraint(condition=Q(batch_tasks__gte=1), name="batch_tasks_is_positive"),
+            models.CheckConstraint(condition=Q(held_out_percent__lte=50), name="held_out_percent_is_0_to_50"),
         ]
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from apps.accounts.calendars import CalendarError, require_calendar
 from apps.base.errors import BadInputError
 from tentalis.core.checked import FieldError
-from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP
+from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_HELD_OUT_PERCENT
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.windows import TrainingPolicy
@@ -16,7 +16,11 @@ from tentalis.core.scoring.protocol import ScoringError
 from tentalis.core.scoring.weights import ENVIRONMENTS, WeightProfile
 from tentalis.core.session_policy import SessionPolicy
 
-RANGES = {"group_size": (1, MAX_GROUP), "batch_tasks": (1, MAX_BATCH_TASKS)}
+RANGES = {
+    "group_size": (1, MAX_GROUP),
+    "batch_tasks": (1, MAX_BATCH_TASKS),
+    "held_out_percent": (0, MAX_HELD_OUT_PERCENT),
+}
 
 
 def check_project_settings(values: Mapping[str, Any]) -> None:

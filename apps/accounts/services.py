@@ -39,6 +39,7 @@ PROJECT_FIELDS = frozenset(
         "recipe",
         "group_size",
         "batch_tasks",
+        "held_out_percent",
         "learning_enabled",
         "limits",
         "session_policy",

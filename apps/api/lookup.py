@@ -13,11 +13,10 @@ from apps.adapters.models import Adapter
 from apps.api.idempotency import note_concerned_project
 from apps.api.permissions import current_user, visible_projects
 from apps.base.errors import NotFoundError
-from apps.evals.models import Dataset
 from apps.workers.models import Worker
 
 Row = TypeVar("Row", bound=Model)
-NAMED_BY: Mapping[Any, str] = {Project: "slug", Worker: "name", Adapter: "name", Dataset: "name", User: "username"}
+NAMED_BY: Mapping[Any, str] = {Project: "slug", Worker: "name", Adapter: "name", User: "username"}
 """Model -> the field by which REST names its rows; those of others it calls by number."""
 
 

@@ -10,7 +10,7 @@ from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.gold import GoldViewSet
 from apps.api.views.identity import ConfirmView, LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
-from apps.api.views.knowledge import DatasetViewSet, EvalRunViewSet, ExperimentViewSet, SkillViewSet
+from apps.api.views.knowledge import ExperimentViewSet, SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.managers import ManagerRunViewSet
 from apps.api.views.people import UserViewSet
@@ -22,6 +22,7 @@ from apps.api.views.scorers import RewardModelViewSet
 from apps.api.views.search import SearchView
 from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
 from apps.api.views.supervision import ProposalViewSet
+from apps.api.views.tasksets import TasksetViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
 from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
 
@@ -53,8 +54,7 @@ router.register("sessions", SessionViewSet)
 router.register("exchanges", ExchangeViewSet)
 router.register("turns", TurnViewSet)
 router.register("skills", SkillViewSet)
-router.register("datasets", DatasetViewSet)
-router.register("eval-runs", EvalRunViewSet)
+router.register("tasksets", TasksetViewSet)
 router.register("experiments", ExperimentViewSet)
 router.register("webhooks", WebhookViewSet)
 router.register("deliveries", DeliveryViewSet)

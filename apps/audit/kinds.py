@@ -152,7 +152,8 @@ class Kind(models.TextChoices):
     SKILL_CREATED = "skill.created"
     SKILL_CHANGED = "skill.changed"
     # evals, experiments
-    DATASET_REGISTERED = "dataset.registered"
+    TASKSET_CHANGED = "taskset.changed"
+    TASKSET_FROZEN = "taskset.frozen"
     EVAL_FINISHED = "eval.finished"
     EXPERIMENT_FINISHED = "experiment.finished"
     # pipeline

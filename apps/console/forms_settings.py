@@ -17,7 +17,7 @@ from apps.console.words_groups import USED_BY, group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
 from apps.tasks.models import Environment
 from tentalis.core.checked import Choice, FieldError, Flag, Number, Several
-from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS
+from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS, MAX_HELD_OUT_PERCENT
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.windows import MOST_CALENDAR_CHARS, TrainingPolicy
@@ -126,6 +126,15 @@ class GeneralForm(SectionForm):
         min_value=1,
         max_value=MAX_BATCH_TASKS,
         help_text=_("A full batch starts a run."),
+    )
+    held_out_percent = forms.IntegerField(
+        label=_("Own work put aside, in percent"),
+        min_value=0,
+        max_value=MAX_HELD_OUT_PERCENT,
+        help_text=_(
+            "Workers are measured on it and never learn from it. It begins behind a project's first 20 tasks; a world "
+            "with held-out tasks of its own, such as the desk, puts nothing aside. 0: nothing is."
+        ),
     )
     learning_enabled = forms.BooleanField(
         label=_("Workers learn"), required=False, help_text=_("Off: tasks are done and judged, and nothing is trained.")

@@ -235,7 +235,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             "Held-out panel",
             _("Tasks that are never trained on; every adapter is measured on them."),
             ADAPTERS,
-            "dataset-list",
+            "taskset-list",
             "project",
             "run",
             "settings",

@@ -22,6 +22,7 @@ from apps.inference.calls import find_exact, find_spans, find_unfit
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
+from apps.tasks.own_work import choose_held_out, keep_held_out
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 from tentalis.core.conversations.signals import MACHINES, SignalKind
@@ -131,7 +132,7 @@ def make_task(turn: Turn, read: ReadTurn, redactor: Redactor, *, by: str) -> Tas
     last = read.calls[-1].exchange
     worker = Worker.objects.get(project=turn.project_id, name=last.worker_name)
     prompt = redactor.mask(read.asked).text[:MAX_PROMPT_CHARS]
-    task = Task.objects.create(
+    task = Task(
         project=turn.project,
         worker=worker,
         submitted_by=find_submitter(turn.project, turn.session.agent),
@@ -140,6 +141,9 @@ def make_task(turn: Turn, read: ReadTurn, redactor: Redactor, *, by: str) -> Tas
         metadata={"origin": "session", "session": turn.session_id, "turn": turn.pk},
         group_size=1,
     )
+    chosen = choose_held_out(turn.project, [task])
+    task.save(force_insert=True)
+    keep_held_out(turn.project, chosen)
     payload = {"environment": task.environment, "origin": "session", "session": turn.session_id, "turn": turn.pk}
     record(Kind.TASK_SUBMITTED, subject=task, by=by, payload=payload)
     attempt = make_attempt(task, read, redactor, policy.redaction)

@@ -1,8 +1,7 @@
-"""Benchmarks."""
+"""Tasksets and their items."""
 
 from apps.base.admin import show
-from apps.evals.models import Dataset, EvalResult, EvalRun
+from apps.evals.models import Item, Taskset
 
-show(Dataset, "name project size sha256", filters="project", search="name")
-show(EvalRun, "id project benchmark adapter finished_at", filters="benchmark project")
-show(EvalResult, "id run item score", search="=run__id item", select="run__adapter")
+show(Taskset, "name version project environment origin frozen_at", filters="project environment", search="name")
+show(Item, "id taskset split weight source created_at", filters="split", search="=taskset__name source")

@@ -13,6 +13,7 @@ from apps.accounts.models import Project, User
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many, write_entry
+from apps.evals.holding import is_held_out
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rules import validate_review_policy
@@ -20,7 +21,6 @@ from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts
 from apps.tasks.models import Attempt, Task
-from apps.worlds.registry import get_world
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
 from tentalis.core.review_priority import HEAD_START_H, find_priority
@@ -98,7 +98,7 @@ def decide_reviewers(task: Task, rules: ReviewPolicy) -> ReviewDecision:
 def _is_first(task: Task) -> bool:
     """Whether no person was asked about another task of the project yet, and something can be learned from this one."""
     asked = Review.objects.filter(project=task.project_id, audience=Review.Audience.HUMAN).exclude(task=task)
-    return not get_world(task.environment).is_held_out(task.prompt) and not asked.exists()
+    return not asked.exists() and not is_held_out(task)
 
 
 def ask_manager(task: Task, manager: Manager, attempts: Sequence[Attempt], *, times: int) -> list[ManagerWord | NoWord]:

@@ -10,6 +10,7 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
+from apps.evals.holding import HELD_OUT, find_held_out
 from apps.feedback.create_reviews import answer_waiting_reviews
 from apps.feedback.judgement import JudgementInput, StepRating, read_judgements
 from apps.feedback.models import Feedback, Hint
@@ -51,12 +52,15 @@ def extract_hints(task_ids: Sequence[int], *, by: str = "hints") -> None:
     answer_waiting_reviews(tasks.values())
     counting = Feedback.objects.counting().filter(task__in=list(tasks), hints__isnull=True)
     pending = list(counting.select_related("preferred_attempt").order_by("task_id", "id"))
-    words = read_judgements(pending)
-    drawn = [
-        draw_hint(tasks[one.task_id], words[one.pk], by_person=one.source == Feedback.Source.HUMAN) for one in pending
-    ]
     if not pending:
         return
+    words, held_out = read_judgements(pending), find_held_out(tasks[one.task_id] for one in pending)
+    drawn = [
+        Drawn("", NOTHING, HELD_OUT)
+        if one.task_id in held_out
+        else draw_hint(tasks[one.task_id], words[one.pk], by_person=one.source == Feedback.Source.HUMAN)
+        for one in pending
+    ]
     with final_write(task_ids) as kept:
         hints = [
             Hint(

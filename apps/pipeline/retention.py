@@ -93,7 +93,7 @@ RULES: Mapping[str, KeepingRule] = {
             *("accounts.AuthenticatorApp", "accounts.Passkey", "accounts.RecoveryCode"),
             *("accounts.Member", "accounts.Project", "accounts.User", "auth.Group", "console.Preference"),
             *("console.SavedView", "inference.Price", "inference.Provider", "inference.ProviderGrant"),
-            *("skills.Skill", "webhooks.Webhook", "workers.Worker", "evals.Dataset", "feedback.GoldItem"),
+            *("skills.Skill", "webhooks.Webhook", "workers.Worker", "evals.Taskset", "feedback.GoldItem"),
         ),
         SETTING,
     ),
@@ -109,7 +109,7 @@ RULES: Mapping[str, KeepingRule] = {
         (
             *("adapters.Adapter", "adapters.PanelResult", "adapters.Shadow", "adapters.SideResult"),
             *("adapters.Verdict", "calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
-            *("conversations.TurnExchange", "conversations.TurnSignal", "evals.EvalResult", "evals.EvalRun"),
+            *("conversations.TurnExchange", "conversations.TurnSignal", "evals.Item"),
             *("experiments.ExperimentRun", "experiments.ScenarioResult", "feedback.BulkJudgement"),
             *("feedback.Feedback", "feedback.Hint", "feedback.Review", "feedback.ReviewSkip"),
             *("feedback.RowImport", "feedback.StepFeedback", "rollouts.Batch"),

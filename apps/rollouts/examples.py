@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from apps.adapters.models import Adapter
+from apps.evals.holding import HELD_OUT, find_held_out
 from apps.inference.selectors import IncompleteConversationError
 from apps.rollouts.contents import ITEMS
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
@@ -43,8 +44,11 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
         read = _PageReader(page)
         earlier = rows.filter(task__in={item.task_id for item in page}, worker=batch.worker_id, end_user=batch.end_user)
         numbers = dict(earlier.exclude(batch=None).values_list("task", "batch__number"))
+        held_out = find_held_out({item.task for item in page})
         for item in page:
             try:
+                if item.task_id in held_out:
+                    raise UnusableItemError(HELD_OUT)
                 if item.task_id in numbers:
                     raise UnusableItemError(f"its task had its turn: batch {numbers[item.task_id]} was learnt from")
                 read.describe(item, None)
@@ -83,7 +87,7 @@ def iterate_demonstrations(batch: Batch) -> Iterator[DemonstrationRecord]:
 
 def _with_attempts(rows: QuerySet[Any]) -> QuerySet[Any]:
     names = ("chosen", "rejected") if rows.model is PreferencePair else ("attempt",)
-    return rows.select_related("worker", *(f"{name}__{of}" for name in names for of in ("exchange", "adapter")))
+    return rows.select_related("worker", "task", *(f"{name}__{of}" for name in names for of in ("exchange", "adapter")))
 
 
 def _page(rows: QuerySet[Any]) -> Iterator[list[Any]]:

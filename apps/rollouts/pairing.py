@@ -17,7 +17,6 @@ from apps.supervision.models import POLICY, Proposal
 from apps.supervision.services import SWEEP
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
-from apps.worlds.registry import get_world
 from tentalis.core.canon import content_hash
 from tentalis.core.learning.rewards import VERIFIED, EffectiveJudgement
 from tentalis.core.steps import parse_steps
@@ -56,6 +55,7 @@ class Judged(NamedTuple):
     task: Task
     attempts: Sequence[Attempt]
     rollouts: Sequence[Rollout]
+    is_held_out: bool
 
 
 def note_items(judged: Sequence[Judged], lines: Mapping[int, AdapterLine]) -> None:
@@ -64,11 +64,11 @@ def note_items(judged: Sequence[Judged], lines: Mapping[int, AdapterLine]) -> No
     Args:
         lines: attempt id -> which adapters it teaches.
     """
-    judged = [one for one in judged if one.task.project.learning_enabled and not is_held_out(one.task)]
+    judged = [one for one in judged if one.task.project.learning_enabled and not one.is_held_out]
     spoken = load_spoken([one.task for one in judged])
     pairs: list[PreferencePair] = []
     demonstrations: list[Demonstration] = []
-    for task, attempts, rollouts in judged:
+    for task, attempts, rollouts, _ in judged:
         answered = {one.index: one for one in attempts if one.state == Attempt.State.ANSWERED}
         items = find_items(
             task,
@@ -82,11 +82,6 @@ def note_items(judged: Sequence[Judged], lines: Mapping[int, AdapterLine]) -> No
         demonstrations += _prepare(task, items.demonstrations, lines)
     PreferencePair.objects.bulk_create(pairs, ignore_conflicts=True)
     Demonstration.objects.bulk_create(demonstrations, ignore_conflicts=True)
-
-
-def is_held_out(task: Task) -> bool:
-    """Whether the task is only ever measured on. ValueError where its world cannot read it."""
-    return get_world(task.environment).is_held_out(task.prompt)
 
 
 class PreferenceItems(NamedTuple):

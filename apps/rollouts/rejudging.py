@@ -6,6 +6,7 @@ from django.db.models import F
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.evals.holding import is_held_out
 from apps.feedback.selectors import effective_judgement, find_hint
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.pairing import Judged, drop_items, note_items
@@ -46,7 +47,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
     batches = {
         batch.pk: batch for batch in Batch.objects.select_for_update(no_key=True).filter(pk__in=holding).order_by("pk")
     }
-    judgements, hint = effective_judgement(task), find_hint(task)
+    judgements, hint, is_kept = effective_judgement(task), find_hint(task), is_held_out(task)
     changed, left, used = [], [], {}
     attempts = load_attempts([task])[task.pk]
     judged = []
@@ -54,7 +55,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
         old = before.get(attempt.pk)
         if old is None:
             continue
-        new = make_rollout(task, attempt, judgements.get(attempt.pk), hint)
+        new = make_rollout(task, attempt, judgements.get(attempt.pk), hint, is_held_out=is_kept)
         judged.append(new)
         if all(getattr(old, name) == getattr(new, name) for name in JUDGED):
             continue
@@ -67,7 +68,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
         changed.append(old)
         left += [use] if use is not None and not new.is_usable else []
     drop_items(task)
-    note_items([Judged(task, attempts, judged)], {one.pk: find_line(one) for one in attempts})
+    note_items([Judged(task, attempts, judged, is_kept)], {one.pk: find_line(one) for one in attempts})
     Rollout.objects.bulk_update(changed, FIELDS)
     _leave(task, left)
     if changed:

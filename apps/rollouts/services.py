@@ -11,18 +11,19 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, move_many, record, record_many, write_entry
 from apps.base.errors import ConflictError, TentalisError
+from apps.evals.holding import HELD_OUT, find_held_out, is_held_out
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgements, find_last_hints
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.pairing import AdapterLine, Judged, is_held_out, note_items
-from apps.rollouts.training_sets import HELD_OUT
+from apps.rollouts.pairing import AdapterLine, Judged, note_items
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from apps.workers.rules import require_own_line
+from apps.worlds.registry import get_world
 from tentalis.core.learning.recipes import PREFERENCES
 from tentalis.core.learning.rewards import EffectiveJudgement, judge_step
 from tentalis.core.sampling import find_sampling_fault
@@ -71,13 +72,19 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
     tasks = list(learning.select_related("project", "worker"))
     if not tasks:
         return
-    attempts = load_attempts(tasks)
+    attempts, held_out = load_attempts(tasks), find_held_out(tasks)
     with final_write(task_ids) as kept:
         tasks = [task for task in tasks if task.pk in kept]
         list(Task.objects.filter(pk__in=kept).order_by("pk").select_for_update(no_key=True).values_list("pk"))
         judgements, hints = effective_judgements(tasks), find_last_hints(tasks)
         made = Rollout.objects.bulk_create(
-            make_rollout(task, attempt, judgements[task.pk].get(attempt.pk), hints.get(task.pk))
+            make_rollout(
+                task,
+                attempt,
+                judgements[task.pk].get(attempt.pk),
+                hints.get(task.pk),
+                is_held_out=task.pk in held_out,
+            )
             for task in tasks
             for attempt in attempts[task.pk]
         )
@@ -85,7 +92,7 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
         for rollout in made:
             rollouts[rollout.task_id].append(rollout)
         lines = {one.pk: find_line(one) for task in tasks for one in attempts[task.pk]}
-        note_items([Judged(task, attempts[task.pk], rollouts[task.pk]) for task in tasks], lines)
+        note_items([Judged(task, attempts[task.pk], rollouts[task.pk], task.pk in held_out) for task in tasks], lines)
         usable = {task: [rollout for rollout in rollouts[task.pk] if rollout.is_usable] for task in tasks}
         record_many(
             write_entry(
@@ -101,9 +108,11 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
         offer(usable, by=by)
 
 
-def make_rollout(task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None) -> Rollout:
+def make_rollout(
+    task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None, *, is_held_out: bool
+) -> Rollout:
     """An attempt as a rollout that is not saved."""
-    reason = find_fault(task, attempt, judgement, hint)
+    reason = find_fault(task, attempt, judgement, hint, is_held_out=is_held_out)
     rollout = Rollout(
         project_id=task.project_id,
         worker_id=task.worker_id,
@@ -127,20 +136,22 @@ def make_rollout(task: Task, attempt: Attempt, judgement: EffectiveJudgement | N
     return rollout
 
 
-def find_fault(task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None) -> str:
+def find_fault(
+    task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None, *, is_held_out: bool
+) -> str:
     """Why an attempt trains nothing; "" when it does."""
-    if fault := find_obstacle(task, attempt):
+    if fault := find_obstacle(task, attempt, is_held_out=is_held_out):
         return fault
     if (judgement is None or judgement.reward is None) and hint is None:
         return "neither a reward nor a hint: nobody judged it"
     return ""
 
 
-def find_obstacle(task: Task, attempt: Attempt) -> str:
+def find_obstacle(task: Task, attempt: Attempt, *, is_held_out: bool) -> str:
     """Why an attempt trains nothing, whatever is said of it; "" where a judgement can count."""
     if not task.project.learning_enabled:
         return "learning is switched off for the project"
-    if is_held_out(task):
+    if is_held_out:
         return HELD_OUT
     if attempt.state == Attempt.State.FAILED:
         return f"the attempt failed: {attempt.error}"[:300]
@@ -158,7 +169,9 @@ def find_obstacle(task: Task, attempt: Attempt) -> str:
 def find_obstacles(task: Task) -> list[str]:
     """Why nothing can be learnt from a judgement of the task, each reason once; [] where it can count. One query."""
     try:
-        found = [find_obstacle(task, attempt) for attempt in _find_attempts([task])]
+        get_world(task.environment).check_prompt(task.prompt)
+        is_kept = is_held_out(task)
+        found = [find_obstacle(task, attempt, is_held_out=is_kept) for attempt in _find_attempts([task])]
     except (TentalisError, ValueError):
         return [f"its prompt is no task of environment {task.environment}, or that is not installed"]
     return list(dict.fromkeys(found)) if all(found) else []

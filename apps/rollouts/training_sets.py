@@ -10,18 +10,17 @@ from typing import NamedTuple
 
 from django.db.models import Prefetch, Q, QuerySet
 
-from apps.base.errors import TentalisError
 from apps.base.streaming import iterate_pages
+from apps.evals.holding import HELD_OUT, find_held_out
 from apps.feedback.selectors import effective_judgements
 from apps.rollouts.models import Rollout
-from apps.rollouts.pairing import PreferenceItems, Spoken, find_items, is_held_out, load_spoken
+from apps.rollouts.pairing import PreferenceItems, Spoken, find_items, load_spoken
 from apps.rollouts.selectors import make_records
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.judged_files import LABEL_MARGIN, RIGHT_FROM
 from tentalis.core.learning.rewards import EffectiveJudgement, judge_step
 
-HELD_OUT = "the task is held out: it is only ever measured on"
 PAGE = 200
 
 
@@ -64,22 +63,15 @@ class JudgedTask(NamedTuple):
                 yield attempt, labels
 
 
-def may_train(task: Task) -> bool:
-    """Whether the task is not held out. What its world cannot read, that world's gate never asks."""
-    try:
-        return not is_held_out(task)
-    except (TentalisError, ValueError):
-        return True
-
-
 def iterate_judged(tasks: "QuerySet[Task]", held_out: set[int]) -> Iterator[JudgedTask]:
     """Tasks of one project by ascending id, but those that are held out, whose ids are put into `held_out`."""
     steps = Prefetch("steps", Step.objects.order_by("index"))
     answered = Attempt.objects.filter(state=Attempt.State.ANSWERED).order_by("index").prefetch_related(steps)
     rows = tasks.select_related("worker").prefetch_related(Prefetch("attempts", answered))
     for page in iterate_pages(rows, PAGE):
-        kept = [task for task in page if may_train(task)]
-        held_out |= {task.pk for task in page} - {task.pk for task in kept}
+        out = find_held_out(page)
+        held_out |= out
+        kept = [task for task in page if task.pk not in out]
         judgements, spoken = effective_judgements(kept) if kept else {}, load_spoken(kept)
         for task in kept:
             attempts = {one.index: one for one in task.attempts.all()}
@@ -92,7 +84,8 @@ def iterate_trainable(rollouts: "QuerySet[Rollout]", held_out: set[int]) -> Iter
     """Usable rollouts by ascending id as the trainer reads them; the ids of held-out tasks are put into `held_out`."""
     rows = rollouts.filter(Q(is_usable=True) | Q(unusable_reason=HELD_OUT))
     for page in iterate_pages(rows.select_related("task", "adapter", "hint", "attempt__exchange"), PAGE):
-        kept = [one for one in page if one.is_usable and may_train(one.task)]
+        out = find_held_out({one.task for one in page})
+        kept = [one for one in page if one.is_usable and one.task_id not in out]
         held_out |= {one.task_id for one in page} - {one.task_id for one in kept}
         by_id = {one.pk: one for one in kept}
         for record in make_records(kept):

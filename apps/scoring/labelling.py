@@ -9,6 +9,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.evals.holding import find_held_out
 from apps.outbox.services import final_write
 from apps.scoring.answers import Answer, read_answers
 from apps.scoring.models import StepLabel
@@ -18,7 +19,7 @@ from apps.workers.agents import get_agent
 from apps.workers.agents.desk import BASE_MODEL, Begun, DeskAgent
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
-from tentalis.core.scoring.step_labels import choose_split, hard_label
+from tentalis.core.scoring.step_labels import Split, choose_split, hard_label
 from tentalis.core.worlds import AttemptDraft, Verification, World
 
 AT_ONCE = 400
@@ -74,9 +75,11 @@ def label_steps(worker_id: int, *, by: str) -> int:
         return 0
     attempts = find_unlabelled(worker).select_related("task", "exchange").prefetch_related("steps").order_by("-pk")
     verified = list(_verify(attempts[:AT_ONCE]))
-    learned = [one for one in verified if _split(one.attempt.task) == "train"]
-    values = _complete(worker, learned)
-    labels = [label for one in verified for label in _make_labels(one, values)]
+    splits = choose_splits([one.attempt.task for one in verified])
+    values = _complete(worker, [one for one in verified if splits[one.attempt.task_id] == "train"])
+    labels = [
+        label for one in verified for label in _make_labels(one, values, trains=splits[one.attempt.task_id] == "train")
+    ]
     with final_write():
         StepLabel.objects.bulk_create(labels, ignore_conflicts=True)
         if labels:
@@ -85,8 +88,10 @@ def label_steps(worker_id: int, *, by: str) -> int:
     return len(verified)
 
 
-def _split(task: Task) -> str:
-    return choose_split(task.prompt, is_held_out=get_world(task.environment).is_held_out(task.prompt))
+def choose_splits(tasks: Sequence[Task]) -> dict[int, Split]:
+    """Task id -> which use the labels of its steps have."""
+    held_out = find_held_out(tasks)
+    return {task.pk: choose_split(task.prompt, is_held_out=task.pk in held_out) for task in tasks}
 
 
 def _completions() -> int:
@@ -148,9 +153,8 @@ def _outcome(world: World, task: Task, draft: AttemptDraft) -> float:
     return found.outcome if found else 0.0
 
 
-def _make_labels(one: Verified, values: Mapping[int, float]) -> Iterator[StepLabel]:
+def _make_labels(one: Verified, values: Mapping[int, float], *, trains: bool) -> Iterator[StepLabel]:
     last = one.answer.steps[-1]
-    trains = _split(one.attempt.task) == "train"
     for step in one.answer.steps:
         if (truth := one.truth_of(step)) is not None:
             yield StepLabel(attempt=one.attempt, step=step, source=StepLabel.Source.VERIFIED, value=truth)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
@@ -84,6 +85,10 @@ class Task(Stateful):
     metadata = models.JSONField(default=dict, blank=True)
     group_size = models.PositiveSmallIntegerField()
     seed = models.BigIntegerField(null=True, blank=True, help_text="For sampling; empty: chosen by the engine.")
+    bands: "ArrayField[list[int] | None, list[int] | None]" = ArrayField(
+        models.BigIntegerField(), null=True, blank=True, editable=False,
+        help_text="What finds the same words again, where the project puts own work aside.",
+    )  # fmt: skip
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     answer = models.TextField(blank=True, help_text="The best attempt's answer.")
     score = models.FloatField(null=True, help_text="Mean combined score of its attempts, in [0, 1].")
@@ -111,6 +116,7 @@ class Task(Stateful):
             models.Index(fields=["project", "score", "id"], name="task_by_score"),
             GinIndex(Words(*TASK_WORDS), condition=Q(state__in=SEARCHED_STATES), name="task_words"),
             models.Index(fields=["project"], condition=Q(metadata__has_key=FROM_SESSION), name="task_from_session"),
+            GinIndex(fields=["bands"], condition=Q(bands__isnull=False), name="task_bands"),
         ]
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.tasks.errors import NoAnswerError
 from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
+from apps.tasks.own_work import choose_held_out, keep_held_out, note_words
 from apps.tasks.references import read_reference
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
@@ -72,19 +73,22 @@ def submit_task(
     errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference, seed)
     if errors:
         raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
+    task = Task(
+        project=project,
+        worker=worker,
+        submitted_by=by,
+        parent=parent,
+        environment=environment,
+        prompt=prompt,
+        reference=reference,
+        metadata=dict(metadata or {}),
+        group_size=size,
+        seed=seed,
+    )
     with transaction.atomic(savepoint=False):
-        task = Task.objects.create(
-            project=project,
-            worker=worker,
-            submitted_by=by,
-            parent=parent,
-            environment=environment,
-            prompt=prompt,
-            reference=reference,
-            metadata=dict(metadata or {}),
-            group_size=size,
-            seed=seed,
-        )
+        chosen = choose_held_out(project, [task])
+        task.save(force_insert=True)
+        keep_held_out(project, chosen)
         record(Kind.TASK_SUBMITTED, subject=task, by=by.handle, payload={"environment": environment})
     return task
 
@@ -109,7 +113,9 @@ def submit_tasks(
     """
     made = _make_tasks(project, rows, environment, by, worker, group_size)
     with transaction.atomic():
+        chosen = choose_held_out(project, made)
         _keep_tasks(made, by)
+        keep_held_out(project, chosen)
     return made
 
 
@@ -145,6 +151,7 @@ def keep_finished(
     made = _make_tasks(project, [row.task for row in rows], environment, by, worker, None)
     for task, row in zip(made, rows, strict=True):
         task.state, task.answer = Task.State.LEARNING, row.answers[0]
+    note_words(made)
     _keep_tasks(made, by)
     attempts = Attempt.objects.bulk_create(
         Attempt(task=task, index=index, worker=worker, text=answer, answer=answer, unfit=unfit)

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from apps.calibration.models import Comparison
+from apps.evals.holding import AskedTask, find_held_out
 from apps.feedback.managers.verdict import ask_about
 from apps.rollouts.files import write_records
 from apps.tasks.models import Attempt
 from apps.training.influence import name_kind
 from apps.training.models import ManagerRun, TrainingRun
-from apps.worlds.registry import get_world
 from tentalis.core.contracts import DemonstrationRecord
 from tentalis.core.meta_adapter import AuditedWord
 from tentalis.core.scoring.verdicts import VerdictQuestion
@@ -26,7 +26,7 @@ def find_words(
     influence: Mapping[str, float] | None = None,
     numbers: Collection[int] | None = None,
 ) -> list[AuditedWord]:
-    """A manager's last words whose truth is known, oldest first; the last of each attempt. One query.
+    """A manager's last words whose truth is known, oldest first; the last of each attempt. Two queries.
 
     What may not be written into training files is left out.
 
@@ -47,16 +47,16 @@ def find_words(
         rows = rows.filter(pk__in=numbers)
     columns = ("attempt__task__environment", "attempt__task__prompt", "attempt__task__metadata")
     known: dict[int, AuditedWord] = {}
-    for number, task, attempt, said, truth, environment, prompt, metadata in rows.values_list(
-        "id", "attempt__task", "attempt", "said", "truth", *columns
-    )[:limit]:
+    found = list(rows.values_list("id", "attempt__task", "attempt", "said", "truth", *columns)[:limit])
+    held_out = find_held_out(AskedTask(row[1], project_id, row[5], row[6]) for row in found)
+    for number, task, attempt, said, truth, environment, prompt, metadata in found:
         word = AuditedWord(
             number,
             task,
             attempt,
             said,
             truth,
-            is_reserved=get_world(environment).is_held_out(prompt),
+            is_reserved=task in held_out,
             influence=(influence or {}).get(name_kind(environment, prompt, metadata)),
         )
         known.setdefault(attempt, word)

@@ -1,18 +1,18 @@
 """Find test contamination (train/test overlap): the words a training reads, and which it would be measured on."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 
+from apps.evals.holding import find_held_out, is_kept_by_world, list_held_out_prompts
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.rollouts.tokens import list_exchanges
 from apps.tasks.models import FurtherExchange, Task
-from apps.worlds.registry import get_world
 from tentalis.core.conversations.turns import find_last_said
 from tentalis.core.learning.leaks import KeptPrompts, list_texts
 from tentalis.core.worlds import World
@@ -39,7 +39,7 @@ class Leaks(NamedTuple):
 
     Args:
         answers: how many attempts, sides of pairs or demonstrations there are.
-        held_out: of them on tasks that their world, or the one that is measured in, holds out.
+        held_out: of them on tasks that are held out, or that hold the words of one.
         measured: of them in whose words a task that is measured on occurs.
         tasks: ids of the tasks of either, in order.
     """
@@ -57,24 +57,25 @@ def find_leaks(batches: Iterable[Batch], measured: Iterable[str], *, world: Worl
         measured: prompts. world: theirs; None where nothing is measured.
     """
     occurs_in = lru_cache(SAME)(KeptPrompts(measured).occurs_in)
-    is_kept_back = lru_cache(SAME)(partial(_is_held_out, world))
     answers = held_out = found = 0
     tasks = set()
-    for task, texts in (one for batch in batches for one in iterate_learnt(batch)):
-        is_held_out = get_world(task.environment).is_held_out(task.prompt) or any(map(is_kept_back, texts))
-        is_measured = any(map(occurs_in, texts))
-        answers, held_out, found = answers + 1, held_out + is_held_out, found + is_measured
-        if is_held_out or is_measured:
-            tasks.add(task.pk)
+    for batch in batches:
+        quotes_own = lru_cache(SAME)(KeptPrompts(list_held_out_prompts(batch.project)).occurs_in)
+
+        @lru_cache(SAME)
+        def is_kept(text: str, quotes: Callable[[str], bool] = quotes_own) -> bool:
+            return quotes(text) or (world is not None and is_kept_by_world(world.name, text))
+
+        learnt = iterate_learnt(batch)
+        while page := list(islice(learnt, PAGE)):
+            out = find_held_out({task for task, _ in page})
+            for task, texts in page:
+                is_held_out = task.pk in out or any(map(is_kept, texts))
+                is_measured = any(map(occurs_in, texts))
+                answers, held_out, found = answers + 1, held_out + is_held_out, found + is_measured
+                if is_held_out or is_measured:
+                    tasks.add(task.pk)
     return Leaks(answers, held_out, found, sorted(tasks))
-
-
-def _is_held_out(world: World | None, text: str) -> bool:
-    """Whether a text as a whole is one of the world's tasks, and one that is only measured on."""
-    try:
-        return world is not None and world.is_held_out(text)
-    except ValueError:
-        return False
 
 
 def iterate_learnt(batch: Batch) -> Iterator[Learnt]:

@@ -9,13 +9,13 @@ from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback, StepFeedback
 from apps.rollouts.files import write_records
 from apps.scoring.answers import Answer, read_answers
+from apps.scoring.labelling import choose_splits
 from apps.scoring.models import StepLabel
 from apps.tasks.models import Attempt
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
-from apps.worlds.registry import get_world
 from tentalis.core.contracts import LabelledStep, LabelledStepsRecord
-from tentalis.core.scoring.step_labels import Said, Split, choose_split, mix_label
+from tentalis.core.scoring.step_labels import Said, mix_label
 
 DIRECTORY = "steps"
 MOST_ATTEMPTS = 4_000
@@ -45,8 +45,9 @@ def write_steps(run: TrainingRun) -> tuple[str, str]:
 def iterate_records(worker: Worker) -> Iterator[LabelledStepsRecord]:
     """The worker's labelled attempts that train or calibrate, oldest first."""
     for attempts, answers, labels, said in iterate_pages(worker):
+        splits = choose_splits([attempt.task for attempt in attempts])
         for attempt in attempts:
-            split = split_of(attempt)
+            split = splits[attempt.task_id]
             answer = answers[attempt.pk]
             if split == "test" or not isinstance(answer, Answer):
                 continue
@@ -115,9 +116,3 @@ def find_truth(verified: float | None, verdicts: list[Said]) -> float | None:
         return verified
     label = mix_label(None, verdicts)
     return label.value if label is not None and label.weight >= TRUSTED else None
-
-
-def split_of(attempt: Attempt) -> Split:
-    """Which use the steps of this attempt have."""
-    task = attempt.task
-    return choose_split(task.prompt, is_held_out=get_world(task.environment).is_held_out(task.prompt))

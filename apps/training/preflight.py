@@ -14,6 +14,7 @@ from apps.adapters.selectors import read_gate_policy
 from apps.adapters.services import refuse
 from apps.audit.services import move
 from apps.base.errors import TentalisError
+from apps.evals.holding import find_held_out
 from apps.gate.prompts import list_measured
 from apps.inference.client import ModelClient
 from apps.inference.services import client_for
@@ -27,7 +28,6 @@ from apps.training.models import TrainingRun
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
-from apps.worlds.registry import get_world
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.preflight_rules import (
@@ -153,6 +153,7 @@ def describe(batch: Batch) -> BatchFacts:
     Of a pair only right beside wrong is an audit: of two answers that came to the same either may be the better one.
     """
     taught = list_taught(batch)
+    held_out = find_held_out({one.task for one in taught})
     outcomes = [one.attempt.outcome if one.attempt is not None and one.is_whole else None for one in taught]
     if batch.kind == Batch.Kind.PAIRS:
         pairs = [outcomes[place : place + 2] for place in range(0, len(outcomes), 2)]
@@ -161,7 +162,7 @@ def describe(batch: Batch) -> BatchFacts:
     return describe_batch(
         [one.reward for one in taught],
         outcomes,
-        held_out=sum(get_world(one.task.environment).is_held_out(one.task.prompt) for one in taught),
+        held_out=sum(one.task.pk in held_out for one in taught),
     )
 
 

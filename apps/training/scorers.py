@@ -15,11 +15,11 @@ from apps.inference.errors import ProviderRefusedError
 from apps.outbox.services import final_write
 from apps.scoring import reward_models
 from apps.scoring.answers import Answer
-from apps.scoring.labelling import can_label, find_unlabelled
+from apps.scoring.labelling import can_label, choose_splits, find_unlabelled
 from apps.scoring.models import RewardModel, StepLabel, StepScore
 from apps.scoring.services import find_profile
 from apps.training import cluster
-from apps.training.labelled import find_truth, iterate_pages, split_of
+from apps.training.labelled import find_truth, iterate_pages
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.head_recipes import HeadRecipe
@@ -152,9 +152,10 @@ def _measure(model: RewardModel, live: RewardModel | None) -> tuple[list[Scored]
     truths: list[tuple[int, int, float]] = []
     answers: list[Answer] = []
     for attempts, found, labels, said in iterate_pages(model.worker):
+        splits = choose_splits([attempt.task for attempt in attempts])
         for attempt in attempts:
             answer = found[attempt.pk]
-            if isinstance(answer, Answer) and split_of(attempt) == "test":
+            if isinstance(answer, Answer) and splits[attempt.task_id] == "test":
                 answers.append(answer)
                 told = [
                     (step.pk, find_truth(labels.get((step.pk, "verified")), said[step.pk])) for step in answer.steps

@@ -23,5 +23,6 @@ MAX_HANDED_IN_STEPS = 500
 MAX_GROUP = 64
 """Attempts at a task."""
 MAX_BATCH_TASKS = 100_000
+MAX_HELD_OUT_PERCENT = 50
 MAX_STEPS_SPOKEN_OF = 2_000
 """That one judgement speaks of."""

@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.evals.models import Dataset, EvalRun
+from apps.evals.models import Item, Taskset
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.inference.models import Session
 from apps.outbox.models import Segment
@@ -20,6 +20,7 @@ from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.near_duplicates import hash_words, list_bands
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
 from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, spread, verdict_details
 from tests.e2e.provider_scenery import add_servers
@@ -185,17 +186,23 @@ def _converse(project: Project, adapter: Adapter) -> None:
         error="every server of small is away",
     )
     hear(session, (first, second, beside))
-    dataset = Dataset.objects.create(
+    taskset = Taskset.objects.create(
         project=project,
-        name="tickets-2026",
-        uri="file:///sets/tickets.jsonl",
-        sha256="5e1c" * 16,
-        size=400,
-        about="Tickets of one week in March, answered by the shop's own people.",
+        name="questions-2026",
+        environment="chat",
+        about="Questions of one week in March, answered by the shop's own people.",
     )
-    EvalRun.objects.create(
-        project=project, benchmark="exact answer", dataset=dataset, adapter=adapter, metrics={"accuracy": 0.71}
-    )
+    for place, split in enumerate(("held_out", "held_out", "train", "skills")):
+        prompt = f"How long does a parcel to town {place} take?"
+        Item.objects.create(
+            taskset=taskset,
+            split=split,
+            prompt=prompt,
+            reference=f"{place + 2} days",
+            source=f"questions.jsonl, line {place + 1}",
+            content_hash=hash_words(prompt),
+            bands=list_bands(prompt),
+        )
 
 
 def _measure(worker: Worker, adapter: Adapter | None, accuracy: float) -> None:

@@ -46,7 +46,7 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 LISTS = (
     "project", "task-list", "task-new", "review-list", "run-list", "returns", "adapter-list", "blockers",
     "dead-letters", "audit", "members", "settings", "tokens", "exports", "worker-list", "worker-new",
-    "session-list", "dataset-list", "quality", "proposal-list", "proposal-decided", "proposal-rules", "my-feedback",
+    "session-list", "taskset-list", "quality", "proposal-list", "proposal-decided", "proposal-rules", "my-feedback",
     "bulk-new",
 )  # fmt: skip
 

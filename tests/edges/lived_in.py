@@ -9,7 +9,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.conversations.models import Turn
-from apps.evals.models import Dataset, EvalRun
+from apps.evals.models import Taskset
 from apps.experiments.models import ExperimentRun
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
@@ -79,8 +79,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     )  # fmt: skip
     turn = Turn.objects.create(project=project, session=session, number=0)
     skill = Skill.objects.create(project=project, name="greet", description="How to greet.", body="Say hello.")
-    dataset = Dataset.objects.create(project=project, name="set", uri="file:///nowhere", sha256="0" * 64, size=1)
-    eval_run = EvalRun.objects.create(project=project, benchmark="b", dataset=dataset)
+    taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     experiment = ExperimentRun.objects.create(project=project, experiment="e")
     webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
@@ -98,8 +97,8 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "manager_run": manager_run, "reward_model": reward_model,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,
-        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "dataset": dataset,
-        "eval_run": eval_run, "experiment": experiment, "webhook": webhook, "delivery": delivery,
+        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
+        "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
     return {"slug": project.slug, "secret": secret, **{name: row.pk for name, row in rows.items()}}

@@ -8,8 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 
-from apps.api.serializers.knowledge import DatasetOut, SkillIn, SkillOut
-from apps.api.views.knowledge import DatasetViewSet, SkillViewSet
+from apps.api.serializers.knowledge import SkillIn, SkillOut
+from apps.api.serializers.tasksets import TasksetOut
+from apps.api.views.knowledge import SkillViewSet
+from apps.api.views.tasksets import TasksetViewSet
 
 
 class BreakingSkillViewSet(SkillViewSet):
@@ -21,16 +23,16 @@ class BreakingSkillViewSet(SkillViewSet):
         raise ZeroDivisionError(body["name"])
 
 
-class LyingDatasetViewSet(DatasetViewSet):
+class LyingTasksetViewSet(TasksetViewSet):
     """Answers with another type than it says."""
 
-    @extend_schema(responses=DatasetOut)
+    @extend_schema(responses=TasksetOut)
     def retrieve(self, request: Request, pk: str) -> Response:
         shown: Any = dict(self.show(self.get_object()).data)
-        return Response(shown | {"size": "many"})
+        return Response(shown | {"version": "many"})
 
 
 router = SimpleRouter(trailing_slash=False)
 router.register("skills", BreakingSkillViewSet)
-router.register("datasets", LyingDatasetViewSet)
+router.register("tasksets", LyingTasksetViewSet)
 urlpatterns = [path("api/v1/", include(router.urls)), path("", include("tentalis.urls"))]

@@ -20,9 +20,9 @@ PLACEHOLDERS = {
     "proposals": "{proposal}", "gold": "{gold}",
     "manager-runs": "{manager_run}", "reward-models": "{reward_model}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
-    "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "datasets": "{dataset}",
+    "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "tasksets": "{taskset}",
     "rewards": "{secret}",
-    "eval-runs": "{eval_run}", "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
+    "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip
 TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8"))
 

@@ -14,13 +14,13 @@ def test_planted_faults_are_found(project: Project, settings: Settings) -> None:
     """One breaks on a body that passed every check, one answers with another type than it says."""
     fuzzer = Fuzzer(project)
     settings.ROOT_URLCONF = "tests.edges.planted_urls"
-    planted = ("POST /api/v1/skills", "GET /api/v1/datasets/{id}", "GET /api/v1/skills")
+    planted = ("POST /api/v1/skills", "GET /api/v1/tasksets/{id}", "GET /api/v1/skills")
     for operation in load_operations("tests.edges.planted_urls"):
         if f"{operation.method.upper()} {operation.path}" in planted:
             fuzzer.run(operation, cases=40, number=SEED)
     assert {title for title in fuzzer.report.faults if "Undocumented" not in title} == {
         "POST /api/v1/skills: Server error",
-        "GET /api/v1/datasets/{id}: Response violates schema",
+        "GET /api/v1/tasksets/{id}: Response violates schema",
     }
 
 

@@ -19,7 +19,7 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.feedback.judges import LEAST_RATE, MOST_MODEL_CHARS
-from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS
+from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS, MAX_HELD_OUT_PERCENT
 from tentalis.core.review_policy import Who
 
 SLUG = RegexValidator(r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z", "wanted lower-case letters, digits and inner hyphens")
@@ -44,7 +44,7 @@ class ProjectOut(RowOut[Project]):
         model = Project
         fields = (
             "id slug name rubric constitution weight_profiles review_policy gate_policy recipe group_size batch_tasks "
-            "learning_enabled limits session_policy training_policy archived_at created_at"
+            "held_out_percent learning_enabled limits session_policy training_policy archived_at created_at"
         )
 
 
@@ -60,6 +60,12 @@ class ProjectChange(StrictSerializer):
     recipe = ObjectField(required=False, help_text="Learning recipe; {}: the built-in.")
     group_size = WholeNumberField(required=False, min_value=1, max_value=MAX_GROUP)
     batch_tasks = WholeNumberField(required=False, min_value=1, max_value=MAX_BATCH_TASKS)
+    held_out_percent = WholeNumberField(
+        required=False,
+        min_value=0,
+        max_value=MAX_HELD_OUT_PERCENT,
+        help_text="Share of its own work that is put aside to measure on, where its world holds none out; 0: none.",
+    )
     learning_enabled = TrueFalseField(required=False)
     limits = ObjectField(required=False, help_text=LIMITS_HELP)
     session_policy = ObjectField(required=False, help_text=SESSION_POLICY_HELP)

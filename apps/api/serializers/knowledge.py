@@ -1,4 +1,4 @@
-"""Skills, data sets, benchmark runs, experiments."""
+"""Skills and experiments."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from rest_framework import serializers
 
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
-from apps.evals.models import Dataset, EvalResult, EvalRun
 from apps.experiments.models import ExperimentRun, ScenarioResult
 from apps.skills.models import Skill
 from apps.skills.services import MAX_BODY_CHARS, MAX_DESCRIPTION_CHARS
@@ -33,35 +32,6 @@ class SkillChange(StrictSerializer):
     """Whether a version is in force; another text is another version."""
 
     is_active = TrueFalseField()
-
-
-class DatasetOut(RowOut[Dataset]):
-    """A named, hashed set of items."""
-
-    class Meta:
-        model = Dataset
-        fields = "id project name sha256 size about created_at"
-
-
-class EvalRunOut(RowOut[EvalRun]):
-    """One benchmark run of one model."""
-
-    settings: Any = serializers.DictField()
-    metrics = serializers.DictField()
-
-    class Meta:
-        model = EvalRun
-        fields = "id project benchmark dataset adapter settings metrics failure finished_at created_at"
-
-
-class EvalResultOut(RowOut[EvalResult]):
-    """One item's result in a benchmark run."""
-
-    details = serializers.DictField()
-
-    class Meta:
-        model = EvalResult
-        fields = "id item score details"
 
 
 class ExperimentOut(RowOut[ExperimentRun]):

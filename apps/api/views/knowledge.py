@@ -1,4 +1,4 @@
-"""Skills, data sets, benchmark runs, experiments."""
+"""Skills and experiments."""
 
 from typing import ClassVar
 
@@ -11,9 +11,6 @@ from apps.accounts.rights import Right
 from apps.api.filters import filter_by
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.knowledge import (
-    DatasetOut,
-    EvalResultOut,
-    EvalRunOut,
     ExperimentOut,
     ScenarioOut,
     SkillChange,
@@ -21,7 +18,6 @@ from apps.api.serializers.knowledge import (
     SkillOut,
 )
 from apps.api.views.base import ResourceViewSet
-from apps.evals.models import Dataset, EvalRun
 from apps.experiments.models import ExperimentRun
 from apps.skills.models import Skill
 from apps.skills.services import switch_skill, write_skill
@@ -55,32 +51,6 @@ class SkillViewSet(ResourceViewSet):
         """Take a version out of force. It stays readable: work was done by it."""
         switch_skill(skill=self.get_object(), is_active=False, by=current_user(request))
         return Response(status=204)
-
-
-class DatasetViewSet(ResourceViewSet):
-    """Data sets that benchmarks run on."""
-
-    queryset = Dataset.objects.select_related("project")
-    serializer_class = DatasetOut
-    filterset_class = filter_by(Dataset, "name", "sha256")
-    rights: ClassVar = {"list": Right.EVALS_READ, "retrieve": Right.EVALS_READ}
-
-
-class EvalRunViewSet(ResourceViewSet):
-    """Benchmark runs."""
-
-    queryset = EvalRun.objects.select_related("project", "dataset", "adapter")
-    serializer_class = EvalRunOut
-    filterset_class = filter_by(EvalRun, "dataset", "adapter", "benchmark")
-    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve results"})
-
-    @extend_schema(responses=EvalResultOut(many=True), filters=False)
-    @action(detail=True, filterset_class=None, serializer_class=EvalResultOut)
-    def results(self, request: Request, pk: str) -> Response:
-        """What became of each item."""
-        run = self.get_object()
-        self.check_no_parameters()
-        return self.show_page(run.results.all(), EvalResultOut)
 
 
 class ExperimentViewSet(ResourceViewSet):

@@ -22,7 +22,7 @@ from apps.base.streaming import stream
 from apps.base.writers import WRITERS, Sink
 from apps.console.exports.narrowing import find_fault
 from apps.console.exports.sources import Exported, Row
-from apps.rollouts.training_sets import HELD_OUT
+from apps.evals.holding import HELD_OUT
 from tentalis.core.row_kinds import CONTENT, ContentHash
 
 SCHEMA = "tentalis.export/1"

@@ -19,11 +19,12 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry, AuditSeal
 from apps.console.exports import training_sets
 from apps.console.exports.narrowing import COMMON, look_up
+from apps.evals.holding import find_held_out
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rights import MANAGERS, may_read_reference
 from apps.finding.tasks import TaskFilters
 from apps.rollouts.models import Rollout
-from apps.rollouts.training_sets import iterate_trainable, may_train
+from apps.rollouts.training_sets import iterate_trainable
 from apps.tasks.models import Task
 
 PAGE = 2000
@@ -83,11 +84,15 @@ def read_tasks(project: Project, filters: Mapping[str, str], user: User, held_ou
     rows = TaskFilters.bind(filters, Task.objects.filter(project=project), user).qs
     missing = {"held_out"} if may_read_reference(user, project) else {"held_out", *REFERENCES}
     names = [name for name in TASK_COLUMNS if name not in missing]
-    for page in page_values(rows, [TASK_PATHS.get(name, name) for name in names], PAGE):
-        for values in page:
-            row = dict(zip(names, values, strict=True))
-            is_kept = may_train(Task(environment=row["environment"], prompt=row["prompt"]))
-            yield row | {"held_out": not is_kept}
+    for page in page_values(rows, [*(TASK_PATHS.get(name, name) for name in names), "bands"], PAGE):
+        told = [dict(zip(names, values[:-1], strict=True)) for values in page]
+        asked = ("environment", "prompt")
+        out = find_held_out(
+            Task(pk=row["id"], project=project, bands=values[-1], **{name: row[name] for name in asked})
+            for row, values in zip(told, page, strict=True)
+        )
+        for row in told:
+            yield row | {"held_out": row["id"] in out}
 
 
 FEEDBACK_COLUMNS = {

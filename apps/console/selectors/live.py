@@ -48,7 +48,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "batch": Right.ROLLOUTS_READ,
     "bulk": Right.REVIEWS_READ,
     "canary": Right.ADAPTERS_READ,
-    "dataset": Right.EVALS_READ,
+    "taskset": Right.EVALS_READ,
     "deployment": Right.ADAPTERS_READ,
     "eval": Right.EVALS_READ,
     "experiment": Right.EVALS_READ,

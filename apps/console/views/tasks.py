@@ -34,6 +34,7 @@ from apps.console.views.frame import (
     tidy,
 )
 from apps.console.views.judging import find_task_or_404
+from apps.evals.holding import is_held_out
 from apps.feedback.models import RowImport
 from apps.finding.lists import list_rows
 from apps.finding.tasks import TaskFilters
@@ -41,7 +42,7 @@ from apps.inference.costs import cost_of_task
 from apps.pipeline import flow
 from apps.pipeline.importing import look_into
 from apps.tasks.models import Task
-from apps.worlds.registry import WORLDS, get_world
+from apps.worlds.registry import WORLDS
 from tentalis.limits import LIMITS
 
 PREVIEWED, SHOWN_IMPORTS = 5, 20
@@ -88,7 +89,7 @@ def submit_task(request: HttpRequest, scene: Scene) -> HttpResponse:
                 status = error.status
             else:
                 messages.success(request, f"Task {task.pk} is queued.")
-                if get_world(task.environment).is_held_out(task.prompt):
+                if is_held_out(task):
                     messages.info(request, _("It is held out: workers are measured on it and never learn from it."))
                 return leave(scene, "task", task.pk)
     return show(
@@ -140,6 +141,7 @@ def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
         "task": task,
         "is_blind": is_blind,
         "cost": cost_of_task(task.pk).total,
+        "is_held_out": is_held_out(task),
         "proposals": find_of_task(task) if scene.may(Right.REVIEWS_READ) else [],
         "present": find_present(view.reviews, user=scene.user, is_manager=is_manager, is_blind=is_blind),
         "fragments": {"task"},

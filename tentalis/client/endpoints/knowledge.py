@@ -1,4 +1,4 @@
-"""What the gateway saw, skills, data sets, benchmark runs, experiments."""
+"""What the gateway saw, skills, tasksets, experiments."""
 
 from typing import Any
 from urllib.parse import quote
@@ -7,7 +7,7 @@ from tentalis.client.endpoints.calls import Answer, Sender
 
 
 class Knowledge(Sender[Answer]):
-    """What the gateway saw, skills, data sets, benchmark runs, experiments."""
+    """What the gateway saw, skills, tasksets, experiments."""
 
     def list_asked(self, *, project: str, **params: Any) -> Answer:
         """What was asked first in each session of a project, which `take_from_sessions` makes tasks of."""
@@ -40,14 +40,15 @@ class Knowledge(Sender[Answer]):
     def switch_skill(self, skill_id: int, *, is_active: bool) -> Answer:
         return self._patch(f"skills/{skill_id}", is_active=is_active)
 
-    def list_datasets(self, **params: Any) -> Answer:
-        return self._get("datasets", **params)
+    def list_tasksets(self, **params: Any) -> Answer:
+        return self._get("tasksets", **params)
 
-    def list_eval_runs(self, **params: Any) -> Answer:
-        return self._get("eval-runs", **params)
+    def get_taskset(self, taskset_id: int) -> Answer:
+        return self._get(f"tasksets/{taskset_id}")
 
-    def list_eval_results(self, run_id: int, **params: Any) -> Answer:
-        return self._get(f"eval-runs/{run_id}/results", **params)
+    def list_items(self, taskset_id: int, **params: Any) -> Answer:
+        """Items of a taskset: `split=…` for those of one."""
+        return self._get(f"tasksets/{taskset_id}/items", **params)
 
     def list_experiments(self, **params: Any) -> Answer:
         return self._get("experiments", **params)

@@ -110,6 +110,13 @@ def minimum_detectable_effect(*, items: int, std: float, confidence: float = 0.9
     return (normal.inv_cdf(0.5 + confidence / 2) + normal.inv_cdf(power)) * std / math.sqrt(items)
 
 
+def find_items_needed(*, effect: float, std: float, confidence: float = 0.9, power: float = 0.8) -> int:
+    """How many items it takes for `minimum_detectable_effect` to be `effect`, which is above 0."""
+    if not effect > 0:
+        raise GateError(f"effect must be above 0, found {effect}")
+    return math.ceil((minimum_detectable_effect(items=1, std=std, confidence=confidence, power=power) / effect) ** 2)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GatePolicy(Checked):
     """What a project asks of an adapter before it serves.

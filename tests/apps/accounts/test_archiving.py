@@ -122,7 +122,7 @@ def test_in_the_console_it_is_said_before_and_shown_on_every_page(
 
 def test_a_project_is_renamed_in_its_settings(project: Project, olga: User) -> None:
     client, path = sign_in(olga), reverse("console:settings", args=("shop",))
-    said = {"name": "The corner shop", "group_size": 8, "batch_tasks": 24}
+    said = {"name": "The corner shop", "group_size": 8, "batch_tasks": 24, "held_out_percent": 10}
     sent = client.post(path, {"section": "general"} | {f"general-{name}": value for name, value in said.items()})
     assert sent.status_code == 302
     project.refresh_from_db()

@@ -12,7 +12,7 @@ from apps.adapters.models import Adapter, PanelResult, Verdict
 from apps.audit.models import AuditEntry
 from apps.calibration.models import Comparison, Rater
 from apps.console.models import SavedView
-from apps.evals.models import Dataset, EvalRun
+from apps.evals.models import Item, Taskset
 from apps.feedback.models import BulkJudgement, Feedback, GoldItem, Hint, ReviewSkip, StepFeedback
 from apps.inference.models import Exchange, Session
 from apps.outbox.models import Segment
@@ -48,10 +48,9 @@ def grow(scene: Scene, rows: int, *, first: int = FIRST) -> None:
     _copy(session, rows, key=lambda n: f"claw-{first + n}")
     for exchange in list(Exchange.objects.filter(session=session).order_by("pk")[:2]):
         _copy(exchange, rows, public_id=lambda n: uuid.uuid4())
-    dataset = Dataset.objects.filter(project=project).earliest("pk")
-    for evaluated in list(EvalRun.objects.filter(dataset=dataset).order_by("pk")[:1]):
-        _copy(evaluated, rows)
-    _copy(dataset, rows, name=lambda n: f"tickets-{first + n}")
+    taskset = Taskset.objects.filter(project=project).earliest("pk")
+    _copy(Item.objects.filter(taskset=taskset).earliest("pk"), rows, content_hash=lambda n: f"{first + n}")
+    _copy(taskset, rows, name=lambda n: f"questions-{first + n}")
     _copy(AuditEntry.objects.filter(project_id=project.pk).earliest("pk"), rows)
 
 

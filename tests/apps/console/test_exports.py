@@ -23,13 +23,13 @@ from apps.audit.models import AuditEntry
 from apps.base.writers import guard, unguard, write_csv
 from apps.console.exports.delivery import begin_export
 from apps.console.exports.sources import SOURCES
+from apps.evals.holding import HELD_OUT
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
 from apps.pipeline.importing import import_all
 from apps.rollouts.models import Demonstration, PreferencePair, Rollout
 from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
-from apps.rollouts.training_sets import HELD_OUT
 from apps.tasks.models import Step, Task
 from apps.workers.models import Worker
 from tentalis.core.contracts import RolloutRecord

@@ -236,7 +236,7 @@ def test_tasks_done_are_counted_by_the_hour(scene: Scene) -> None:
     assert (seen.done, seen.busiest, seen.is_partial) == (3, 2, False)
 
 
-# --- workers, sessions, datasets -------------------------------------------------------------------------------------
+# --- workers, sessions, tasksets -------------------------------------------------------------------------------------
 
 
 def test_a_manager_adds_and_changes_a_worker(scene: Scene, client: Client) -> None:
@@ -539,7 +539,7 @@ def test_an_empty_project_says_on_every_new_list_what_it_is_for(alice: User, pro
     said = {
         "worker-list": "No worker yet",
         "session-list": "No session yet",
-        "dataset-list": "No data set yet",
+        "taskset-list": "No taskset yet",
         "my-feedback": "You have not given feedback yet",
     }
     for name, words in said.items():
@@ -564,7 +564,7 @@ def test_pages_cost_the_same_however_much_they_show(scene: Scene, client: Client
         path("worker-list"),
         path("worker", "desk"),
         path("session-list"),
-        path("dataset-list"),
+        path("taskset-list"),
         path("dead-letters"),
     ]
     pages += [path("my-feedback"), path("adapter-people", scene.adapter.pk), path("session", Session.objects.get().pk)]

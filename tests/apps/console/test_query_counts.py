@@ -63,8 +63,8 @@ QUERIES: Mapping[str, int] = {
     "sessions": 13,
     "session": 18,  # its tree
     "exchange": 20,
-    "datasets": 11,
-    "dataset": 11,
+    "tasksets": 11,
+    "taskset": 12,
     "blockers": 19,  # what waits for a server, workers without base weights
     "glossary": 9,
     "dead_letters": 19,  # saved views, names, and the time it may take

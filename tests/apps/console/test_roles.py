@@ -17,7 +17,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.calibration.models import Rater
 from apps.console.models import SavedView
-from apps.evals.models import Dataset
+from apps.evals.models import Taskset
 from apps.feedback.models import BulkJudgement
 from apps.inference.models import Exchange, Session
 from apps.supervision.models import Proposal
@@ -94,7 +94,7 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         "session_id": Session.objects.create(project=project, key="s1").pk,
         "exchange_id": Exchange.objects.create(project=project, model="desk", text="hello").pk,
         **make_webhook(project),
-        "dataset_id": Dataset.objects.create(project=project, name="held-out", uri="file:///x", sha256="0", size=1).pk,
+        "taskset_id": Taskset.objects.create(project=project, name="held-out", environment="chat").pk,
         "rater_id": Rater.objects.create(project=project, handle="user:bob", kind="person").pk,
         "fit_id": ManagerRun.objects.create(project=project, manager="agent:rubric:desk").pk,
     }

@@ -234,7 +234,7 @@ def test_what_is_added_from_connect_leads_back_to_it(owner: Client) -> None:
 # --- pages that stay empty -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", ["project", "returns", "dataset-list"])
+@pytest.mark.parametrize("page", ["project", "returns"])
 def test_pages_of_what_is_measured_say_what_is_missing_for_a_worker_outside_the_desk(
     owner: Client, project: Project, page: str
 ) -> None:

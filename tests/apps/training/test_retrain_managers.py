@@ -13,12 +13,11 @@ from apps.base.errors import IllegalMoveError
 from apps.calibration.models import Rater
 from apps.erasure.erase import find_person, forget_person
 from apps.outbox.models import Segment
-from apps.scoring.labelling import label_steps
+from apps.scoring.labelling import choose_splits, label_steps
 from apps.scoring.models import RewardModel
 from apps.scoring.reward_models import put_in_use
 from apps.tasks.models import Task
 from apps.training import managers, scorers
-from apps.training.labelled import split_of
 from apps.training.models import ManagerRun, TrainingRun
 from apps.training.services import dispatch_run
 from apps.workers.models import Worker
@@ -54,7 +53,8 @@ def label(worker: Worker, count: int = 24) -> list[Task]:
     """Labelled tasks of which some train a scorer, those first."""
     tasks = test_scorers.attempt_tickets(worker, count, seed=count, state=Task.State.DONE)
     label_steps(worker.pk, by="scorer")
-    return sorted(tasks, key=lambda task: split_of(task.attempts.get()) != "train")
+    splits = choose_splits(tasks)
+    return sorted(tasks, key=lambda task: splits[task.pk] != "train")
 
 
 def send(worker: Worker) -> TrainingRun:
@@ -91,7 +91,7 @@ def test_a_scorer_that_learnt_from_somebody_scores_no_more_and_is_trained_withou
     name_grace(tasks[0])
     run = send(ada)
     assert tasks[0].pk in run.learnt_from
-    assert set(run.learnt_from) == {task.pk for task in tasks if split_of(task.attempts.get()) != "test"}
+    assert set(run.learnt_from) == {pk for pk, split in choose_splits(tasks).items() if split != "test"}
     model = make_live(run)
     told = path_of(run.spec["rollouts_uri"])
     assert told.exists()
@@ -137,7 +137,7 @@ def test_a_scorer_that_did_not_learn_from_them_stays(ada: Worker, olivia: User) 
     tasks = label(ada)
     model = make_live(send(ada))
     name_grace(tasks[-1])
-    assert split_of(tasks[-1].attempts.get()) == "test"
+    assert choose_splits(tasks)[tasks[-1].pk] == "test"
     forgotten = forget_person(project=ada.project, by=olivia, text=GRACE)
     model.refresh_from_db()
     assert (forgotten.judges, model.state, model.barred) == ([], "live", "")

@@ -3,7 +3,7 @@
 from apps.gateway.dialects.content import first_choice, read_reasoning
 from apps.gateway.dialects.protocol import Body, Json
 from apps.gateway.dialects.responses.answer import end_of, make_logprobs, make_usage, start_response, status_of
-from apps.gateway.dialects.responses.streamed import Call, Item, Reasoning, StreamedMessage
+from apps.gateway.dialects.responses.streamed import Call, Reasoning, StreamedItem, StreamedMessage
 from apps.gateway.dialects.responses.tools import find_tools
 from apps.gateway.dialects.wire import PING, dump_event
 
@@ -21,7 +21,7 @@ class ResponseStream:
         self._id = id
         self._head: Json = {}
         self._number = 0
-        self._items: list[Item] = []
+        self._items: list[StreamedItem] = []
         self._spoken: Reasoning | StreamedMessage | None = None
         self._calls: dict[int, Call] = {}
         self._finish: object = None
@@ -101,12 +101,12 @@ class ResponseStream:
             self._calls[key] = call
         return events + (call.say(function["arguments"]) if function.get("arguments") else [])
 
-    def _name(self, kind: type[Item]) -> str:
+    def _name(self, kind: type[StreamedItem]) -> str:
         """The answer's id for the first item of a kind, which is all that most answers have; then with a number."""
         before = sum(isinstance(item, kind) for item in self._items)
         return f"{self._id}_{before}" if before else self._id
 
-    def _begin(self, item: Item) -> list[Json]:
+    def _begin(self, item: StreamedItem) -> list[Json]:
         events = self._end_spoken("completed")
         for call in self._calls.values():
             events += call.end("completed") if call.is_complete and not call.is_done else []

@@ -9,7 +9,7 @@ from apps.gateway.dialects.responses.answer import fill_call, make_call, make_me
 from apps.gateway.dialects.responses.tools import Tool
 
 
-class Item(Protocol):
+class StreamedItem(Protocol):
     """One item of the output. Events come without their sequence numbers."""
 
     def begin(self) -> list[Json]: ...

@@ -1,0 +1,91 @@
+"""What workers are measured on: tasksets with their items, and the tasks that worlds make up for the gate."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, IntegerField, Max, Q
+from django.db.models.expressions import Func
+
+from apps.accounts.models import Project
+from apps.adapters.models import PanelResult
+from apps.evals.models import Item, Taskset
+from tentalis.core.learning.gate import find_items_needed, minimum_detectable_effect
+
+PAGE = 25
+PANELS = 20
+SHOWN_ITEMS = 50
+USUAL_STD = 0.5
+"""Of two models' differences on an item, where right and wrong are told apart and they differ on every fourth."""
+EFFECTS = (0.2, 0.1, 0.05, 0.02)
+
+
+@dataclass(frozen=True)
+class PanelRow:
+    """Tasks a world made up for the gate, and how many models have met them."""
+
+    name: str
+    worker: str
+    items: int
+    models: int
+    last_at: datetime
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a set of held-out items can show.
+
+    Attributes:
+        effect: the smallest true difference between two models that is found four times of five, as a share.
+        wanted: a smaller one, and how many more items it takes; () where the set finds the smallest asked for.
+    """
+
+    items: int
+    effect: float | None
+    wanted: Sequence[tuple[float, int]]
+
+
+@dataclass(frozen=True)
+class TasksetRow:
+    """A version of a taskset, and how many items each split of it has."""
+
+    taskset: Taskset
+    counts: Mapping[str, int]
+
+
+def find_panels(project: Project) -> list[PanelRow]:
+    """Newest first."""
+    items = Func("outcomes", function="jsonb_array_length", output_field=IntegerField())
+    rows: Any = (
+        PanelResult.objects.filter(worker__project=project)
+        .order_by()
+        .values("panel", "worker__name")
+        .annotate(items=Max(items), models=Count("pk"), last=Max("created_at"))
+        .order_by("-last")[:PANELS]
+    )
+    return [PanelRow(row["panel"], row["worker__name"], row["items"], row["models"], row["last"]) for row in rows]
+
+
+def find_tasksets(project: Project, *, before: int | None = None) -> tuple[list[TasksetRow], int | None]:
+    """A page of tasksets, newest first, and the id to go on below."""
+    rows = Taskset.objects.filter(project=project)
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    counts = {split: Count("items", filter=Q(items__split=split)) for split in Item.Split.values}
+    found: list[Any] = list(rows.annotate(**counts).order_by("-id")[: PAGE + 1])
+    shown = [TasksetRow(one, {split: getattr(one, split) for split in counts}) for one in found[:PAGE]]
+    return shown, found[PAGE - 1].pk if len(found) > PAGE else None
+
+
+def count_items(taskset: Taskset) -> dict[str, int]:
+    """Split -> how many items; every split."""
+    found = dict(taskset.items.order_by().values_list("split").annotate(n=Count("pk")))
+    return {split: found.get(split, 0) for split in Item.Split.values}
+
+
+def find_reach(items: int) -> Reach:
+    """What so many held-out items can show."""
+    effect = minimum_detectable_effect(items=items, std=USUAL_STD) if items else None
+    wanted = [(one, find_items_needed(effect=one, std=USUAL_STD) - items) for one in EFFECTS]
+    return Reach(items, effect, [(one, more) for one, more in wanted if more > 0][:2])
