@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.signals import user_logged_in
+from django.db import connection
 from django.dispatch import receiver
 from django.http import HttpRequest
 
@@ -16,6 +17,7 @@ from apps.audit.last_report import LAST_REPORT
 from apps.workers.models import Worker
 from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
+from tests.migrated_home import load_migrated
 from tests.steady_draws import settle
 
 settle()
@@ -32,6 +34,13 @@ def forced_sign_ins_are_fresh(request: HttpRequest, **said: Any) -> None:
 def django_db_keepdb() -> bool:
     """The servers are thrown away with all that is in them: dropping the database first would only wait for threads."""
     return STARTED_BY in os.environ
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """In a parallel run the database comes from the process that migrated for all."""
+    if STARTED_BY in os.environ:
+        load_migrated(os.environ["TENTALIS_DATABASE_URL"], connection.settings_dict["TEST"]["NAME"])
 
 
 @pytest.fixture

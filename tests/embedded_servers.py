@@ -14,7 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.migrated_home import share_directory
+import pytest
+
+from tests.migrated_home import begin_migrating, share_directory
 
 NAMES = ("TENTALIS_DATABASE_URL", "TENTALIS_REDIS_URL")
 STARTED_BY = "TESTS_SERVERS_STARTED_BY"
@@ -44,6 +46,11 @@ def start_servers() -> None:
         urls = ensure_embedded_servers(Home(root))
     for name, url in zip(NAMES, urls, strict=True):
         os.environ[name] = url
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and STARTED_BY in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+        begin_migrating()
 
 
 os.environ["OMP_NUM_THREADS"] = "1"
