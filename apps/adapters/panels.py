@@ -166,7 +166,7 @@ def try_items(
         for item, draft in zip(items, first, strict=True)
     ]
     return Tried(
-        outcomes=[round(found.outcome, 4) for found in verified],
+        outcomes=[round(found.outcome or 0.0, 4) for found in verified],
         step_scores=[round(_mean_step_score(found), 4) for found in verified],
         signals=asdict(profile_answers([_traits(draft) for draft in first])),
     )
@@ -184,7 +184,7 @@ def profile_of(result: PanelResult | SideResult) -> AnswerProfile:
 
 def _mean_step_score(found: Verification) -> float:
     scores = [score for score in found.step_scores if score is not None] + [0.0] * found.missing_steps
-    return fmean(scores) if scores else found.outcome
+    return fmean(scores) if scores else found.outcome or 0.0
 
 
 def _traits(draft: AttemptDraft) -> AnswerTraits:

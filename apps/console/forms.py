@@ -267,7 +267,7 @@ class TaskForm(PlacedForm):
         if reference is None or not example:
             return None
         try:
-            is_right, match = try_reference(
+            tried = try_reference(
                 environment=str(said.get("environment") or ""),
                 prompt=str(said.get("prompt") or ""),
                 reference=reference,
@@ -275,4 +275,7 @@ class TaskForm(PlacedForm):
             )
         except (TentalisError, ValueError) as error:
             return TriedReference(is_right=False, match="", fault=str(error))
-        return TriedReference(is_right=is_right, match=str(dict(MATCHES).get(match, match)))
+        if tried["result"] == "unscored":
+            return TriedReference(is_right=False, match="", fault=tried["words"])
+        how = dict(MATCHES).get(tried["check"], _("passes the check"))
+        return TriedReference(is_right=tried["result"] == "passed", match=str(how))

@@ -40,7 +40,7 @@ def hold_against_verified(held: Iterable[Found], raters: Mapping[str, str]) -> l
     """
     rows: dict[str, list[JudgedRow]] = {}
     for attempt, steps, results, verification in held:
-        if verification is None:
+        if verification is None or verification.outcome is None:
             continue
         truths: dict[Item, float | None] = {(attempt, None): verification.outcome}
         for step, truth in zip(steps, verification.step_scores, strict=False):

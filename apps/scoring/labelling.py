@@ -13,14 +13,14 @@ from apps.evals.holding import find_held_out
 from apps.outbox.services import final_write
 from apps.scoring.answers import Answer, read_answers
 from apps.scoring.models import StepLabel
-from apps.tasks.drafts import rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.verifying import read_verification, verify_draft
 from apps.workers.agents import get_agent
 from apps.workers.agents.desk import BASE_MODEL, Begun, DeskAgent
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 from tentalis.core.scoring.step_labels import Split, choose_split, hard_label
-from tentalis.core.worlds import AttemptDraft, Verification, World
+from tentalis.core.worlds import Verification
 
 AT_ONCE = 400
 """Attempts one link labels at most; the rest waits for the next."""
@@ -102,11 +102,7 @@ def _verify(attempts: QuerySet[Attempt]) -> Iterator[Verified]:
     found = list(attempts)
     answers = read_answers(attempt.pk for attempt in found)
     for attempt in found:
-        answer = answers[attempt.pk]
-        task = attempt.task
-        said = get_world(task.environment).verify(
-            task.prompt, task.reference, rebuild_draft(attempt, list(attempt.steps.all()))
-        )
+        answer, said = answers[attempt.pk], read_verification(attempt)
         if said is not None and isinstance(answer, Answer):
             yield Verified(attempt, answer, said)
 
@@ -135,7 +131,9 @@ def _complete(worker: Worker, verified: Sequence[Verified]) -> dict[int, float]:
         seed = zlib.crc32(repr([step.pk for _, step in part]).encode())
         drafts = agent.finish(begun, world=world, n=n, seed=seed, model=worker.base_model or BASE_MODEL)
         for (one, step), group in zip(part, drafts, strict=True):
-            reached[step.pk] = hard_label([_outcome(world, one.attempt.task, draft) for draft in group])
+            said = [verify_draft(one.attempt.task, draft) for draft in group]
+            if outcomes := [found.outcome for found in said if found and found.outcome is not None]:
+                reached[step.pk] = hard_label(outcomes)
     return reached
 
 
@@ -148,11 +146,6 @@ def _end_of(answer: Answer, step: Step) -> int:
     return end
 
 
-def _outcome(world: World, task: Task, draft: AttemptDraft) -> float:
-    found = world.verify(task.prompt, task.reference, draft)
-    return found.outcome if found else 0.0
-
-
 def _make_labels(one: Verified, values: Mapping[int, float], *, trains: bool) -> Iterator[StepLabel]:
     last = one.answer.steps[-1]
     for step in one.answer.steps:
@@ -160,10 +153,12 @@ def _make_labels(one: Verified, values: Mapping[int, float], *, trains: bool) ->
             yield StepLabel(attempt=one.attempt, step=step, source=StepLabel.Source.VERIFIED, value=truth)
         if not trains:
             continue
-        if step.pk == last.pk:
+        if step.pk == last.pk and one.found.outcome is not None:
             value, n = hard_label([one.found.outcome]), 0
-        else:
+        elif step.pk in values:
             value, n = values[step.pk], _completions()
+        else:
+            continue
         yield StepLabel(
             attempt=one.attempt,
             step=step,

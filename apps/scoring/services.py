@@ -24,7 +24,7 @@ from apps.scoring.reward_models import find_live
 from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
 from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
-from apps.worlds.registry import get_world
+from apps.tasks.verifying import verify_draft
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import (
     AttemptContext,
@@ -48,10 +48,10 @@ ATTEMPTS_AT_ONCE = 8
 
 # bulk_update says the same with one CASE a column and row: half of the link's time for a group of eight
 _SAVE_ATTEMPTS = """
-UPDATE tasks_attempt SET outcome = new.outcome, missing_steps = new.missing_steps, score = new.score,
-                         score_details = new.score_details
-FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, outcome double precision, missing_steps smallint,
-                                   score double precision, score_details jsonb)
+UPDATE tasks_attempt SET outcome = new.outcome, verification = new.verification, missing_steps = new.missing_steps,
+                         score = new.score, score_details = new.score_details
+FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, outcome double precision, verification jsonb,
+                                   missing_steps smallint, score double precision, score_details jsonb)
 WHERE tasks_attempt.id = new.id
 """
 _SAVE_TASKS = """
@@ -228,20 +228,24 @@ def _score_attempt(
     attempt: Attempt,
 ) -> ScoredAttempt:
     steps = list(attempt.steps.all())
+    verification, reason = None, ""
     if attempt.state == Attempt.State.FAILED:
-        reason = Unscored(f"the attempt failed: {attempt.error or 'no reason was kept'}")
-        results = {name: ScorerResult(scorer=name, value=reason) for name in profile.weights}
+        reason = f"the attempt failed: {attempt.error or 'no reason was kept'}"
+    else:
+        verification = verify_draft(task, rebuild_draft(attempt, steps))
+        reason = verification.infrastructure if verification else ""
+    if reason:
+        lost = Unscored(reason)
         return ScoredAttempt(
             attempt=attempt,
             steps=steps,
-            results=results,
-            combined=combine(dict.fromkeys(results, reason), profile),
-            verification=None,
+            results={name: ScorerResult(scorer=name, value=lost) for name in profile.weights},
+            combined=combine(dict.fromkeys(profile.weights, lost), profile),
+            verification=verification,
             trust=trust,
             raters=raters,
         )
-    verification, why_not = _verify(task, attempt, steps)
-    facts = _gather_facts(task, verification, why_not)
+    facts = _gather_facts(task, verification)
     context = read_context(task, attempt, facts=facts, sources=_gather_sources(task))
     results = {scorer.name: _ask(scorer, context) for scorer in scorers}
     if attempt.pk in given:
@@ -272,16 +276,7 @@ def _ask(scorer: Scorer, context: AttemptContext) -> ScorerResult:
     return result
 
 
-def _verify(task: Task, attempt: Attempt, steps: Sequence[Step]) -> tuple[Verification | None, str]:
-    """What the world verified, or why it could not."""
-    try:
-        found = get_world(task.environment).verify(task.prompt, task.reference, rebuild_draft(attempt, steps))
-    except (TentalisError, ValueError) as error:
-        return None, f"the environment could not verify it: {error}"
-    return found, "" if found else f"environment {task.environment} has nothing to verify this task by"
-
-
-def _gather_facts(task: Task, verification: Verification | None, why_not: str) -> dict[str, Any]:
+def _gather_facts(task: Task, verification: Verification | None) -> dict[str, Any]:
     """What the task and the world say, by name."""
     told = {
         name: task.metadata[name]
@@ -290,7 +285,7 @@ def _gather_facts(task: Task, verification: Verification | None, why_not: str) -
     }
     facts: dict[str, Any] = {"expected_steps": EXPECTED_STEPS, **told}
     if verification is None:
-        return facts | {"unverified": why_not}
+        return facts | {"unverified": f"environment {task.environment} has nothing to verify this task by"}
     return {
         **facts,
         **verification.details,
@@ -356,8 +351,8 @@ def _summarise(task: Task, scored: Sequence[ScoredAttempt]) -> dict[str, Any]:
 
 def _rank(one: ScoredAttempt) -> tuple[float, float]:
     """By what was verified first, then by what the scorers say."""
-    verified = one.verification.outcome if one.verification else -1.0
-    return verified, -1.0 if one.combined.value is None else one.combined.value
+    verified = one.verification.outcome if one.verification else None
+    return -1.0 if verified is None else verified, -1.0 if one.combined.value is None else one.combined.value
 
 
 def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
@@ -365,6 +360,7 @@ def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
     return {
         "id": one.attempt.pk,
         "outcome": found.outcome if found else None,
+        "verification": found.to_json() if found else None,
         "missing_steps": found.missing_steps if found else 0,
         "score": one.combined.value,
         "score_details": {

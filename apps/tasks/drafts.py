@@ -24,6 +24,7 @@ def load_attempts(tasks: Iterable[Task]) -> dict[int, list[Attempt]]:
         "error",
         "score_details",
         "outcome",
+        "verification",
         "exchange__finish_reason",
     )
     for attempt in told:

@@ -130,6 +130,7 @@ class Attempt(Timestamped):
         index: place in the group, from 0.
         exchange: the call that made it, with its exact tokens; None for an outside agent's own result.
         outcome: verified result in [0, 1]; None where nothing can verify it.
+        verification: all that was verified (`Verification.to_json`); None until then, and where nothing can.
         score: combined score in [0, 1]; None while unscored.
         score_details: weights used, and what was redistributed from whom and why.
         unfit: why its tokens may train nothing, whatever is said of it; "" where they may.
@@ -154,6 +155,7 @@ class Attempt(Timestamped):
     answer = models.TextField(blank=True)
     error = models.TextField(blank=True)
     outcome = models.FloatField(null=True)
+    verification = models.JSONField(null=True)
     score = models.FloatField(null=True)
     score_details = models.JSONField(default=dict)
     missing_steps = models.PositiveSmallIntegerField(default=0)

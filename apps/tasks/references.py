@@ -7,6 +7,7 @@ from typing import Any, Final
 from apps.base.errors import BadInputError
 from apps.base.web_json import read_web_json
 from apps.worlds.registry import get_world
+from apps.worlds.verifying import verify_answer
 from tentalis.core.strict_json import StrictJsonError
 from tentalis.core.worlds import AttemptDraft
 
@@ -33,18 +34,18 @@ def read_reference(text: str, match: str = "") -> Any:
     return {"match": match or ("number" if _NUMBER.fullmatch(typed) else "contains"), "value": typed}
 
 
-def try_reference(*, environment: str, prompt: str, reference: Any, answer: str) -> tuple[bool, str]:
-    """Whether an answer would count as right, and how it was matched. Writes nothing.
+def try_reference(*, environment: str, prompt: str, reference: Any, answer: str) -> Mapping[str, Any]:
+    """What the check that a reference is says of an answer, as JSON. Writes nothing.
 
     Raises:
         BadInputError: the reference cannot be used in this environment.
     """
-    world = get_world(environment)
     try:
-        world.check_reference(reference)
-        found = world.verify(prompt, reference, AttemptDraft(answer=answer))
+        get_world(environment).check_reference(reference)
     except ValueError as error:
         raise BadInputError.at("reference", str(error)) from None
-    if found is None:
+    draft = AttemptDraft(answer=answer)
+    found = verify_answer(environment=environment, prompt=prompt, reference=reference, draft=draft)
+    if found is None or not found.checks:
         raise BadInputError.at("reference", "wanted a reference to try the answer against, found none")
-    return found.outcome >= 1, str(found.details.get("match", ""))
+    return found.checks[0]

@@ -107,7 +107,7 @@ def reward(
 
 
 def _judge(task: Task, parts: Sequence[Any], *, is_cut: bool) -> dict[str, Any]:
-    """Verified where the world can; else the combined scorers. An empty answer is worth nothing."""
+    """What was verified where that can be, else the combined scorers. An empty answer is worth nothing."""
     draft = read_answer(task, parts, is_cut=is_cut)
     if draft.error:
         return {"rewards": 0.0, "scores": 0.0, "extra_logs": {"verified": 0.0, "steps": 0.0}}

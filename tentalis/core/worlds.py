@@ -67,20 +67,36 @@ class AttemptDraft:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What a world can check by itself.
+    """What is known of an answer without asking anybody. It is found out once, and stored with the attempt.
 
     Args:
-        outcome: in [0, 1].
+        outcome: in [0, 1]; None where it could not be run: then `infrastructure` says why.
         step_scores: one entry a step of the draft, in [0, 1]; None where the world cannot tell.
         step_reasons: why, one entry a step; "" where the score is 1.
         missing_steps: steps a whole answer would have had beyond those.
+        details: facts that were measured, by the names scorers know them by: tests_passed and tests_run, valid_actions
+            and actions, changed_lines and expected_lines, expected_steps.
+        checks: what each check said, as JSON.
+        grader: who says so, with its version where it has one.
+        infrastructure: why it could not be run. The answer is neither right nor wrong then, and rewards nobody.
     """
 
-    outcome: float
+    outcome: float | None
     step_scores: Sequence[float | None] = ()
     step_reasons: Sequence[str] = ()
     missing_steps: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
+    checks: Sequence[Mapping[str, Any]] = ()
+    grader: str = ""
+    infrastructure: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Every field that says something."""
+        return {name: value for name, value in vars(self).items() if value or name == "outcome"}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Verification":
+        return cls(**stored)
 
 
 @dataclass(frozen=True, kw_only=True)

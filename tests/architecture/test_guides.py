@@ -65,6 +65,21 @@ def test_no_module_hands_on_what_another_defines() -> None:
     assert [str(path.relative_to(ROOT)) for path in modules if "__all__" in path.read_text()] == []
 
 
+MEASURES = ("apps/adapters/", "apps/gate/", "apps/evals/")
+"""They try answers that are nobody's attempts."""
+
+
+def test_an_attempt_is_verified_in_one_place_and_read_everywhere_else() -> None:
+    """Nobody asks a world about what is stored: a world's `verify` takes prompt, reference and draft."""
+    asking = set()
+    for path in (ROOT / "apps").rglob("*.py"):
+        calls = [node for node in ast.walk(read_tree(path)) if isinstance(node, ast.Call)]
+        asked = {ast.unparse(call.func) for call in calls if len(call.args) + len(call.keywords) == 3}
+        if any(name.endswith(".verify") and name != "desk.verify" for name in asked):
+            asking.add(str(path.relative_to(ROOT)))
+    assert {path for path in asking if not path.startswith(MEASURES)} == {"apps/worlds/verifying.py"}
+
+
 UNWRITTEN = {"experiments.ExperimentRun", "experiments.ScenarioResult"}
 """Tables that wait for what fills them."""
 

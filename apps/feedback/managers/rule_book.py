@@ -5,9 +5,8 @@ from statistics import fmean
 
 from apps.base.errors import TentalisError
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
-from apps.tasks.drafts import rebuild_draft
 from apps.tasks.models import Attempt, Environment, Task
-from apps.worlds.registry import get_world
+from apps.tasks.verifying import read_verification
 from tentalis.core.desk import parse_ticket, rule_book_hints
 
 
@@ -21,18 +20,19 @@ class RuleBookManager:
         overall: dict[int, ManagerScore] = {}
         steps: dict[tuple[int, int], ManagerScore] = {}
         try:
-            world, hints = get_world(task.environment), rule_book_hints(parse_ticket(task.prompt))
-            for attempt in attempts:
-                rows = list(attempt.steps.all())
-                found = world.verify(task.prompt, task.reference, rebuild_draft(attempt, rows))
-                if found is None:
-                    return NoWord("the world could not verify an attempt")
-                overall[attempt.pk] = ManagerScore(found.outcome)
-                words = zip(rows, found.step_scores, found.step_reasons, strict=True)
-                steps |= {(attempt.pk, row.pk): ManagerScore(score, reason) for row, score, reason in words}
+            hints = rule_book_hints(parse_ticket(task.prompt))
         except (TentalisError, ValueError) as error:
             return NoWord(f"the rule book cannot be applied: {error}")
+        why = "no attempt gave an answer"
+        for attempt in attempts:
+            found = read_verification(attempt)
+            if found is None or found.outcome is None:
+                why = f"no attempt could be verified: {found.infrastructure if found else 'nothing was found out'}"
+                continue
+            overall[attempt.pk] = ManagerScore(found.outcome)
+            words = zip(attempt.steps.all(), found.step_scores, found.step_reasons, strict=False)
+            steps |= {(attempt.pk, row.pk): ManagerScore(score, reason) for row, score, reason in words}
         if not overall:
-            return NoWord("no attempt gave an answer")
+            return NoWord(why)
         score = fmean(said.score for said in overall.values() if said.score is not None)
         return ManagerWord(text=", ".join(hints), score=score, attempts=overall, steps=steps)

@@ -54,13 +54,12 @@ class ChatWorld:
             return None
         check = _read_reference(reference)
         found = decide(check.kind, passes=False, why="there is no answer") if draft.error else check.run(draft.answer)
-        if found.share is None:
-            raise ValueError(found.words)
         return Verification(
             outcome=found.share,
             step_scores=[None] * len(draft.steps),
             step_reasons=["only the answer has a reference"] * len(draft.steps),
-            details={"match": check.kind},
+            checks=[found.to_json()],
+            infrastructure=found.words if found.share is None else "",
         )
 
     def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:

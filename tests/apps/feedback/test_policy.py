@@ -79,6 +79,7 @@ def test_votes_that_lie_apart_bring_a_person_where_the_draw_does_not() -> None:
 @pytest.mark.django_db
 def test_both_gives_the_ai_managers_word_at_once_and_waits_for_a_person() -> None:
     task = make_desk_task(make_project(review_policy={"who": "both"}), [write_answer(), write_answer("gift")])
+    score_tasks([task.pk])
     open_reviews([task.pk])
     task.refresh_from_db()
     assert task.state == Task.State.IN_REVIEW
@@ -181,6 +182,7 @@ def test_a_policy_may_fail_the_task_nobody_reviewed() -> None:
 def test_a_policy_may_turn_to_the_ai_manager_when_nobody_came() -> None:
     project = make_project(review_policy={"who": "human", "on_timeout": "ai"})
     task = make_desk_task(project, [write_answer()])
+    score_tasks([task.pk])
     open_reviews([task.pk])
     Review.objects.update(due_at=Now() - timedelta(seconds=1))
     assert expire_reviews() == [task.pk]
@@ -264,6 +266,7 @@ def test_the_first_task_that_teaches_waits_for_a_person_though_only_a_share_does
     held_out = make_desk_task(project, [write_answer()], prompt=ticket.text)
     first, second = (make_desk_task(project, [write_answer()]) for _ in range(2))
     for task in (held_out, first, second):
+        score_tasks([task.pk])
         open_reviews([task.pk])
         task.refresh_from_db()
     assert [task.state for task in (held_out, first, second)] == ["learning", "in_review", "learning"]

@@ -6,12 +6,17 @@ import pytest
 
 from apps.accounts.models import Member, Project
 from apps.audit.models import AuditEntry
+from apps.feedback.managers.manager import ManagerWord, NoWord
+from apps.feedback.managers.rule_book import RuleBookManager
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.submit import give_task_feedback
 from apps.scoring.models import StepScore
 from apps.scoring.services import find_profile, score_tasks
 from apps.tasks.models import Attempt, Task
+from apps.tasks.verifying import read_verification
+from apps.worlds.desk.world import DeskWorld
 from tentalis.core.scoring.protocol import ScoringError
+from tentalis.core.worlds import AttemptDraft
 from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
 from tests.factories import make_user
 
@@ -106,7 +111,7 @@ def test_an_overall_score_orders_no_attempts_that_nothing_else_orders(project: P
     assert [one.reward for one in effective_judgement(task).values()] == [0.8, 0.8]
 
 
-@pytest.mark.parametrize("environment", ["swe", "terminal", "gui"])
+@pytest.mark.parametrize("environment", ["swe", "gui", "chat"])
 def test_what_an_environment_cannot_measure_is_unscored_and_never_a_number(project: Project, environment: str) -> None:
     task = make_chat_task(project, environment=environment)
     project.weight_profiles = {
@@ -121,9 +126,14 @@ def test_what_an_environment_cannot_measure_is_unscored_and_never_a_number(proje
         assert attempt.score_details["weights"] == {}
         assert "had nobody to go to" in attempt.score_details["words"]
         reasons = dict(attempt.step_scores.values_list("scorer", "reason"))
-        assert reasons["tests"] == "the environment measured no tests_passed of tests_run"
-        assert reasons["diff_size"] == "the environment measured no changed_lines and no expected_lines"
-        assert "needs a sandbox" in reasons["success"]
+        if environment == "chat":
+            assert reasons["tests"] == "the environment measured no tests_passed of tests_run"
+            assert reasons["diff_size"] == "the environment measured no changed_lines and no expected_lines"
+            assert "has nothing to verify this task by" in reasons["success"]
+            assert attempt.verification is None
+        else:
+            assert all("needs a sandbox" in reason for reason in reasons.values())
+            assert "needs a sandbox" in attempt.verification["infrastructure"]
 
 
 def test_an_attempt_that_failed_is_unscored_and_the_others_are_not(project: Project) -> None:
@@ -196,3 +206,49 @@ def test_a_chat_answer_is_checked_against_its_reference(project: Project) -> Non
     step = StepScore.objects.filter(step__isnull=False).first()
     assert step is not None
     assert (step.score, step.reason) == (None, "only the answer has a reference")
+
+
+def test_a_verification_is_stored_once_whole_and_read_by_everybody(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make_desk_task(project, [write_answer(), write_answer("gift")])
+    score_tasks([task.pk])
+    monkeypatch.setattr(DeskWorld, "verify", lambda *told: pytest.fail("it was verified a second time"))
+    good, bad = (read_verification(attempt) for attempt in task.attempts.all())
+    assert good is not None
+    assert bad is not None
+    assert (good.outcome, bad.outcome, good.grader) == (1.0, 0.0, "desk")
+    assert list(good.step_scores) == [1.0, 1.0, 1.0]
+    assert "house rule is 'ship'" in bad.step_reasons[1]
+    said = RuleBookManager().review(task, list(task.attempts.all()))
+    assert isinstance(said, ManagerWord)
+    assert said.score == 0.5
+    Attempt.objects.update(verification=None)
+    old = read_verification(task.attempts.first())
+    assert old is not None
+    assert (old.outcome, list(old.step_scores)) == (1.0, [])
+
+
+def test_what_could_not_be_verified_is_unscored_with_its_cause_and_moves_no_mean(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify = DeskWorld.verify
+
+    def fail_at_times(world: DeskWorld, prompt: str, reference: Any, draft: AttemptDraft) -> Any:
+        if "gift" in draft.text:
+            raise OSError("the sandbox went away")
+        return verify(world, prompt, reference, draft)
+
+    monkeypatch.setattr(DeskWorld, "verify", fail_at_times)
+    task = make_desk_task(project, [write_answer(), write_answer("gift")])
+    score_tasks([task.pk])
+    task.refresh_from_db()
+    good, lost = task.attempts.all()
+    assert (task.score, good.score, lost.score, lost.outcome) == (1.0, 1.0, None, None)
+    assert lost.verification["infrastructure"] == "it could not be verified: OSError: the sandbox went away"
+    assert {"the sandbox went away" in score.reason for score in lost.step_scores.all()} == {True}
+    assert [one.reward for one in effective_judgement(task).values()] == [1.0, None]
+    said = RuleBookManager().review(task, [good, lost])
+    assert isinstance(said, ManagerWord)
+    assert list(said.attempts) == [good.pk]
+    assert isinstance(RuleBookManager().review(task, [lost]), NoWord)
