@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 
-from aiohttp.web import BaseRequest
 from django.db.utils import Error as DatabaseError
 
 from apps.accounts.archiving import ProjectArchivedError, say_archived
@@ -11,6 +10,7 @@ from apps.base.errors import NotSignedInError
 from apps.gateway.config_cache import ConfigCache
 from apps.gateway.errors import RefusalError
 from apps.gateway.tables import Caller
+from tentalis.inbound.http1 import Request
 from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
 
 WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…, or api-key: tnt_…)"
@@ -50,15 +50,13 @@ def require_reading(caller: Caller) -> None:
         raise _refuse(403, "this token may not read sessions: it needs the scope sessions:read", "not_allowed")
 
 
-def require_metrics_reader(request: BaseRequest, token: str) -> None:
+def require_metrics_reader(request: Request, token: str) -> None:
     """Raise RefusalError unless the caller may read the process's figures.
 
     Args:
         token: that gives the right; "" leaves it to who asks from this machine, and for nobody else.
     """
-    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-    address = str(peer[0]) if isinstance(peer, tuple) else ""
-    if not may_read_metrics(address=address, headers=request.headers, token=token):
+    if not may_read_metrics(address=request.address, headers=request.headers, token=token):
         raise _refuse(403, f"/metrics is for {METRICS_READERS}", "not_allowed")
 
 

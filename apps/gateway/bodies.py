@@ -1,13 +1,19 @@
 """Reading a request's body: so many bytes, within so much time, and not more of all callers together than fit."""
 
 import asyncio
-
-from aiohttp import HttpVersion11, web
+import zlib
+from collections.abc import AsyncIterator
 
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError, refuse_busy
 from apps.gateway.tables import Caller
+from tentalis.inbound.http1 import BrokenBodyError, Request
+from tentalis.inbound.refusals import CODES
 from tentalis.limits import LIMITS
+
+UNPACKED_AT_ONCE = 2**18
+_WINDOW = 15  # of both, as large as it gets
+_WINDOWS = {"gzip": 16 + _WINDOW, "x-gzip": 16 + _WINDOW, "deflate": _WINDOW}
 
 
 class Body:
@@ -28,28 +34,39 @@ class Body:
             raise refuse_busy(f"{LIMITS.requests_per_token} requests of this token are under way, which is its share")
         edge.begun[self._token] += 1
 
-    async def read(self, request: web.BaseRequest) -> bytes:
-        """All of it.
+    async def read(self, request: Request) -> bytes:
+        """All of it, unpacked.
 
         Raises:
-            RefusalError: 413: it is too large; 408: it does not come; 429: others' take all the room there is.
+            RefusalError: 413: it is too large; 408: it does not come; 429: others' take all the room there is; 400,
+                415: it cannot be read.
         """
-        if (request.content_length or 0) > self._most_bytes:
+        if request.size > self._most_bytes:
             raise _refuse_size(self._most_bytes)
-        if request.content.is_eof():  # it came with the head, as most do
-            raw = request.content.read_nowait()
-            self._hold(len(raw))
-            return raw
-        await _say_go_on(request)
+        packing = request.headers.get("Content-Encoding", "").lower()
+        if packing in ("", "identity"):
+            if (raw := request.take()) is not None:  # it came with the head, as most do
+                self._hold(len(raw))
+                return raw
+            pieces = _read(request)
+        elif packing in _WINDOWS:
+            pieces = _unpack(request, _WINDOWS[packing])
+        else:
+            message = f"Content-Encoding: wanted gzip, deflate or none, found {packing[:40]!r}"
+            raise RefusalError(message, status=415, code="unsupported_encoding", is_recorded=False)
+        request.say_go_on()
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(LIMITS.body_s):
-                while part := await request.content.readany():
+                async for part in pieces:
                     self._hold(len(part))
                     parts.append(part)
         except TimeoutError:
             message = f"the body did not come within {LIMITS.body_s:g} s"
             raise RefusalError(message, status=408, code="request_timeout", is_recorded=False) from None
+        except (BrokenBodyError, zlib.error) as error:
+            message = f"the body cannot be read: {error}"
+            raise RefusalError(message, status=400, code=CODES[400], is_recorded=False) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def let_go(self) -> None:
@@ -68,11 +85,21 @@ class Body:
             raise refuse_busy(f"{LIMITS.bodies_bytes:,} bytes of requests are under way, and no more are held")
 
 
-async def _say_go_on(request: web.BaseRequest) -> None:
-    """To a caller who waits to hear that its body is wanted, as curl and .NET do with a large one."""
-    if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
+async def _read(request: Request) -> AsyncIterator[bytes]:
+    while part := await request.read():
+        yield part
+
+
+async def _unpack(request: Request, window: int) -> AsyncIterator[bytes]:
+    """Pieces of a compressed body that are small however much lies in it. Raises as `Request.read`, or zlib.error."""
+    unpacker = zlib.decompressobj(window)
+    while packed := await request.read():
+        while packed:
+            yield unpacker.decompress(packed, UNPACKED_AT_ONCE)
+            packed = unpacker.unconsumed_tail
+            await asyncio.sleep(0)
+    if not unpacker.eof:
+        raise BrokenBodyError("it ends before what is compressed in it does")
 
 
 def _refuse_size(most_bytes: int) -> RefusalError:

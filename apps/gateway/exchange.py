@@ -4,9 +4,8 @@ import asyncio
 import logging
 import time
 
-from aiohttp import web
-
 from apps.gateway.access import find_caller, require_asking
+from apps.gateway.answers import answer_json
 from apps.gateway.asking import guess_usage, read_model, read_object
 from apps.gateway.bodies import Body
 from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
@@ -26,6 +25,7 @@ from apps.gateway.tables import Caller, Served
 from apps.gateway.traces import find_items
 from apps.gateway.upstreams import AnswerTooLongError
 from tentalis.core.field_limits import MAX_GROUP
+from tentalis.inbound.http1 import Request, Response, Stream
 from tentalis.limits import LIMITS
 from tentalis.outbound.http1 import BrokenError
 
@@ -48,7 +48,7 @@ class CallerRequest:
         last_heard_at: when its caller was last sent something, by the monotonic clock.
     """
 
-    def __init__(self, edge: Edge, request: web.BaseRequest, api: str, in_path: str = "") -> None:
+    def __init__(self, edge: Edge, request: Request, api: str, in_path: str = "") -> None:
         self._edge = edge
         self._request = request
         self._dialect = DIALECTS[api]
@@ -59,7 +59,7 @@ class CallerRequest:
         self._caller: Caller | None = None
         self._incoming: IncomingRequest | None = None
         self._fetch: Fetch | None = None
-        self._stream: web.StreamResponse | None = None
+        self._stream: Stream | None = None
         self._first_s: float | None = None
         self._body: Body | None = None
         self._reservation: Reservation | None = None
@@ -68,7 +68,7 @@ class CallerRequest:
         self._is_kept = False
         self.last_heard_at = time.monotonic()
 
-    async def answer(self) -> web.StreamResponse:
+    async def answer(self) -> Response | Stream:
         """The answer, whatever happens."""
         try:
             return await self._answer()
@@ -103,10 +103,10 @@ class CallerRequest:
     async def ping(self) -> None:
         """Send a comment: the caller has heard nothing for a while."""
         if self._fetch is not None:
-            stream = await self._begin_stream(self._fetch)
+            stream = self._begin_stream(self._fetch)
             await stream.write(self._fetch.plan.relay.ping())
 
-    async def _answer(self) -> web.StreamResponse:
+    async def _answer(self) -> Response | Stream:
         edge, request = self._edge, self._request
         caller = self._caller = await find_caller(request.headers, edge.config)
         require_asking(caller)
@@ -188,7 +188,7 @@ class CallerRequest:
         ]
         incoming.body = {**incoming.body, "input": given}
 
-    async def _answer_whole(self, fetch: Fetch) -> web.StreamResponse:
+    async def _answer_whole(self, fetch: Fetch) -> Response | Stream:
         raw = await fetch.start()
         relay, backend = fetch.plan.relay, fetch.plan.route.backend
         self._note_first_byte()
@@ -203,11 +203,9 @@ class CallerRequest:
         except SpoolError as error:
             logger.error("exchange %s is not recorded: %s", self._id, error)
             raise RefusalError(UNRECORDED, status=503, code="unavailable", retry_after_s=5) from error
-        headers = self._make_headers(fetch)
-        headers["Content-Type"] = "application/json"
-        return web.Response(body=out, headers=headers)
+        return answer_json(out, self._make_headers(fetch))
 
-    async def _answer_stream(self, fetch: Fetch) -> web.StreamResponse:
+    async def _answer_stream(self, fetch: Fetch) -> Response | Stream:
         edge = self._edge
         edge.quiet.add(self)
         try:
@@ -216,11 +214,11 @@ class CallerRequest:
             self._note_first_byte()
             while True:
                 out = self._feed(relay, data)
-                stream = await self._begin_stream(fetch)
+                stream = self._begin_stream(fetch)
                 if relay.is_done or relay.failure is not None:
                     break
+                await stream.write(out)
                 if out:
-                    await stream.write(out)
                     self.last_heard_at = time.monotonic()
                 try:
                     data = await fetch.read_on()
@@ -233,7 +231,7 @@ class CallerRequest:
                 if not data:
                     out = b""
                     break
-            await stream.write_eof(out + self._end_stream(fetch, relay, error))
+            await stream.end(out + self._end_stream(fetch, relay, error))
             return stream
         finally:
             edge.quiet.discard(self)
@@ -259,14 +257,13 @@ class CallerRequest:
         self._keep_failure(message, is_truncated=True)
         return relay.fail(status=502, message=message, code="upstream_broke_off")
 
-    async def _begin_stream(self, fetch: Fetch) -> web.StreamResponse:
+    def _begin_stream(self, fetch: Fetch) -> Stream:
         if self._stream is None:
             headers = self._make_headers(fetch)
             headers["Content-Type"] = "text/event-stream; charset=utf-8"
             headers["Cache-Control"] = "no-cache"
             headers["X-Accel-Buffering"] = "no"
-            self._stream = web.StreamResponse(headers=headers)
-            await self._stream.prepare(self._request)
+            self._stream = self._request.begin_stream(headers)
         return self._stream
 
     def _make_headers(self, fetch: Fetch) -> dict[str, str]:
@@ -285,7 +282,7 @@ class CallerRequest:
             base[ANTHROPICS_ID] = base[REQUEST_ID]
         return base
 
-    async def _refuse(self, error: RefusalError) -> web.StreamResponse:
+    async def _refuse(self, error: RefusalError) -> Response | Stream:
         """An error in the words of the API that is spoken; in the stream, where that has begun."""
         message, code = str(error), error.code
         if error.is_recorded:
@@ -293,7 +290,7 @@ class CallerRequest:
         else:
             self._note_refusal(error)
         if self._stream is not None and self._fetch is not None:
-            await self._stream.write_eof(self._fetch.plan.relay.fail(status=error.status, message=message, code=code))
+            await self._stream.end(self._fetch.plan.relay.fail(status=error.status, message=message, code=code))
             return self._stream
         headers = self._make_base()
         if self._is_kept:
@@ -303,7 +300,7 @@ class CallerRequest:
         if error.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="tentalis"'
         body = self._dialect.error(status=error.status, message=message, code=code, param=error.param)
-        return web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
+        return answer_json(body, headers, status=error.status)
 
     def _note_refusal(self, error: RefusalError) -> None:
         """Count it; and keep a record of one that says something of its caller's project."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from aiohttp import web
 from multidict import istr
 
-from apps.gateway.connections import SERVER
+from apps.gateway.answers import SERVER
+from tentalis.inbound.http1 import Request, Response
 
 REQUEST_ID = istr("X-Request-Id")
 ANTHROPICS_ID = "request-id"
@@ -32,7 +32,7 @@ def make_base(headers: Mapping[str, str], id: str, origins: Collection[str]) -> 
     return base
 
 
-def answer_preflight(request: web.BaseRequest, origins: Collection[str]) -> web.Response | None:
+def answer_preflight(request: Request, origins: Collection[str]) -> Response | None:
     """What a browser asks before it lets a page ask; None where that is not asked, or by a page of elsewhere."""
     allowed = _allow(request.headers, origins)
     if "Access-Control-Allow-Origin" not in allowed or "Access-Control-Request-Method" not in request.headers:
@@ -42,7 +42,7 @@ def answer_preflight(request: web.BaseRequest, origins: Collection[str]) -> web.
         "Access-Control-Allow-Headers": request.headers.get("Access-Control-Request-Headers", ""),
         "Access-Control-Max-Age": str(_KEPT_S),
     }
-    return web.Response(status=204, headers=allowed)
+    return Response(headers=allowed, status=204)
 
 
 def _allow(headers: Mapping[str, str], origins: Collection[str]) -> dict[str, str]:

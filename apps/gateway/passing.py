@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
-from aiohttp import web
 from django.db.utils import Error as DatabaseError
 
 from apps.gateway.asking import OURS, read_model, read_object
@@ -37,6 +36,7 @@ from apps.gateway.upstreams import (
 )
 from apps.inference.models import Exchange
 from tentalis.core.token_use import guess_prompt_tokens
+from tentalis.inbound.http1 import Request, Response
 from tentalis.outbound.answers import read_retry_after
 from tentalis.outbound.http1 import BrokenError, read_target
 
@@ -84,7 +84,7 @@ class Wanted(NamedTuple):
         return self.mark.join(parts)
 
 
-async def pass_on(edge: Edge, request: web.BaseRequest, caller: Caller, path: str, session: str) -> web.Response:
+async def pass_on(edge: Edge, request: Request, caller: Caller, path: str, session: str) -> Response:
     """The server's own answer.
 
     Raises:
@@ -144,7 +144,7 @@ async def pass_on(edge: Edge, request: web.BaseRequest, caller: Caller, path: st
         await _keep(edge, row)
         edge.metrics.answers[PASSED[path], 200] += 1
         headers = {EXCHANGE_HEADER: id, ADAPTER_HEADER: route.served.name, "Content-Type": content_type}
-        return web.Response(body=answer, headers=headers)
+        return Response(answer, headers)
     except BadRequestError as error:
         raise RefusalError(str(error), status=error.status, code=error.code, param=error.param) from None
     finally:

@@ -10,14 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from aiohttp import web
 
 from apps.accounts.rights import Right
 from apps.base.tasks import cancel_and_wait
 from apps.gateway.access import find_caller, require_asking, require_metrics_reader, require_reading
+from apps.gateway.answers import SERVER, answer_json, describe_refusal
 from apps.gateway.asking import read_object
 from apps.gateway.bodies import Body
-from apps.gateway.connections import SERVER, BoundedServer
 from apps.gateway.counting import count_tokens
 from apps.gateway.dialects import DIALECTS, BadRequestError
 from apps.gateway.edge import Edge
@@ -31,6 +30,7 @@ from apps.gateway.tables import Caller
 from apps.gateway.telling import take_spans
 from apps.gateway.traces import delete_response, list_input, read_response
 from tentalis.inbound.connections import Connections
+from tentalis.inbound.http1 import Request, Response, Server, Stream
 from tentalis.limits import LIMITS
 
 logger = logging.getLogger(__name__)
@@ -89,50 +89,32 @@ class GatewayServer:
         self._expose = expose or edge.metrics.expose
         self._metrics_token = metrics_token
         self._ticker: asyncio.Task[None] | None = None
-        server = BoundedServer(
-            self.handle,
-            connections=Connections(LIMITS.connections_per_address, trusted_proxies),
-            request_factory=self._make_request,
-            access_log=None,
-            handler_cancellation=True,
-        )
-        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=CLOSE_S)
+        by_address = Connections(LIMITS.connections_per_address, trusted_proxies)
+        self._server = Server(self.handle, describe=describe_refusal, connections=by_address)
 
     @property
     def port(self) -> int:
         """The port it listens on."""
-        return int(self._runner.addresses[0][1])
+        return int(self._sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         """Listen."""
-        await self._runner.setup()
-        self._sites = [web.SockSite(self._runner, each, backlog=1024) for each in self._sockets]
-        for site in self._sites:
-            await site.start()
+        await self._server.start(self._sockets)
         self._ticker = asyncio.create_task(self.edge.tick_for_ever())
 
     async def stop(self, *, drain_s: float = DRAIN_S) -> None:
         """Take no new connection, let the requests under way end, cut those that take longer."""
         self.edge.is_draining = True
-        for site in self._sites:
-            await site.stop()
+        self._server.stop_listening()
         until = time.monotonic() + drain_s
         while self.edge.begun and time.monotonic() < until:
             await asyncio.sleep(0.02)
         await cancel_and_wait(self._ticker)
         self.edge.refusals.flush(math.inf)
-        await self._runner.cleanup()
+        await self._server.close(patience_s=CLOSE_S)
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, request: Request) -> Response | Stream:
         path, in_path = request.path, ""
-        size = 0
-        for name, value in request.raw_headers:
-            size += len(name) + len(value) + 4
-        if size > LIMITS.header_bytes:
-            words = f"wanted headers of at most {LIMITS.header_bytes:,} bytes, found more"
-            answer = _refuse(RefusalError(words, status=431, code="headers_too_large"), path)
-            answer.headers.update(make_base(request.headers, next(self.edge.ids), self.edge.origins))
-            return answer
         if path.startswith("/sessions/") and (match := _SESSION.fullmatch(path)):
             in_path, path = match["session"], match["rest"]
         if request.method == "POST" and (api := _APIS.get(path)) is not None:
@@ -144,22 +126,20 @@ class GatewayServer:
         rest.headers.update(make_base(request.headers, id, self.edge.origins))
         return rest
 
-    async def _answer_rest(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
+    async def _answer_rest(self, request: Request, path: str, in_path: str) -> Response:
         if request.method == "OPTIONS" and (answer := answer_preflight(request, self.edge.origins)) is not None:
             return answer
         try:
             return await self._look(request, path, in_path)
         except RefusalError as error:
             return _refuse(error, path)
-        except web.HTTPException as error:
-            return _refuse(RefusalError(error.reason, status=error.status, code="http_error"), path)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
             logger.exception("%s %s failed", request.method, path)
             return _refuse(RefusalError("internal error", status=500, code="internal"), path)
 
-    async def _look(self, request: web.BaseRequest, path: str, in_path: str) -> web.StreamResponse:
+    async def _look(self, request: Request, path: str, in_path: str) -> Response:
         """Everything that asks no model: what a route takes is asked here, before anything behind it runs."""
         verb = "GET" if request.method == "HEAD" else request.method
         shown, named = _find_route(path, in_path)
@@ -178,7 +158,7 @@ class GatewayServer:
             raise RefusalError(message, status=405, code="method_not_allowed")
         raise RefusalError(f"{request.method} {path[:200]}: not found here", status=404, code="not_found")
 
-    async def _count_tokens(self, request: web.BaseRequest, caller: Caller, in_path: str) -> web.Response:
+    async def _count_tokens(self, request: Request, caller: Caller, in_path: str) -> Response:
         arriving = Body(self.edge, caller)
         is_admitted = False
         try:
@@ -194,7 +174,7 @@ class GatewayServer:
             self.edge.in_flight -= is_admitted
             arriving.let_go()
 
-    async def _list_models(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
+    async def _list_models(self, request: Request, caller: Caller, wanted: str) -> Response:
         """In the shape of OpenAI and of Anthropic at once: neither's clients mind the other's fields."""
         known = self.edge.config.tables.list_models(caller.project)
         rows = [_describe_model(name, context) for name, context in known.items()]
@@ -206,7 +186,7 @@ class GatewayServer:
         ends = {"first_id": rows[0]["id"], "last_id": rows[-1]["id"]} if rows else {"first_id": None, "last_id": None}
         return _json({"object": "list", "data": rows, "has_more": False} | ends)
 
-    async def _list_traces(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
+    async def _list_traces(self, request: Request, caller: Caller, session: str) -> Response:
         after = _read_count(request.query.get("after"), "after", 0, 2**62)
         limit = _read_count(request.query.get("limit"), "limit", 50, LIMITS.list_rows)
         page = await self._find_traces(caller, session, after, max(1, limit))
@@ -214,16 +194,16 @@ class GatewayServer:
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
         return _json(page)
 
-    async def _show_response(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
+    async def _show_response(self, request: Request, caller: Caller, wanted: str) -> Response:
         found = await self.edge.config.ask(lambda: read_response(caller, wanted))
         if found is None:
             raise refuse_response(wanted)
         return _json(found)
 
-    async def _take_spans(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
+    async def _take_spans(self, request: Request, caller: Caller, session: str) -> Response:
         return await take_spans(self.edge, request, caller)
 
-    async def _list_input(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
+    async def _list_input(self, request: Request, caller: Caller, wanted: str) -> Response:
         limit = _read_count(request.query.get("limit"), "limit", INPUT_ITEMS, MOST_INPUT_ITEMS)
         items = await self.edge.config.ask(lambda: list_input(caller, wanted))
         if items is None:
@@ -239,21 +219,21 @@ class GatewayServer:
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
         return _json({"object": "list", "data": page, "has_more": len(items) > len(page)} | ends)
 
-    async def _delete_response(self, request: web.BaseRequest, caller: Caller, wanted: str) -> web.Response:
+    async def _delete_response(self, request: Request, caller: Caller, wanted: str) -> Response:
         if not await self.edge.config.ask(lambda: delete_response(caller, wanted)):
             raise refuse_response(wanted)
         return _json({"id": wanted, "object": "response", "deleted": True, "note": DELETED})
 
-    async def _close(self, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
+    async def _close(self, request: Request, caller: Caller, session: str) -> Response:
         if self._close_session is None or not await self._close_session(caller, session):
             raise RefusalError(f"no session {session[:200]!r}", status=404, code="not_found")
-        return web.Response(status=204)
+        return Response(status=204)
 
-    def _show_metrics(self, request: web.BaseRequest) -> web.Response:
+    def _show_metrics(self, request: Request) -> Response:
         require_metrics_reader(request, self._metrics_token)
-        return web.Response(body=self._expose(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(self._expose(), {"Content-Type": CONTENT_TYPE})
 
-    def _report_health(self, request: web.BaseRequest) -> web.Response:
+    def _report_health(self, request: Request) -> Response:
         edge, is_readiness = self.edge, request.path == "/readyz"
         reasons = [
             words
@@ -274,18 +254,12 @@ class GatewayServer:
         }
         return _json(body, status=503 if reasons else 200)
 
-    def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-        loop = asyncio.get_running_loop()
-        return web.BaseRequest(
-            message, payload, protocol, writer, task, loop, client_max_size=LIMITS.gateway_body_bytes
-        )
 
-
-Answer = Callable[[GatewayServer, web.BaseRequest, Caller, str], Awaitable[web.StreamResponse]]
+Answer = Callable[[GatewayServer, Request, Caller, str], Awaitable[Response]]
 
 
 def _make_passer(path: str) -> Answer:
-    async def answer(server: GatewayServer, request: web.BaseRequest, caller: Caller, session: str) -> web.Response:
+    async def answer(server: GatewayServer, request: Request, caller: Caller, session: str) -> Response:
         return await pass_on(server.edge, request, caller, path, session)
 
     return answer
@@ -306,7 +280,7 @@ REQUIRE: Mapping[Right, Callable[[Caller], None]] = {
     Right.GATEWAY_USE: require_asking,
     Right.SESSIONS_READ: require_reading,
 }
-OPEN: Mapping[str, Callable[[GatewayServer, web.BaseRequest], web.Response]] = {
+OPEN: Mapping[str, Callable[[GatewayServer, Request], Response]] = {
     "GET /health": GatewayServer._report_health,
     "GET /healthz": GatewayServer._report_health,
     "GET /readyz": GatewayServer._report_health,
@@ -388,7 +362,7 @@ def _read_count(text: str | None, name: str, default: int, most: int) -> int:
     return int(text)
 
 
-def _refuse(error: RefusalError, path: str) -> web.Response:
+def _refuse(error: RefusalError, path: str) -> Response:
     dialect = DIALECTS["messages" if path.startswith("/v1/messages") else "chat"]
     headers = dict(SERVER)
     if error.status == 401:
@@ -396,8 +370,8 @@ def _refuse(error: RefusalError, path: str) -> web.Response:
     if error.retry_after_s is not None:
         headers["Retry-After"] = f"{error.retry_after_s:g}"
     body = dialect.error(status=error.status, message=str(error), code=error.code, param=error.param)
-    return web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
+    return answer_json(body, headers, status=error.status)
 
 
-def _json(body: Any, *, status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
+def _json(body: Any, *, status: int = 200) -> Response:
+    return answer_json(orjson.dumps(body), status=status)

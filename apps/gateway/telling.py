@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from uuid import UUID
 
-from aiohttp import web
 from django.db.utils import Error as DatabaseError
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -29,6 +28,7 @@ from apps.gateway.tables import Caller
 from apps.inference.models import Exchange
 from apps.tasks.models import Task
 from apps.workers.models import Worker
+from tentalis.inbound.http1 import Request, Response
 from tentalis.limits import LIMITS
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _reading = ThreadPoolExecutor(1, thread_name_prefix="read-spans")
 """One batch at a time: read, it is several times as large."""
 
 
-async def take_spans(edge: Edge, request: web.BaseRequest, caller: Caller) -> web.Response:
+async def take_spans(edge: Edge, request: Request, caller: Caller) -> Response:
     """Record the models' calls of a batch, each once however often it comes; an answer as OTLP wants it.
 
     Raises:
@@ -78,7 +78,7 @@ async def take_spans(edge: Edge, request: web.BaseRequest, caller: Caller) -> we
         answer.partial_success.error_message = WORDLESS.format(count=wordless)
     is_json = content_type == JSON
     body = json_format.MessageToJson(answer, indent=None).encode() if is_json else answer.SerializeToString()
-    return web.Response(body=body, content_type=content_type)
+    return Response(body, {"Content-Type": content_type})
 
 
 def read_protobuf(raw: bytes) -> TracesData:

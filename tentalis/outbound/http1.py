@@ -15,6 +15,7 @@ import httptools
 from aiohappyeyeballs import start_connection
 from multidict import CIMultiDict
 
+from tentalis.http1 import NO_BODY, Alarm, write_fields
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import refuse_unknown, require_allowed
 
@@ -23,7 +24,6 @@ KEPT_S = 60.0
 HELD_BYTES = 2**18
 """Of an answer that is not read as fast as it comes; more waits at its server."""
 _SECOND_FAMILY_S = 0.25
-_NO_BODY = frozenset({204, 304})
 
 Resolve = Callable[[str, int], Awaitable[Sequence[tuple[Any, ...]]]]
 """(host, port) -> as `socket.getaddrinfo` says it. Raises OSError."""
@@ -225,8 +225,7 @@ class _Connection(asyncio.Protocol):
         self._reason = ""
         self._ends_with_connection = False
         self._bodiless = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._due, self._call = 0.0, self.close
+        self._alarm = Alarm(self._loop)
         self._silence_s = 0.0
         self._heard_at = 0.0
         self._unsent = 0
@@ -238,7 +237,7 @@ class _Connection(asyncio.Protocol):
         self._silence_s, self._heard_at = silence_s, self._loop.time()
         self._unsent = len(head) + len(body or b"")
         self._bodiless = 0
-        self._set_timer(silence_s, self._look_at_silence)
+        self._alarm.set(silence_s, self._look_at_silence)
         if self._transport.is_closing():
             self._fail(BrokenError("the connection was closed"))
         elif body:
@@ -310,7 +309,7 @@ class _Connection(asyncio.Protocol):
         self._ends_with_connection = (
             "Content-Length" not in headers
             and "chunked" not in headers.get("Transfer-Encoding", "").lower()
-            and status not in _NO_BODY
+            and status not in NO_BODY
         )
         self._answer.status = status
 
@@ -334,7 +333,7 @@ class _Connection(asyncio.Protocol):
             self._fail(BrokenError("it is not kept"))
         elif not self._transport.is_closing():
             self.home.append(self)
-            self._set_timer(KEPT_S, self.close)
+            self._alarm.set(KEPT_S, self.close)
 
     # ---
 
@@ -345,30 +344,13 @@ class _Connection(asyncio.Protocol):
             self._heard_at, self._unsent = now, unsent
         left_s = self._heard_at + self._silence_s - now
         if left_s > 0:
-            self._set_timer(left_s, self._look_at_silence)
+            self._alarm.set(left_s, self._look_at_silence)
         else:
             self._fail(TimeoutError(f"silent for {self._silence_s:g} s"))
 
-    def _set_timer(self, in_s: float, call: Callable[[], None]) -> None:
-        """Instead of what was to be called before. The loop's timer is made anew only where it would be too late."""
-        self._due, self._call = self._loop.time() + in_s, call
-        if self._timer is None or self._timer.when() > self._due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(self._due, self._look_at_time)
-
-    def _look_at_time(self) -> None:
-        self._timer = None
-        if self._loop.time() < self._due:
-            self._set_timer(self._due - self._loop.time(), self._call)
-        else:
-            self._call()
-
     def _fail(self, error: Exception) -> None:
         """Nothing more is asked here."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.end(error)
@@ -384,10 +366,7 @@ class _Connection(asyncio.Protocol):
 
 def _write_head(target: Target, body: bytes | None, headers: Mapping[str, str]) -> bytes:
     verb, size = ("GET", "") if body is None else ("POST", f"\r\nContent-Length: {len(body)}")
-    lines = "".join([f"\r\n{name}: {value}" for name, value in headers.items()])
-    if lines.count("\r") + lines.count("\n") + lines.count("\0") != 2 * len(headers):
-        raise ValueError("a header may not have more than one line")
-    return f"{verb} {target.path} HTTP/1.1\r\nHost: {target.named}{lines}{size}\r\n\r\n".encode()
+    return f"{verb} {target.path} HTTP/1.1\r\nHost: {target.named}{write_fields(headers)}{size}\r\n\r\n".encode()
 
 
 async def _resolve(host: str, port: int) -> Sequence[tuple[Any, ...]]:

@@ -1,8 +1,11 @@
 """Whom the gateway lets in, for how long, and how much of it."""
 
+import gzip
 import json
 import socket
 import time
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -16,6 +19,7 @@ from apps.gateway.limits import Budgets
 from apps.inference.models import Price
 from apps.workers.models import Worker
 from tentalis.env import read_origins
+from tentalis.limits import LIMITS
 from tests.apps.gateway.running import HELLO, GatewayThread, make_agent, make_agent_token
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.upstream import StubUpstream
@@ -279,3 +283,29 @@ def test_origins_are_read_as_browsers_send_them() -> None:
     for text in ("app.test", "https://app.test/", "https://app.test/path"):
         with pytest.raises(ValueError, match="origins like"):
             read_origins(text)
+
+
+BOMB = zlib.compress(b'{"model": "helper", "pad": "%b"}' % bytes(LIMITS.gateway_body_bytes).replace(b"\0", b"x"))
+
+
+@pytest.mark.parametrize(
+    ("packing", "pack", "status"),
+    [
+        ("gzip", gzip.compress, 200),
+        ("deflate", zlib.compress, 200),
+        ("identity", bytes, 200),
+        ("br", bytes, 415),
+        ("gzip", bytes, 400),
+        ("gzip", lambda body: gzip.compress(body)[:-9], 400),
+        ("deflate", lambda body: BOMB, 413),
+    ],
+)
+def test_a_packed_body_is_unpacked_as_far_as_a_body_may_be_long(
+    gateway: GatewayThread, token: str, packing: str, pack: Callable[[bytes], bytes], status: int
+) -> None:
+    body = pack(json.dumps(HELLO | {"model": "helper"}).encode())
+    headers = {"Authorization": f"Bearer {token}", "Content-Encoding": packing}
+    answer = gateway.client.post("/v1/chat/completions", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert not gateway.edge.held_bytes
+    assert not gateway.edge.begun
