@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, LiteralString, TypeVar
 
@@ -244,8 +245,9 @@ def say_verdicts(team: Client, adapter: Mapping[str, Any]) -> str:
 def find_held_out(team: Client, work: Sequence[Work]) -> list[Work]:
     """Those of the team's prompts that the platform put aside."""
     by_prompt = {one.prompt: one for one in work}
-    tasks = team.iterate(team.list_tasks, project=SLUG)
-    return [by_prompt[one["prompt"]] for one in tasks if one.get("held_out") and one["prompt"] in by_prompt]
+    sets = team.iterate(team.list_tasksets, project=SLUG)
+    items = [item for one in sets for item in team.iterate(partial(team.list_items, one["id"]))]
+    return [by_prompt[item["prompt"]] for item in items if item["split"] == "held_out"]
 
 
 def ask(model_url: str, model: str, work: Sequence[Work]) -> list[float]:
