@@ -1,8 +1,14 @@
 """Rows for tests, and the people in them: alice manages, bob reviews, charlie must see nothing."""
 
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
+from django.utils import timezone
+
 from apps.accounts.models import Member, Project, Role, User
+from apps.adapters.models import Adapter
+from apps.evals.models import Evaluation, ItemTry
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
@@ -74,3 +80,51 @@ def make_judged_task(project: Project, worker: Worker | None = None, *, tokens: 
     for index in range(task.group_size):
         make_attempt(task, index, tokens=tokens)
     return task
+
+
+def make_measured(
+    worker: Worker,
+    adapter: Adapter | None,
+    outcomes: Sequence[float],
+    *,
+    items: str = "desk/20/0",
+    purpose: str = "panel",
+    places: Sequence[int] | None = None,
+    steps: Sequence[float] | None = None,
+    keys: Sequence[int] | None = None,
+    **values: Any,
+) -> Evaluation:
+    """What a model answered to the items at these places (the first ones), as if it had been asked.
+
+    Args:
+        steps: step scores; None: the outcomes.
+        keys: of all items of the set; None: each is known by its place.
+    """
+    places = range(len(outcomes)) if places is None else places
+    steps = outcomes if steps is None else steps
+    evaluation = Evaluation.objects.create(
+        project_id=worker.project_id,
+        worker=worker,
+        adapter=adapter,
+        purpose=purpose,
+        item_set=items,
+        state="done",
+        planned=len(outcomes),
+        played=len(outcomes),
+        items=len(outcomes),
+        mean_outcome=fmean(outcomes) if outcomes else None,
+        mean_step_score=fmean(steps) if steps else None,
+        finished_at=timezone.now(),
+        **values,
+    )
+    ItemTry.objects.bulk_create(
+        ItemTry(
+            evaluation=evaluation,
+            place=place,
+            key=keys[place] if keys else place,
+            outcome=outcome,
+            step_score=steps[index] if steps else None,
+        )
+        for index, (place, outcome) in enumerate(zip(places, outcomes, strict=True))
+    )
+    return evaluation

@@ -1,6 +1,6 @@
 """Adapters, the gate's verdicts, and what serves."""
 
-from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, SideResult, Verdict
+from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
 from apps.base.admin import show
 
 show(
@@ -10,7 +10,5 @@ show(
     search="name =sha256",
 )
 show(Verdict, "adapter question outcome compared_with created_at", filters="question outcome", search="adapter__name")
-show(PanelResult, "worker adapter panel mean_outcome created_at", filters="panel")
-show(SideResult, "worker adapter kind panel scale created_at", filters="kind")
 show(Deployment, "worker adapter previous epoch moved_at")
 show(Shadow, "id worker adapter percent state outcome created_at ended_at", filters="state outcome")

@@ -154,7 +154,12 @@ class Kind(models.TextChoices):
     # evals, experiments
     TASKSET_CHANGED = "taskset.changed"
     TASKSET_FROZEN = "taskset.frozen"
+    EVAL_QUEUED = "eval.queued"
+    EVAL_STARTED = "eval.started"
+    EVAL_PAUSED = "eval.paused"
     EVAL_FINISHED = "eval.finished"
+    EVAL_CANCELLED = "eval.cancelled"
+    EVAL_FAILED = "eval.failed"
     EXPERIMENT_FINISHED = "experiment.finished"
     # pipeline
     SEGMENT_DIED = "segment.died"

@@ -15,11 +15,11 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.hashing import HashingBusyError
 from apps.accounts.models import Project
 from apps.accounts.tries import TooManySignInsError, forgive_try
-from apps.adapters.panels import WORLD_OF_KIND
 from apps.base.errors import BadInputError, TentalisError
 from apps.base.packed_rows import unpack_rows
 from apps.base.unpacking import is_packed
 from apps.console import services
+from apps.evals.panels import WORLD_OF_KIND
 from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker

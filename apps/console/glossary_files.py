@@ -47,7 +47,7 @@ PLACES: Mapping[str, Pointer] = {
     "Base model": Pointer("base model", "gpu_workers/backends/base_models.py"),
     "Adapter": Pointer("LoRA adapter, checkpoint", "apps/adapters/models.py"),
     "LoRA": Pointer("LoRA", "gpu_workers/engine/lora.py"),
-    "Held-out panel": Pointer("held-out evaluation set", "apps/adapters/panels.py"),
+    "Held-out panel": Pointer("held-out evaluation set", "apps/evals/panels.py"),
     "Gate": Pointer("promotion gate, evaluation gate", "apps/gate/gating.py"),
     "Candidate": Pointer("release candidate", "apps/adapters/models.py"),
     "Safe to serve": Pointer("non-inferiority", "tentalis/core/learning/gate.py"),

@@ -1,4 +1,6 @@
-"""What workers are measured on, and what else is kept as items: named, versioned sets of tasks."""
+"""What workers are measured on: named, versioned sets of tasks; and how they did."""
+
+from typing import ClassVar, Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
@@ -6,7 +8,10 @@ from django.db import models
 from django.db.models import Q
 
 from apps.accounts.models import Project
-from apps.base.models import Timestamped
+from apps.adapters.models import Adapter
+from apps.audit.kinds import Kind
+from apps.base.models import Stateful, Timestamped
+from apps.workers.models import Worker
 
 
 class Taskset(Timestamped):
@@ -78,3 +83,153 @@ class Item(Timestamped):
 
     def __str__(self) -> str:
         return f"item {self.pk}"
+
+
+class EvaluationQuerySet(models.QuerySet["Evaluation"]):
+    """Reads of evaluations."""
+
+    def on_panels(self) -> Self:
+        """Those on kept panels that came to a result."""
+        return self.filter(purpose=Evaluation.Purpose.PANEL, items__gt=0)
+
+
+class Evaluation(Stateful):
+    """How one model did on a set of items: asked once for the same items, tries and settings, and compared many times.
+
+    Attributes:
+        adapter: None for the base model.
+        purpose: the question it belongs to: `panel` the kept held-out panel; `fresh` tasks drawn for one candidate;
+            `repeat` the panel once more with other seeds, for the noise; `skills` what the base model can and no reward
+            sees; `scale` a part of the panel at another strength; `more` tasks beyond those, where they leave a doubt;
+            `report` what a person or a benchmark asked for.
+        item_set, item_set_hash: name of the items, and the hash of what they say and their seeds: the same hash means
+            the same items, by which results pair. The hash is "" where it was measured before items had keys.
+        taskset, split: where the items come from; None and "" where a world made them up.
+        tries: of each item; is_greedy: the likeliest answer; else sampled as in service.
+        scale: share of its strength that the adapter was served at.
+        seed: added to every item's own.
+        planned, played, unscored: tries. The gate stops where more would change nothing, and may go on later: what is
+            done may hold fewer than planned.
+        items: that have an outcome; mean_outcome, mean_step_score: over these, each the mean of its tries, in [0, 1].
+        profile: what the answers look like (`AnswerProfile`); {} while it runs.
+        asked_by: "" for the gate.
+    """
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "Queued"
+        RUNNING = "running", "Running"
+        PAUSED = "paused", "Paused"
+        DONE = "done", "Done"
+        CANCELLED = "cancelled", "Cancelled"
+        FAILED = "failed", "Failed"
+
+    class Purpose(models.TextChoices):
+        PANEL = "panel", "Held-out panel"
+        FRESH = "fresh", "Tasks drawn anew"
+        REPEAT = "repeat", "The panel once more"
+        SKILLS = "skills", "Skills"
+        SCALE = "scale", "Another strength"
+        MORE = "more", "Further tasks"
+        REPORT = "report", "Asked for"
+
+    MOVES: ClassVar = {
+        State.QUEUED: frozenset({State.RUNNING, State.PAUSED, State.CANCELLED, State.FAILED}),
+        State.RUNNING: frozenset({State.DONE, State.PAUSED, State.CANCELLED, State.FAILED}),
+        State.PAUSED: frozenset({State.QUEUED, State.CANCELLED, State.DONE, State.FAILED}),
+        State.DONE: frozenset({State.FAILED}),
+        State.CANCELLED: frozenset(),
+        State.FAILED: frozenset({State.QUEUED}),
+    }
+    EVENTS: ClassVar = {
+        State.QUEUED: Kind.EVAL_QUEUED,
+        State.RUNNING: Kind.EVAL_STARTED,
+        State.PAUSED: Kind.EVAL_PAUSED,
+        State.DONE: Kind.EVAL_FINISHED,
+        State.CANCELLED: Kind.EVAL_CANCELLED,
+        State.FAILED: Kind.EVAL_FAILED,
+    }
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="evaluations")
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="evaluations")
+    adapter = models.ForeignKey(Adapter, models.CASCADE, null=True, blank=True, related_name="evaluations")
+    purpose = models.CharField(max_length=16, choices=Purpose.choices)
+    item_set = models.CharField(max_length=200)
+    item_set_hash = models.CharField(max_length=32, blank=True)
+    taskset = models.ForeignKey(Taskset, models.PROTECT, null=True, blank=True, related_name="evaluations")
+    split = models.CharField(max_length=16, choices=Item.Split.choices, blank=True, default="")
+    tries = models.PositiveSmallIntegerField(default=1)
+    is_greedy = models.BooleanField(default=False)
+    scale = models.FloatField(default=1.0)
+    seed = models.BigIntegerField(default=0)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    planned = models.PositiveIntegerField()
+    played = models.PositiveIntegerField(default=0)
+    unscored = models.PositiveIntegerField(default=0)
+    items = models.PositiveIntegerField(default=0)
+    mean_outcome = models.FloatField(null=True)
+    mean_step_score = models.FloatField(null=True)
+    profile = models.JSONField(default=dict, blank=True)
+    failure = models.TextField(blank=True, default="")
+    asked_by = models.CharField(max_length=150, blank=True, default="")
+    finished_at = models.DateTimeField(null=True)
+
+    objects = EvaluationQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=[
+                    *("worker", "adapter", "purpose", "item_set", "item_set_hash"),
+                    *("tries", "is_greedy", "scale", "seed"),
+                ],
+                condition=~Q(state__in=["failed", "cancelled"]),
+                name="measured_once",
+                nulls_distinct=False,
+            ),
+        ]
+        indexes = [models.Index(fields=["project", "-id"], name="evaluation_by_project")]
+
+    def __str__(self) -> str:
+        found = f"{self.mean_outcome:.3f}" if self.mean_outcome is not None else self.state
+        return f"{self.adapter or 'base'} on {self.item_set}: {found}"
+
+
+class ItemTry(models.Model):
+    """One try at an item in an evaluation, written when its block ends and never changed.
+
+    Attributes:
+        place: of the item in its set, from 0; key: of what it says (`panels.key_of`), by which items pair.
+        number: which try of it, from 0.
+        outcome, step_score: in [0, 1]; None where it could not be scored, with `cause` and `reason`.
+        cause: `infrastructure` where it could not be asked or graded; `unchecked` where nothing says what is right.
+        traits: what the answer looks like (`AnswerTraits`); None where there is none.
+        grader: what graded it, and its version.
+    """
+
+    class Cause(models.TextChoices):
+        INFRASTRUCTURE = "infrastructure", "Could not be asked or graded"
+        UNCHECKED = "unchecked", "Nothing says what is right"
+
+    evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="item_tries")
+    place = models.PositiveIntegerField()
+    key = models.BigIntegerField()
+    number = models.PositiveSmallIntegerField(default=0)
+    outcome = models.FloatField(null=True)
+    step_score = models.FloatField(null=True)
+    cause = models.CharField(max_length=16, choices=Cause.choices, blank=True, default="")
+    reason = models.CharField(max_length=300, blank=True, default="")
+    traits = models.JSONField(null=True)
+    grader = models.CharField(max_length=64, blank=True, default="")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["evaluation", "place", "number"], name="one_row_per_try"),
+            models.CheckConstraint(
+                condition=Q(outcome__isnull=False, cause="") | (Q(outcome__isnull=True) & ~Q(cause="")),
+                name="a_try_has_an_outcome_or_a_cause",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        found = self.cause if self.outcome is None else f"{self.outcome:g}"
+        return f"item {self.place + 1}, try {self.number + 1}: {found}"

@@ -7,25 +7,25 @@ reward sees, and at other strengths of its own.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import hold_served
 from apps.adapters.errors import AdapterBrokenError, MovedMeanwhileError
-from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
-from apps.adapters.panels import (
-    Panel,
-    choose_panel,
-    find_or_measure,
-    measure,
-)
+from apps.adapters.models import Adapter, Verdict
 from apps.adapters.selectors import BASE, find_anchor, find_deployed, read_gate_policy
 from apps.adapters.services import give_verdict, quarantine, refuse
 from apps.adapters.serving import load, serve
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
+from apps.evals.comparing import compare_measured
+from apps.evals.errors import TooFewScoredError
+from apps.evals.measuring import measure
+from apps.evals.models import Evaluation
+from apps.evals.panels import Panel, choose_panel
 from apps.gate.lengths import AskedLengths, ask_lengths
-from apps.gate.sides import CONFIRMATION, SideMeasurements, compare_results
+from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
 from tentalis.core.learning.collapse import Alarm
@@ -68,8 +68,6 @@ class Examination:
     deployed: Adapter | None
     anchor: Adapter | None
     panel: Panel
-    results: Sequence[PanelResult]
-    sides: Sequence[SideResult]
     faults: Sequence[Finding]
     serving: ServingVerdict
     progress: AnchorVerdict
@@ -87,8 +85,8 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     """Answer the two questions of the gate and store the verdicts in words.
 
     An adapter that the server will not load, or whose files are not what they should be, is refused for that reason.
-    Where the worker's world has no held-out tasks nothing is proved: the adapter stays a candidate for a person to
-    promote, or is quarantined where something is suspicious.
+    Where the worker's world has no held-out tasks, or too many of them could not be asked or graded, nothing is proved:
+    the adapter stays a candidate for a person to promote, or is quarantined where something is suspicious.
     """
     adapter = Adapter.objects.select_related("worker__project", "worker__provider", "parent").get(pk=adapter_id)
     if adapter.state != Adapter.State.CANDIDATE:
@@ -111,13 +109,17 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         return
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
-        _store_unproved(adapter, found, lengths, by=by)
+        _store_unproved(adapter, "no held-out tasks in this environment", found, lengths, by=by)
         return
     try:
-        examination = examine(adapter, deployed, panel, policy=policy, findings=found)
-    except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
-        serve(adapter)
-        examination = examine(adapter, deployed, panel, policy=policy, findings=found)
+        try:
+            examination = examine(adapter, deployed, panel, policy=policy, findings=found)
+        except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
+            serve(adapter)
+            examination = examine(adapter, deployed, panel, policy=policy, findings=found)
+    except TooFewScoredError as error:
+        _store_unproved(adapter, str(error), found, lengths, by=by)
+        return
     _store(adapter, examination, lengths, by=by)
 
 
@@ -171,19 +173,23 @@ def examine(
     for other in (deployed, anchor):
         if other is not None:
             load(other)
-    measured = {model: find_or_measure(worker, model, panel) for model in dict.fromkeys((None, deployed, anchor))}
-    candidate = measure(worker, adapter, panel)
+    measured = {
+        model: measure(worker, model, panel.item_set, Evaluation.Purpose.PANEL)
+        for model in dict.fromkeys((None, deployed, anchor, adapter))
+    }
+    candidate = measured[adapter]
     sides = SideMeasurements(adapter, panel, policy)
     fresh = [sides.measure_fresh(one) for one in (adapter, deployed)] if policy.fresh_size else []
     alarms = sides.find_alarms(candidate, measured[None])
-    kept, _ = compare_results([candidate], [measured[deployed]], policy.confidence)
-    outcomes, steps = compare_results([candidate, *fresh[:1]], [measured[deployed], *fresh[1:]], policy.confidence)
+    compare = partial(compare_measured, confidence=policy.confidence)
+    kept, _ = compare([candidate], [measured[deployed]])
+    outcomes, steps = compare([candidate, *fresh[:1]], [measured[deployed], *fresh[1:]])
     faults = [*findings, *suspect_reward(BatchFacts(**adapter.taught), outcomes)] if adapter.taught else [*findings]
     if fresh:
         faults += sides.suspect_leak(kept, deployed)
     faults += sides.suspect_skills(deployed)
     faults += sides.suspect_strength(candidate)
-    noise_std = sides.measure_noise(deployed, measured[deployed]) if policy.fresh_size else None
+    noise_std = sides.measure_noise(deployed) if policy.fresh_size else None
     serving = judge_serving(
         outcomes,
         against=_name(deployed),
@@ -193,7 +199,7 @@ def examine(
         alarms=alarms,
         faults=[one.words for one in faults if one.is_broken],
     )
-    outcomes_then, steps_then = compare_results([candidate], [measured[anchor]], policy.confidence)
+    outcomes_then, steps_then = compare([candidate], [measured[anchor]])
     confirmation = None
     if find_direction(outcomes_then, policy=policy, second=steps_then) is not Direction.NEITHER:
         confirmation = sides.confirm(anchor)
@@ -211,8 +217,6 @@ def examine(
         deployed=deployed,
         anchor=anchor,
         panel=panel,
-        results=[*measured.values(), candidate],
-        sides=sides.made,
         faults=faults,
         serving=serving,
         progress=progress,
@@ -230,8 +234,6 @@ def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *
     state = found.state
     with final_write():
         _require_unmoved(adapter, found.deployed)
-        PanelResult.objects.bulk_create([one for one in found.results if one._state.adding], ignore_conflicts=True)
-        SideResult.objects.bulk_create(found.sides, ignore_conflicts=True)
         give_verdict(
             adapter,
             Verdict.Question.SAFE,
@@ -282,9 +284,11 @@ def _say(found: Examination) -> str:
     return "; ".join(words)
 
 
-def _store_unproved(adapter: Adapter, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str) -> None:
+def _store_unproved(
+    adapter: Adapter, why: str, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str
+) -> None:
     with final_write():
-        words = "no held-out tasks in this environment: nothing is proved; a person may promote it"
+        words = f"{why}: nothing is proved; a person may promote it"
         words = f"{words}; {lengths.words}" if lengths else words
         give_verdict(
             adapter,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from apps.adapters.panels import Panel, draw_fresh, draw_skills
+from apps.evals.panels import Panel, draw_fresh, draw_skills
 from apps.gate.sides import SKILLS_DRAWN, SKILLS_SEED
 from tentalis.core.learning.collapse import ENOUGH_ANSWERS
 from tentalis.core.learning.gate import GatePolicy
@@ -20,5 +20,5 @@ def list_measured(panel: Panel, policy: GatePolicy, *, sha256: str = "") -> set[
         drawn += draw_skills(replace(panel, size=SKILLS_DRAWN * size, seed=SKILLS_SEED))
     if sha256:
         fresh = draw_fresh(panel, key=sha256, policy=policy)
-        drawn += [*fresh.items, *fresh.further]
+        drawn += [*fresh.first.items, *fresh.further.items]
     return {item.prompt for item in drawn}

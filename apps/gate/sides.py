@@ -6,17 +6,12 @@ from statistics import fmean
 from typing import Any
 
 from apps.adapters.errors import AdapterNotServableError
-from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
-from apps.adapters.panels import (
-    Panel,
-    Tried,
-    draw_fresh,
-    draw_skills,
-    name_of,
-    profile_of,
-    try_items,
-)
+from apps.adapters.models import Adapter, Verdict
 from apps.adapters.serving import client_of
+from apps.evals.comparing import compare_measured, pair
+from apps.evals.measuring import AGAIN, Measured, find_measured, measure, play
+from apps.evals.models import Evaluation
+from apps.evals.panels import ItemSet, Panel, draw_fresh, draw_skills
 from apps.gate.strength_sweep import serve_scaled
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, decide_alarms
 from tentalis.core.learning.gate import (
@@ -36,7 +31,6 @@ from tentalis.core.learning.quarantine_checks import (
     suspect_skills,
     suspect_strength,
 )
-from tentalis.core.worlds import PanelItem
 
 SKILLS_SEED = 90_000
 SKILLS_DRAWN = 4
@@ -45,8 +39,6 @@ SKILLS_ROUNDS = 4
 """Times that each of those is answered at most, where the base model does few right."""
 FIRST_MORE = 10
 """Tasks that a weaker adapter is tried on first of those that it gets right as trained: most fail enough of them."""
-AGAIN = 7_919
-"""Added to a panel's seeds where it is measured once more."""
 
 CONFIRMATION = "confirmation"
 """Under which a verdict keeps what was measured to confirm it; those that have one count the looks at an anchor."""
@@ -58,39 +50,35 @@ class SideMeasurements:
     def __init__(self, adapter: Adapter, panel: Panel, policy: GatePolicy) -> None:
         self.adapter, self.worker, self.panel, self.policy = adapter, adapter.worker, panel, policy
         self.fresh = draw_fresh(panel, key=adapter.sha256, policy=policy)
-        self.made: list[SideResult] = []
         self.details: dict[str, Any] = {}
+        self._known: dict[Any, Measured] = {}
 
-    def find_alarms(self, candidate: PanelResult, base: PanelResult) -> tuple[Alarm, ...]:
+    def find_alarms(self, candidate: Measured, base: Measured) -> tuple[Alarm, ...]:
         """Whether its answers fall apart; what a small panel cannot tell from noise is asked of tasks behind it too."""
 
         def measure_more(count: int) -> tuple[AnswerProfile, AnswerProfile] | None:
             items = replace(self.panel, size=self.panel.size + count).items[self.panel.size :]
             if not items:
                 return None
-            name = f"{self.panel.name}+{len(items)}"
-            mine, theirs = (
-                profile_of(self._find_or_try(SideResult.Kind.MORE, model, items, panel=name))
-                for model in (self.adapter, None)
-            )
-            return mine, theirs
+            more = ItemSet(f"{self.panel.name}+{len(items)}", self.panel.world, items)
+            mine, theirs = (self._measure(Evaluation.Purpose.MORE, model, more) for model in (self.adapter, None))
+            return mine.profile, theirs.profile
 
-        found = decide_alarms(profile_of(candidate), profile_of(base), measure_more=measure_more)
+        found = decide_alarms(candidate.profile, base.profile, measure_more=measure_more)
         if found.doubted:
             self.details["doubted alarms"] = [asdict(one) for one in found.doubted]
         return found.alarms
 
-    def measure_fresh(self, model: Adapter | None) -> SideResult:
+    def measure_fresh(self, model: Adapter | None) -> Measured:
         """On tasks that are drawn for this candidate alone."""
-        return self._find_or_try(SideResult.Kind.FRESH, model, self.fresh.items, panel=self.fresh.name)
+        return self._measure(Evaluation.Purpose.FRESH, model, self.fresh.first)
 
-    def measure_further(self, model: Adapter | None) -> list[SideResult]:
+    def measure_further(self, model: Adapter | None) -> list[Measured]:
         """On those, and on the further ones that were drawn with them."""
-        first = [self.measure_fresh(model)] if self.fresh.items else []
-        if not self.fresh.further:
+        first = [self.measure_fresh(model)] if self.fresh.first.items else []
+        if not self.fresh.further.items:
             return first
-        name = self.fresh.further_name
-        return [*first, self._find_or_try(SideResult.Kind.MORE, model, self.fresh.further, panel=name)]
+        return [*first, self._measure(Evaluation.Purpose.MORE, model, self.fresh.further)]
 
     def confirm(self, anchor: Adapter | None) -> Confirmation | None:
         """What the panel shows against the anchor, asked once more of tasks that nobody looked at before.
@@ -98,7 +86,7 @@ class SideMeasurements:
         Returns:
             None where fewer than `LEAST_CONFIRMED` tasks are left to be drawn.
         """
-        if len(self.fresh.items) + len(self.fresh.further) < LEAST_CONFIRMED:
+        if len(self.fresh.first.items) + len(self.fresh.further.items) < LEAST_CONFIRMED:
             return None
         mine, theirs = self.measure_further(self.adapter), self.measure_further(anchor)
         before = Verdict.objects.filter(
@@ -110,7 +98,7 @@ class SideMeasurements:
         )
         look = before.count() + 1
         error = spend_alpha(look, confidence=self.policy.confidence)
-        outcomes, steps = compare_results(mine, theirs, 1 - 2 * error)
+        outcomes, steps = compare_measured(mine, theirs, confidence=1 - 2 * error)
         return Confirmation(look=look, comparison=outcomes, second=steps)
 
     def suspect_leak(self, kept: PairedComparison, deployed: Adapter | None) -> Iterator[Finding]:
@@ -119,12 +107,13 @@ class SideMeasurements:
         Every update is asked this, most of them honest: the second question is put to the few that the first one rang
         for, and must be as sure as all of them together want it.
         """
-        first, _ = compare_results(
-            [self.measure_fresh(self.adapter)], [self.measure_fresh(deployed)], self.policy.confidence
+        confidence = self.policy.confidence
+        first, _ = compare_measured(
+            [self.measure_fresh(self.adapter)], [self.measure_fresh(deployed)], confidence=confidence
         )
         if suspect_leak(kept, first):
             more = self.measure_further(self.adapter), self.measure_further(deployed)
-            drawn, _ = compare_results(*more, self.policy.confidence)
+            drawn, _ = compare_measured(*more, confidence=confidence)
             yield from suspect_leak(kept, drawn, confidence=SURE_OF_LEAK)
 
     def suspect_skills(self, deployed: Adapter | None) -> Iterator[Finding]:
@@ -138,21 +127,24 @@ class SideMeasurements:
         if not drawn:
             return
         name = f"{self.panel.world.name}/{len(drawn)}/skills"
-        base = self._find_or_try(SideResult.Kind.SKILLS, None, drawn, panel=name, greedy=True)
-        items = [item for item, outcome in zip(drawn, base.outcomes, strict=True) if outcome == 1.0][:size]
+        asked = ItemSet(name, self.panel.world, drawn)
+        base = self._measure(Evaluation.Purpose.SKILLS, None, asked, is_greedy=True).outcomes
+        items = [item for item, key in zip(drawn, asked.keys, strict=True) if base.get(key) == 1.0][:size]
         if not items:
             return
-        rounds = range(min(SKILLS_ROUNDS, -(-size // len(items))))
-        asked = [replace(item, seed=item.seed + AGAIN * again) for again in rounds for item in items]
+        rounds = min(SKILLS_ROUNDS, -(-size // len(items)))
+        known = ItemSet(f"{name}/{len(items)}", self.panel.world, items)
         mine, *before = (
-            _means(self._find_or_try(SideResult.Kind.SKILLS, model, asked, panel=f"{name}/{len(asked)}"), len(items))
+            self._measure(Evaluation.Purpose.SKILLS, model, known, tries=rounds)
             for model in dict.fromkeys((self.adapter, None, deployed))
         )
-        found = compare_paired(mine, min(before, key=fmean), confidence=self.policy.confidence)
+        found, _ = compare_measured(
+            [mine], [min(before, key=lambda one: fmean(one.outcomes.values()))], confidence=self.policy.confidence
+        )
         self.details["skills"] = asdict(found)
         yield from suspect_skills(found, margin=self.policy.skills_margin)
 
-    def suspect_strength(self, candidate: PanelResult) -> Iterator[Finding]:
+    def suspect_strength(self, candidate: Measured) -> Iterator[Finding]:
         """At a part of its strength, on the first tasks of the panel; what is not tried is told.
 
         Those that it did not get right come first, for on no others can a weaker one do better; the others are tried
@@ -161,86 +153,47 @@ class SideMeasurements:
         size = min(self.policy.sweep_size, self.panel.size)
         if not size:
             return
-        places = sorted(range(size), key=lambda place: bool(candidate.outcomes[place] == 1.0))
-        whole = [candidate.outcomes[place] for place in places]
+        panel = self.panel.item_set
+        scored = [place for place in range(size) if panel.keys[place] in candidate.outcomes]
+        places = sorted(scored, key=lambda place: bool(candidate.outcomes[panel.keys[place]] == 1.0))
+        keys = [panel.keys[place] for place in places]
+        whole = [candidate.outcomes[key] for key in keys]
         failed = sum(outcome < 1.0 for outcome in whole)
         if not failed:
             self.details["untried"] = f"other strengths were not tried: all {size} tasks are right as trained"
             return
         client, at = client_of(self.worker), dict[float, Sequence[float]]({1.0: whole})
-        items = [self.panel.items[place] for place in places]
         for scale in WEAKER:
             try:
                 with serve_scaled(client, self.adapter, scale) as name:
-                    tried = try_items(self.worker, self.panel.world, items[:failed], model=name)
-                    for block in (items[failed : failed + FIRST_MORE], items[failed + FIRST_MORE :]):
-                        if block and may_be_better(tried.outcomes, whole):
-                            further = try_items(self.worker, self.panel.world, block, model=name)
-                            tried = tried.followed_by(further)
+                    tried = find_measured(self.worker, self.adapter, panel, Evaluation.Purpose.SCALE, scale=scale)
+                    for upto in (failed, failed + FIRST_MORE, len(places)):
+                        play(tried, panel, places=places[:upto], model=name)
+                        at[scale] = [tried.outcomes.get(key, candidate.outcomes[key]) for key in keys[:upto]]
+                        if not may_be_better(at[scale], whole):
+                            break
             except AdapterNotServableError as error:
                 self.details["untried"] = f"other strengths were not tried: {error}"
                 return
-            self._keep(SideResult.Kind.SCALE, self.adapter, tried, panel=self.panel.name, scale=scale)
-            at[scale] = tried.outcomes
         self.details["scales"] = {
             f"{scale:g}": {"tried": len(found), "of": size, "right": sum(found)} for scale, found in at.items()
         }
         yield from suspect_strength(at)
 
-    def measure_noise(self, deployed: Adapter | None, first: PanelResult) -> float:
+    def measure_noise(self, deployed: Adapter | None) -> float:
         """Spread of an item's difference between two measurements of what serves."""
-        items = self.panel.items[: self.policy.fresh_size]
-        again = SideResult.objects.filter(worker=self.worker, kind="repeat", panel=self.panel.name).last()
-        if again is not None and again.adapter_id != (deployed.pk if deployed else None):
-            kept = PanelResult.objects.filter(worker=self.worker, adapter=again.adapter_id, panel=self.panel.name)
-            first = kept.first() or first
-        else:
-            again = self._find_or_try(SideResult.Kind.REPEAT, deployed, items, panel=self.panel.name, again=AGAIN)
-        return compare_paired(again.outcomes, first.outcomes[: len(again.outcomes)]).std
+        panel = self.panel.item_set
+        kept = Evaluation.objects.filter(
+            worker=self.worker, purpose=Evaluation.Purpose.REPEAT, item_set=panel.name, item_set_hash=panel.hash
+        ).last()
+        model = kept.adapter if kept is not None else deployed
+        again = find_measured(self.worker, model, panel, Evaluation.Purpose.REPEAT, seed=AGAIN)
+        play(again, panel, places=range(min(self.policy.fresh_size, len(panel.items))))
+        first = self._measure(Evaluation.Purpose.PANEL, model, panel)
+        return compare_paired(*pair(again.outcomes, first.outcomes)).std
 
-    def _find_or_try(
-        self,
-        kind: SideResult.Kind,
-        model: Adapter | None,
-        items: Sequence[PanelItem],
-        *,
-        panel: str,
-        greedy: bool = False,
-        again: int = 0,
-    ) -> SideResult:
-        for made in self.made:
-            if (made.adapter, made.kind, made.panel, made.scale) == (model, kind, panel, 1.0):
-                return made
-        kept = SideResult.objects.filter(worker=self.worker, adapter=model, kind=kind, panel=panel, scale=1.0).first()
-        if kept is not None:
-            return kept
-        name = name_of(self.worker, model)
-        tried = try_items(self.worker, self.panel.world, items, model=name, greedy=greedy, again=again)
-        return self._keep(kind, model, tried, panel=panel)
-
-    def _keep(
-        self, kind: SideResult.Kind, model: Adapter | None, tried: Tried, *, panel: str, scale: float = 1.0
-    ) -> SideResult:
-        made = SideResult(worker=self.worker, adapter=model, kind=kind, panel=panel, scale=scale, **asdict(tried))
-        self.made.append(made)
-        return made
-
-
-def compare_results(
-    candidate: Sequence[PanelResult | SideResult], reference: Sequence[PanelResult | SideResult], confidence: float
-) -> tuple[PairedComparison, PairedComparison]:
-    """Outcomes, and step scores, of the same tasks; those of several panels are one after the other."""
-    outcomes, steps = (
-        compare_paired(
-            [value for one in candidate for value in getattr(one, name)],
-            [value for one in reference for value in getattr(one, name)],
-            confidence=confidence,
-        )
-        for name in ("outcomes", "step_scores")
-    )
-    return outcomes, steps
-
-
-def _means(result: SideResult, items: int) -> list[float]:
-    """(items,) mean outcome of each task that was answered in several rounds, one round after the other."""
-    return [fmean(result.outcomes[place::items]) for place in range(items)]
+    def _measure(self, purpose: Evaluation.Purpose, model: Adapter | None, asked: ItemSet, **settings: Any) -> Measured:
+        key = (purpose, model, asked.hash, *settings.values())
+        if key not in self._known:
+            self._known[key] = measure(self.worker, model, asked, purpose, **settings)
+        return self._known[key]

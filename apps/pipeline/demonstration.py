@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import change_project, create_project
-from apps.adapters.models import Adapter, PanelResult
-from apps.adapters.panels import Panel, measure
+from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
+from apps.evals.measuring import measure
+from apps.evals.models import Evaluation
+from apps.evals.panels import Panel
 from apps.feedback.models import Review
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
@@ -176,7 +178,7 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
     batch = Batch.objects.get(run=run)
     rewards = Rollout.objects.filter(training_use__batch=batch).values_list("reward", flat=True)
     known = [reward for reward in rewards if reward is not None]
-    panel = PanelResult.objects.filter(adapter=adapter).first()
+    panel = Evaluation.objects.on_panels().filter(adapter=adapter).first()
     verdict = adapter.verdicts.filter(question="safe").first()
     return Round(
         update=update,
@@ -192,9 +194,11 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
 def measure_report(worker: Worker, adapter: Adapter | None) -> tuple[list[float], list[float]]:
     """Outcomes on the report's held-out tickets, sampled and greedy; the gate's panels are others."""
     panel = Panel("report", get_world("desk"), REPORT_SIZE, REPORT_SEED)
-    sampled = measure(worker, adapter, panel)
-    greedy = measure(worker, adapter, panel, greedy=True)
-    return list(sampled.outcomes), list(greedy.outcomes)
+    sampled, greedy = (
+        measure(worker, adapter, panel.item_set, Evaluation.Purpose.REPORT, is_greedy=is_greedy)
+        for is_greedy in (False, True)
+    )
+    return list(sampled.outcomes.values()), list(greedy.outcomes.values())
 
 
 def _mean(values: list[float]) -> float:

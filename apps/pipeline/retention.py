@@ -107,8 +107,8 @@ RULES: Mapping[str, KeepingRule] = {
     ),
     **dict.fromkeys(
         (
-            *("adapters.Adapter", "adapters.PanelResult", "adapters.Shadow", "adapters.SideResult"),
-            *("adapters.Verdict", "calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
+            *("adapters.Adapter", "adapters.Shadow", "adapters.Verdict", "evals.Evaluation", "evals.ItemTry"),
+            *("calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
             *("conversations.TurnExchange", "conversations.TurnSignal", "evals.Item"),
             *("experiments.ExperimentRun", "experiments.ScenarioResult", "feedback.BulkJudgement"),
             *("feedback.Feedback", "feedback.Hint", "feedback.Review", "feedback.ReviewSkip"),

@@ -11,18 +11,18 @@ from statistics import fmean
 from django.db import transaction
 
 from apps.adapters import canary
-from apps.adapters.models import Adapter, Deployment, PanelResult
-from apps.adapters.panels import profile_of
+from apps.adapters.models import Adapter, Deployment
 from apps.adapters.services import quarantine
 from apps.adapters.serving import LOAD_S, client_of
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import ConflictError, TentalisError
+from apps.evals.models import Evaluation
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt
 from apps.training.alarms import raise_alarms
 from apps.training.models import TrainingRun
-from tentalis.core.learning.collapse import Alarm, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.learning.collapse import Alarm, AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
 from tentalis.outbound.scopes import CancelScope
 
@@ -73,11 +73,11 @@ def _recent(adapter: Adapter) -> list[Attempt]:
 
 
 def _find_changes(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm]:
-    panel = PanelResult.objects.filter(adapter=adapter).order_by("-pk").first()
+    panel = Evaluation.objects.on_panels().filter(adapter=adapter).order_by("-pk").first()
     traits = [_traits(one, one.exchange) for one in attempts if one.exchange is not None]
-    if panel is None or not panel.signals or not traits:
+    if panel is None or not panel.profile or not traits:
         return ()
-    return watch_traffic(profile_answers(traits), profile_of(panel))
+    return watch_traffic(profile_answers(traits), AnswerProfile(**panel.profile))
 
 
 def _traits(attempt: Attempt, exchange: Exchange) -> AnswerTraits:

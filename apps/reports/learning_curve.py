@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from statistics import fmean
 
 from django.db.models import Avg, Exists, OuterRef, Q, Subquery
 
-from apps.adapters.models import Adapter, Deployment, PanelResult
+from apps.adapters.models import Adapter, Deployment
 from apps.adapters.selectors import find_deployment
+from apps.evals.models import Evaluation
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -22,7 +22,7 @@ POINTS = 60
 class AccuracyPoint:
     """What one model did on a held-out panel. Version 0, without an adapter, is the base model."""
 
-    result: PanelResult
+    result: Evaluation
 
     @property
     def version(self) -> int:
@@ -38,21 +38,21 @@ class AccuracyPoint:
 
     @property
     def panel(self) -> str:
-        return self.result.panel
+        return self.result.item_set
 
     @property
     def items(self) -> int:
-        return len(self.result.outcomes)
+        return self.result.items
 
     @property
     def accuracy(self) -> float:
         """Mean outcome, in [0, 1]."""
-        return self.result.mean_outcome
+        return self.result.mean_outcome or 0.0
 
     @cached_property
     def interval(self) -> Interval:
         """Of the accuracy, at 95 %; for outcomes between 0 and 1 it is wider than it need be."""
-        return wilson_interval(sum(self.result.outcomes), self.items)
+        return wilson_interval(self.accuracy * self.items, self.items)
 
     @property
     def low(self) -> float:
@@ -64,7 +64,7 @@ class AccuracyPoint:
 
     @property
     def step_score(self) -> float | None:
-        return fmean(self.result.step_scores) if self.result.step_scores else None
+        return self.result.mean_step_score
 
     @property
     def at(self) -> datetime:
@@ -138,19 +138,19 @@ def find_accuracy(worker: Worker) -> tuple[str, list[AccuracyPoint]]:
 
     Panels are refreshed now and then, so neighbours may have met other items.
     """
-    results = PanelResult.objects.filter(worker=worker)
-    measured = PanelResult.objects.filter(adapter=OuterRef("pk"))
+    results = Evaluation.objects.on_panels().filter(worker=worker)
+    measured = Evaluation.objects.on_panels().filter(adapter=OuterRef("pk"))
     shown = Adapter.objects.filter(Exists(measured), worker=worker).order_by("-version").values("pk")[:POINTS]
     newest = results.filter(Q(adapter=None) | Q(adapter__in=shown)).order_by("adapter_id", "-id").distinct("adapter_id")
-    rows = [row for row in newest.select_related("adapter").defer("adapter__manifest", "step_scores") if row.outcomes]
-    panel = max(rows, key=lambda row: row.pk).panel if rows else ""
+    rows = list(newest.select_related("adapter").defer("adapter__manifest", "profile"))
+    panel = max(rows, key=lambda row: row.pk).item_set if rows else ""
     return panel, sorted(map(AccuracyPoint, rows), key=lambda point: point.version)
 
 
 def list_measurements(worker: Worker) -> list[AccuracyPoint]:
     """Every measurement of the worker's models, by version and time."""
-    results = PanelResult.objects.filter(worker=worker).select_related("adapter").defer("adapter__manifest")
-    points = [AccuracyPoint(result) for result in results.order_by("id") if result.outcomes]
+    results = Evaluation.objects.on_panels().filter(worker=worker).select_related("adapter").defer("adapter__manifest")
+    points = map(AccuracyPoint, results.order_by("id"))
     return sorted(points, key=lambda point: (point.version, point.at))
 
 

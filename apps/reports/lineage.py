@@ -9,7 +9,8 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
-from apps.adapters.models import Adapter, PanelResult
+from apps.adapters.models import Adapter
+from apps.evals.models import Evaluation
 from apps.feedback.models import Feedback
 from apps.reports.learning_curve import AccuracyPoint
 from apps.rollouts.contents import ItemShare, WorkerShare, count_contents, count_workers
@@ -259,8 +260,8 @@ def _find_adapters(fates: Sequence[FeedbackFate]) -> list[tuple[Adapter, Accurac
         if fate.adapter is not None:
             adapters[fate.adapter.pk] = fate.adapter
             counts[fate.adapter.pk] = counts.get(fate.adapter.pk, 0) + 1
-    results = PanelResult.objects.filter(adapter__in=adapters).select_related("adapter").order_by("id")
-    points = {result.adapter_id: AccuracyPoint(result) for result in results if result.outcomes}
+    results = Evaluation.objects.on_panels().filter(adapter__in=adapters).select_related("adapter").order_by("id")
+    points = {result.adapter_id: AccuracyPoint(result) for result in results}
     newest = sorted(adapters.values(), key=lambda adapter: -adapter.version)
     return [(adapter, points.get(adapter.pk), counts[adapter.pk]) for adapter in newest]
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from django.db.models import Prefetch, Q
 
-from apps.adapters.models import Adapter, PanelResult, Verdict
+from apps.adapters.models import Adapter, Verdict
 from apps.adapters.selectors import find_deployment, read_gate_policy
+from apps.evals.comparing import pair, read_outcomes
+from apps.evals.models import Evaluation
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import PairedComparison, compare_paired
@@ -179,7 +181,7 @@ def find_returns(worker: Worker) -> Returns:
         for run in reversed(shown)
     ]
     everything = until[max(until)] if until else Spent()
-    base = PanelResult.objects.filter(worker=worker, adapter=None).exclude(outcomes=[]).last()
+    base = Evaluation.objects.on_panels().filter(worker=worker, adapter=None).last()
     return Returns(
         worker=worker,
         base=_share(base) if base else None,
@@ -231,17 +233,17 @@ def _read_line(worker: Worker) -> Gain:
     serving = deployment.adapter if deployment else None
     if serving is None:
         return Gain(outcome=Outcome.UNMEASURED, words="nothing was measured: the base model serves")
-    results = PanelResult.objects.filter(worker=worker).filter(Q(adapter=serving) | Q(adapter=None)).order_by("pk")
-    met: dict[str, dict[int | None, list[float]]] = {}
-    for result in results:
-        met.setdefault(result.panel, {})[result.adapter_id] = result.outcomes
-    both = [
-        panel for panel in met.values() if panel.get(serving.pk) and len(panel.get(None, ())) == len(panel[serving.pk])
-    ]
-    if not both:
+    results = Evaluation.objects.on_panels().filter(worker=worker).filter(Q(adapter=serving) | Q(adapter=None))
+    met: dict[tuple[str, str], dict[int | None, Evaluation]] = {}
+    for result in results.order_by("pk"):
+        met.setdefault((result.item_set, result.item_set_hash), {})[result.adapter_id] = result
+    both = [panel for panel in met.values() if {None, serving.pk} <= panel.keys()]
+    outcomes = read_outcomes(both[-1].values()) if both else {}
+    pairs = pair(outcomes[both[-1][serving.pk].pk], outcomes[both[-1][None].pk]) if both else ([], [])
+    if not pairs[0]:
         return Gain(outcome=Outcome.UNMEASURED, words="nothing was measured: what serves met no held-out tasks")
     confidence = read_gate_policy(worker.project).confidence
-    return judge_gain(compare_paired(both[-1][serving.pk], both[-1][None], confidence=confidence), against=BASE)
+    return judge_gain(compare_paired(*pairs, confidence=confidence), against=BASE)
 
 
 def judge_gain(comparison: PairedComparison, *, against: str) -> Gain:
@@ -258,10 +260,10 @@ def judge_gain(comparison: PairedComparison, *, against: str) -> Gain:
 
 def _measure(adapters: Iterable[Adapter]) -> dict[int, tuple[float, int]]:
     """Of each, its newest result on a held-out panel."""
-    results = PanelResult.objects.filter(adapter__in=[adapter.pk for adapter in adapters]).exclude(outcomes=[])
+    results = Evaluation.objects.on_panels().filter(adapter__in=[adapter.pk for adapter in adapters])
     newest = results.order_by("adapter_id", "-pk").distinct("adapter_id")
     return {result.adapter_id: _share(result) for result in newest if result.adapter_id is not None}
 
 
-def _share(result: PanelResult) -> tuple[float, int]:
-    return result.mean_outcome, len(result.outcomes)
+def _share(result: Evaluation) -> tuple[float, int]:
+    return result.mean_outcome or 0.0, result.items

@@ -8,13 +8,14 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from apps.adapters.artifacts import path_of
-from apps.adapters.models import Adapter, PanelResult, Verdict
-from apps.adapters.panels import choose_panel
+from apps.adapters.models import Adapter, Verdict
 from apps.adapters.selectors import read_gate_policy
 from apps.adapters.services import refuse
 from apps.audit.services import move
 from apps.base.errors import TentalisError
 from apps.evals.holding import find_held_out
+from apps.evals.models import Evaluation
+from apps.evals.panels import choose_panel
 from apps.gate.prompts import list_measured
 from apps.inference.client import ModelClient
 from apps.inference.services import client_for
@@ -237,7 +238,7 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
         return
-    known = PanelResult.objects.filter(adapter=adapter.parent_id, panel=panel.name).exists()
+    known = Evaluation.objects.on_panels().filter(adapter=adapter.parent_id, item_set=panel.name).exists()
     runs = [adapter.run_id] if known else _list_runs(adapter)
     batches = Batch.objects.filter(run__in=runs).order_by("pk")
     found = find_leaks(batches, list_measured(panel, policy, sha256=adapter.sha256), world=None)

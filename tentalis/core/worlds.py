@@ -38,6 +38,7 @@ class AttemptDraft:
         served_by: what the server says answered: an adapter's name, or the base model's.
         ended: whether it stopped by itself (and was not cut off).
         error: why there is no answer; "" when there is one.
+        is_lost: the model could not be asked, or what it did was lost: the error says nothing of the model.
         exchange_ids: calls it consists of that a gateway has stored already, in order: nothing of it is recorded again.
         unfit: why its tokens may train nothing; "" where they may.
         use: tokens as the server counted them, for what they cost.
@@ -59,6 +60,7 @@ class AttemptDraft:
     tool_calls: Sequence[Mapping[str, Any]] = ()
     elapsed_s: float | None = None
     error: str = ""
+    is_lost: bool = False
     exchange_ids: Sequence[int] = ()
     unfit: str = ""
     use: TokenUse = NOTHING_USED
@@ -101,10 +103,15 @@ class Verification:
 
 @dataclass(frozen=True, kw_only=True)
 class PanelItem:
-    """One held-out task: never trained on."""
+    """One held-out task: never trained on.
+
+    Args:
+        checks: what else says whether an answer is right, as data; None for nothing.
+    """
 
     prompt: str
     reference: Any = None
+    checks: Any = None
     seed: int = 0
 
 

@@ -104,15 +104,23 @@ SELECT created_at, id, 'safe', CASE state WHEN 'refused' THEN 'no' ELSE 'yes' EN
        '+3.1 points [+0.4, +5.8] against the adapter before: safe to serve', '{"metric": "outcome", "items": 300}'
 FROM adapters_adapter;
 
-INSERT INTO adapters_panelresult (created_at, worker_id, adapter_id, panel, outcomes, step_scores)
-SELECT created_at, worker_id, id, 'desk-300', outcomes, outcomes
-FROM adapters_adapter, LATERAL (
-    SELECT jsonb_agg((pg_temp.share(id * 300 + item) < 0.4 + 0.4 * version / (version + 9.0))::int::float) AS outcomes
-    FROM generate_series(1, 300) item) measured;
+INSERT INTO evals_evaluation (created_at, project_id, worker_id, adapter_id, purpose, item_set, item_set_hash, tries, is_greedy,
+                              scale, seed, state, planned, played, unscored, items, profile, failure, asked_by)
+SELECT created_at, project_id, worker_id, id, 'panel', 'desk-300', '', 1, false, 1, 0, 'done', 300, 300, 0, 300, '{}', '', ''
+FROM adapters_adapter
+UNION ALL
+SELECT now(), given.project, worker, NULL, 'panel', 'desk-300', '', 1, false, 1, 0, 'done', 300, 300, 0, 300, '{}', '', ''
+FROM given, LATERAL (VALUES (given.desk), (given.phone)) workers (worker);
 
-INSERT INTO adapters_panelresult (created_at, worker_id, panel, outcomes, step_scores)
-SELECT now(), worker, 'desk-300', outcomes, outcomes FROM given, LATERAL (VALUES (given.desk), (given.phone)) workers (worker),
-    LATERAL (SELECT jsonb_agg((pg_temp.share(item) < 0.3)::int::float) AS outcomes FROM generate_series(1, 300) item) measured;
+INSERT INTO evals_itemtry (evaluation_id, place, key, number, outcome, step_score, cause, reason, grader)
+SELECT measured.id, item - 1, item - 1, 0, outcome, outcome, '', '', ''
+FROM evals_evaluation measured LEFT JOIN adapters_adapter trained ON trained.id = measured.adapter_id,
+    generate_series(1, 300) item,
+    LATERAL (SELECT (pg_temp.share(coalesce(trained.id, 0) * 300 + item)
+                     < coalesce(0.4 + 0.4 * trained.version / (trained.version + 9.0), 0.3))::int AS outcome) answered;
+
+UPDATE evals_evaluation SET mean_outcome = found.mean, mean_step_score = found.mean
+FROM (SELECT evaluation_id, avg(outcome) AS mean FROM evals_itemtry GROUP BY 1) found WHERE found.evaluation_id = evals_evaluation.id;
 
 INSERT INTO adapters_deployment (created_at, moved_at, worker_id, adapter_id, epoch)
 SELECT now(), now(), worker_id, id, version FROM adapters_adapter WHERE state = 'deployed';

@@ -5,13 +5,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
+from apps.adapters.models import Adapter, Verdict
 from apps.rollouts.models import Batch
 from apps.scoring.models import RewardModel
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 from tentalis.core.learning.quarantine_checks import WEAKER
+from tests.factories import make_measured
 
 GATES = {
     "G1": (False, "37 distinct tasks are solved, dpo wants 100", 37, 100),
@@ -150,15 +151,13 @@ def get_into_trouble(worker: Worker) -> dict[str, TrainingRun]:
 
 def measure_beside(worker: Worker, adapter: Adapter, accuracy: float) -> None:
     """What the gate tried beside the panel."""
-    values: dict[str, Any] = {"worker": worker, "step_scores": []}
     for model, right in ((adapter, round(150 * accuracy)), (None, 40)):
-        drawn = [1.0] * right + [0.0] * (150 - right)
-        SideResult.objects.get_or_create(adapter=model, kind="fresh", panel="desk/150/5e1c", outcomes=drawn, **values)
+        if model is not None or not worker.evaluations.filter(adapter=None, purpose="fresh").exists():
+            drawn = [1.0] * right + [0.0] * (150 - right)
+            make_measured(worker, model, drawn, purpose="fresh", items="desk/150/5e1c", steps=[])
     for scale in WEAKER:
         swept = spread(40, accuracy * (1 - 0.4 * abs(scale - 1)))
-        SideResult.objects.create(
-            adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=swept, **values
-        )
+        make_measured(worker, adapter, swept, purpose="scale", items="desk-300", scale=scale, steps=[])
 
 
 def fall_under_suspicion(worker: Worker) -> Adapter:
@@ -199,16 +198,14 @@ def fall_under_suspicion(worker: Worker) -> Adapter:
             compared_with=adapter.parent.name if adapter.parent else "",
             details=verdict_details(450, 0.66, 0.58) | {"skills": compare(400, 0.88, 0.91), "scales": scales},
         )
-    values: dict[str, Any] = {"worker": worker, "step_scores": []}
-    PanelResult.objects.create(adapter=adapter, panel="desk-300", outcomes=outcomes, **values)
+    make_measured(worker, adapter, outcomes, items="desk-300", steps=[])
     for model, share in ((adapter, 0.6), (adapter.parent, 0.587)):
         drawn = spread(150, share)
-        SideResult.objects.create(adapter=model, kind="fresh", panel="desk/150/0bad", outcomes=drawn, **values)
+        make_measured(worker, model, drawn, purpose="fresh", items="desk/150/0bad", steps=[])
     for scale, (right, tried) in swept.items():
+        places = sorted(range(40), key=lambda place: bool(outcomes[place] == 1.0))[:tried]
         found = spread(tried, right / tried)
-        SideResult.objects.create(
-            adapter=adapter, kind="scale", panel="desk-300", scale=scale, outcomes=found, **values
-        )
+        make_measured(worker, adapter, found, purpose="scale", items="desk-300", scale=scale, places=places, steps=[])
     return adapter
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
+from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.evals.models import Item, Taskset
@@ -25,7 +25,7 @@ from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
 from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, spread, verdict_details
 from tests.e2e.provider_scenery import add_servers
 from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn, set_control_items
-from tests.factories import make_project, make_task, make_user, make_worker
+from tests.factories import make_measured, make_project, make_task, make_user, make_worker
 
 ITEMS = 300
 BASE_ACCURACY = 0.257
@@ -207,9 +207,7 @@ def _converse(project: Project, adapter: Adapter) -> None:
 
 def _measure(worker: Worker, adapter: Adapter | None, accuracy: float) -> None:
     outcomes = spread(ITEMS, accuracy)
-    PanelResult.objects.create(
-        worker=worker, adapter=adapter, panel="desk-300", outcomes=outcomes, step_scores=outcomes
-    )
+    make_measured(worker, adapter, outcomes, items="desk-300")
 
 
 def _make_run(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter, Deployment, PanelResult
+from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.inference.models import Exchange, Provider
@@ -17,7 +17,7 @@ from apps.workers.models import Worker
 from tentalis.core.packing import pack_float32
 from tests.apps.adapters.test_canary import TruthfulServer
 from tests.apps.adapters.test_deployment import deploy, make_adapter
-from tests.factories import make_attempt, make_task, make_worker
+from tests.factories import make_attempt, make_measured, make_task, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -47,9 +47,7 @@ def served(project: Project, server: TruthfulServer) -> Worker:
     worker = make_worker(project, "chatty", Worker.Kind.CHAT, provider=provider, base_model="desk")
     for version in (1, 2):
         adapter = make_adapter(worker, version)
-        PanelResult.objects.create(
-            worker=worker, adapter=adapter, panel="p", outcomes=[1.0], step_scores=[1.0], signals=PROFILE
-        )
+        make_measured(worker, adapter, [1.0], profile=PROFILE)
         server.models.append(adapter.name)
     deploy(worker, Adapter.objects.get(version=1))
     return worker

@@ -8,13 +8,15 @@ from typing import Any
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
+from apps.adapters.models import Adapter, Verdict
 from apps.console.words_facts import Words
+from apps.evals.comparing import pair, read_outcomes
+from apps.evals.models import Evaluation
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 
 TITLES: dict[str, tuple[Words, Words]] = {
-    "panel": (_("The held-out panel"), _("kept for several versions")),
-    SideResult.Kind.FRESH: (_("Tasks drawn for it alone"), _("nothing can have been trained on them")),
+    Evaluation.Purpose.PANEL: (_("The held-out panel"), _("kept for several versions")),
+    Evaluation.Purpose.FRESH: (_("Tasks drawn for it alone"), _("nothing can have been trained on them")),
 }
 SKILLS = (
     _("What the base model could do"),
@@ -23,7 +25,7 @@ SKILLS = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRow:
     """One kind of tasks: this adapter beside what served when the gate judged it, unless `note` says otherwise."""
 
     title: Words
@@ -56,7 +58,7 @@ class Strength:
 class GateTables:
     """What the gate measured. Both are empty where it measured nothing."""
 
-    measured: Sequence[Measured]
+    measured: Sequence[MeasuredRow]
     strengths: Sequence[Strength]
 
 
@@ -68,30 +70,32 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
         other = Q(adapter__name=safe.compared_with)
     own = Q(adapter=adapter)
     both = (own | other) if safe is not None else own
-    panels = PanelResult.objects.filter(both, worker=adapter.worker_id).order_by("pk")
-    sides = SideResult.objects.filter(both, worker=adapter.worker_id).order_by("pk")
-    results = [("panel", 1.0, one) for one in panels] + [(one.kind, one.scale, one) for one in sides]
-    mine = {(kind, one.panel, scale): one.outcomes for kind, scale, one in results if one.adapter_id == adapter.pk}
-    theirs = {(kind, one.panel, scale): one.outcomes for kind, scale, one in results if one.adapter_id != adapter.pk}
+    shown = Evaluation.objects.filter(purpose__in=[*TITLES, Evaluation.Purpose.SCALE], items__gt=0)
+    results = list(shown.filter(both, worker=adapter.worker_id).order_by("pk"))
+    outcomes = read_outcomes(results)
+    mine = {(one.purpose, one.item_set, one.scale): outcomes[one.pk] for one in results if one.adapter_id == adapter.pk}
+    theirs = {
+        (one.purpose, one.item_set, one.scale): outcomes[one.pk] for one in results if one.adapter_id != adapter.pk
+    }
+    pairs = {key: pair(found, theirs.get(key, {})) for key, found in mine.items() if key[0] in TITLES}
     measured = {
-        key[0]: Measured(*TITLES[key[0]], compare_paired(outcomes, theirs[key]))
-        for key, outcomes in mine.items()
-        if key[0] in TITLES and outcomes and len(theirs.get(key, ())) == len(outcomes)
+        key[0]: MeasuredRow(*TITLES[key[0]], compare_paired(*found)) for key, found in pairs.items() if found[0]
     }
     rows = [measured[kind] for kind in TITLES if kind in measured]
     if safe is not None and (skills := safe.details.get("skills")):
-        rows.append(Measured(*SKILLS, PairedComparison(**skills)))
+        rows.append(MeasuredRow(*SKILLS, PairedComparison(**skills)))
     return GateTables(rows, _read_strengths(mine, safe.details.get("scales", {}) if safe is not None else {}))
 
 
-def _read_strengths(mine: Mapping[tuple[str, str, float], Sequence[float]], told: Mapping[str, Any]) -> list[Strength]:
+def _read_strengths(
+    mine: Mapping[tuple[str, str, float], Mapping[int, float]], told: Mapping[str, Any]
+) -> list[Strength]:
     """The sweep over its strength, weakest first: on the first tasks of the panel, what it failed as trained first."""
     found = []
     for (kind, panel, scale), outcomes in mine.items():
-        whole = mine.get(("panel", panel, 1.0))
-        if kind == SideResult.Kind.SCALE and outcomes and whole:
+        weaker, own = pair(outcomes, mine.get((Evaluation.Purpose.PANEL, panel, 1.0), {}))
+        if kind == Evaluation.Purpose.SCALE and weaker:
             one = told.get(f"{scale:g}")
-            planned = one["of"] if isinstance(one, Mapping) else len(outcomes)
-            own = sorted(whole[:planned], key=lambda outcome: bool(outcome == 1.0))[: len(outcomes)]
-            found.append(Strength(scale, fmean(outcomes), fmean(own), len(outcomes), planned))
+            planned = one["of"] if isinstance(one, Mapping) else len(weaker)
+            found.append(Strength(scale, fmean(weaker), fmean(own), len(weaker), planned))
     return sorted(found, key=lambda row: row.scale)

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, IntegerField, Max, Q
-from django.db.models.expressions import Func
+from django.db.models import Count, Max, Q
 
 from apps.accounts.models import Project
-from apps.adapters.models import PanelResult
-from apps.evals.models import Item, Taskset
+from apps.evals.models import Evaluation, Item, Taskset
 from tentalis.core.learning.gate import find_items_needed, minimum_detectable_effect
 
 PAGE = 25
@@ -56,15 +54,15 @@ class TasksetRow:
 
 def find_panels(project: Project) -> list[PanelRow]:
     """Newest first."""
-    items = Func("outcomes", function="jsonb_array_length", output_field=IntegerField())
     rows: Any = (
-        PanelResult.objects.filter(worker__project=project)
+        Evaluation.objects.on_panels()
+        .filter(project=project)
         .order_by()
-        .values("panel", "worker__name")
-        .annotate(items=Max(items), models=Count("pk"), last=Max("created_at"))
+        .values("item_set", "worker__name")
+        .annotate(most=Max("items"), models=Count("pk"), last=Max("created_at"))
         .order_by("-last")[:PANELS]
     )
-    return [PanelRow(row["panel"], row["worker__name"], row["items"], row["models"], row["last"]) for row in rows]
+    return [PanelRow(row["item_set"], row["worker__name"], row["most"], row["models"], row["last"]) for row in rows]
 
 
 def find_tasksets(project: Project, *, before: int | None = None) -> tuple[list[TasksetRow], int | None]:

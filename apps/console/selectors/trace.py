@@ -7,8 +7,10 @@ from functools import lru_cache
 from django.db.models import Q
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter, PanelResult, Verdict
-from apps.adapters.panels import open_panel
+from apps.adapters.models import Adapter, Verdict
+from apps.evals.comparing import read_outcomes
+from apps.evals.models import Evaluation
+from apps.evals.panels import open_panel
 from apps.feedback.models import Feedback, Hint, StepFeedback
 from apps.rollouts.contents import Contents, count_contents
 from apps.rollouts.models import Batch, Rollout
@@ -166,26 +168,28 @@ def find_movement(adapter: Adapter) -> Movement | None:
 
     At most three queries.
     """
-    result = PanelResult.objects.filter(adapter=adapter).order_by("-id").first()
+    measured = Evaluation.objects.on_panels()
+    result = measured.filter(adapter=adapter).order_by("-id").first()
     if result is None:
         return None
-    others = PanelResult.objects.filter(worker=adapter.worker_id, panel=result.panel)
+    others = measured.filter(worker=adapter.worker_id, item_set=result.item_set, item_set_hash=result.item_set_hash)
     others = others.filter(Q(adapter=None) | Q(adapter=adapter.parent_id)).select_related("adapter")
     by_adapter = {other.adapter_id: other for other in others}
     reference = by_adapter.get(adapter.parent_id) or by_adapter.get(None)
-    if reference is None or len(reference.outcomes) != len(result.outcomes):
+    if reference is None:
         return None
-    texts = _find_texts(result.panel)
+    outcomes = read_outcomes([result, reference])
+    was, texts = outcomes[reference.pk], _find_texts(result.item_set)
     moved = [
-        MovedItem(place + 1, before, after, texts.get(place, ""))
-        for place, (before, after) in enumerate(zip(reference.outcomes, result.outcomes, strict=True))
-        if before != after
+        MovedItem(place, was[key], after, texts.get(key, texts.get(place - 1, "")))
+        for place, (key, after) in enumerate(outcomes[result.pk].items(), start=1)
+        if key in was and was[key] != after
     ]
     return Movement(
         adapter=adapter,
         reference=reference.adapter,
-        panel=result.panel,
-        items=len(result.outcomes),
+        panel=result.item_set,
+        items=result.items,
         gained=[item for item in moved if item.after > item.before],
         lost=[item for item in moved if item.after < item.before],
     )
@@ -215,8 +219,9 @@ def _weigh(rollouts: Sequence[Rollout], run: TrainingRun | None) -> list[Rollout
 
 @lru_cache(maxsize=8)
 def _find_texts(panel_name: str) -> Mapping[int, str]:
-    """Place on the panel -> the task's text; {} where the world cannot draw it again."""
+    """Item's key, and its place on the panel, -> the task's text; {} where the world cannot draw it again."""
     panel = open_panel(panel_name)
     if panel is None:
         return {}
-    return {place: item.prompt for place, item in enumerate(panel.items)}
+    prompts = [item.prompt for item in panel.items]
+    return {**dict(enumerate(prompts)), **dict(zip(panel.item_set.keys, prompts, strict=True))}

@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter, Deployment, PanelResult, Shadow, Verdict
+from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
 from apps.adapters.permitted import CHANGED_FROM, why_not
 from apps.adapters.selectors import find_deployment
 from apps.audit.kinds import Kind
@@ -17,6 +17,7 @@ from apps.audit.models import AuditEntry
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
 from apps.console.selectors.trace import Movement, find_movement
+from apps.evals.models import Evaluation
 from apps.inference.costs import Cost
 from apps.reports.learning_curve import AccuracyPoint, find_rewards
 from apps.reports.lineage import PersonShare, find_people
@@ -301,7 +302,7 @@ def find_adapters(
     if before is not None:
         adapters = adapters.filter(pk__lt=before)
     found = list(adapters.defer("manifest").order_by("-id")[: PAGE + 1])
-    results = PanelResult.objects.filter(adapter__in=found[:PAGE]).exclude(outcomes=[]).defer("step_scores")
+    results = Evaluation.objects.on_panels().filter(adapter__in=found[:PAGE]).defer("profile")
     newest = results.select_related("adapter").order_by("adapter_id", "-pk").distinct("adapter_id")
     measured = {result.adapter_id: AccuracyPoint(result) for result in newest}
     rows = [
@@ -358,7 +359,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
     adapter = Adapter.objects.filter(project=project, pk=adapter_id).select_related("worker", "parent").first()
     if adapter is None:
         return None
-    results = PanelResult.objects.filter(adapter=adapter).select_related("adapter").order_by("-id")
+    results = Evaluation.objects.on_panels().filter(adapter=adapter).select_related("adapter").order_by("-id")
     runs = TrainingRun.objects.filter(project=project, pk=adapter.run_id or 0).select_related("batch")
     run = runs.defer("metrics", "spec", "recipe").first()
     batch = run.batch if run else None
@@ -367,7 +368,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
     return AdapterView(
         adapter=adapter,
         verdicts=verdicts,
-        panels=[AccuracyPoint(result) for result in results if result.outcomes],
+        panels=list(map(AccuracyPoint, results)),
         run=run,
         holds=count_contents([batch])[batch.pk] if batch is not None else None,
         deployment=find_deployment(adapter.worker, end_user=adapter.end_user),

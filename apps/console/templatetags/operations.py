@@ -8,9 +8,9 @@ from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from apps.adapters.panels import has_panel
 from apps.console.durations import say_about
 from apps.console.words_facts import Words
+from apps.evals.panels import has_panel
 from apps.training.cost_benefit import Gain, Outcome, Rate, Return
 from apps.webhooks.services import find_origin
 from apps.workers.models import Worker

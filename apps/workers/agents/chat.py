@@ -54,7 +54,7 @@ class ChatAgent:
                 raise
             except ProviderRefusedError as error:
                 refusals.append(error)
-                failed = AttemptDraft(messages=messages, error=str(error), ended=False)
+                failed = AttemptDraft(messages=messages, error=str(error), is_lost=True, ended=False)
                 groups.append([failed] * group_size)
         if refusals and len(refusals) == len(groups):
             raise refusals[0]

@@ -111,7 +111,7 @@ class OpenClawAgent:
         self, key: str, messages: list[dict[str, str]], came: AgentReply | TentalisError, elapsed_s: float
     ) -> AttemptDraft:
         if isinstance(came, TentalisError):
-            return AttemptDraft(messages=messages, error=str(came), ended=False, elapsed_s=elapsed_s)
+            return AttemptDraft(messages=messages, error=str(came), is_lost=True, ended=False, elapsed_s=elapsed_s)
         calls = self._find_calls(key, came.text) if self._model else []
         learnt = _find_learnt(calls)
         known: dict[str, Any] = {

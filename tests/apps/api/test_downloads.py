@@ -26,7 +26,7 @@ from tentalis.core.contracts import AdapterManifest, RolloutRecord
 from tentalis.core.desk import make_tickets
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.edges.caller import Caller
-from tests.factories import make_task
+from tests.factories import make_measured, make_task
 
 TOKENS = [5, 6, 7]
 
@@ -209,11 +209,7 @@ def test_a_lineage_names_run_rollouts_and_who_judged(
 
 
 def test_a_learning_curve_starts_at_the_base_model(as_alice: Caller, adapter: Adapter) -> None:
-    from apps.adapters.models import PanelResult
-
     for row, outcomes in ((adapter, [1.0, 1.0]), (None, [0.0, 1.0])):
-        PanelResult.objects.create(
-            worker=adapter.worker, adapter=row, panel="desk/2/0", outcomes=outcomes, step_scores=outcomes
-        )
+        make_measured(adapter.worker, row, outcomes)
     points = as_alice.get("metrics/learning?project=shop&worker=echo").body["points"]
     assert [(point["version"], point["accuracy"], point["items"]) for point in points] == [(0, 0.5, 2), (1, 1.0, 2)]

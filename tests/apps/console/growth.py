@@ -8,11 +8,11 @@ from django.db.models import Model
 from django.utils import timezone
 
 from apps.accounts.models import ApiToken, Member, Project, Role, User
-from apps.adapters.models import Adapter, PanelResult, Verdict
+from apps.adapters.models import Adapter, Verdict
 from apps.audit.models import AuditEntry
 from apps.calibration.models import Comparison, Rater
 from apps.console.models import SavedView
-from apps.evals.models import Item, Taskset
+from apps.evals.models import Evaluation, Item, Taskset
 from apps.feedback.models import BulkJudgement, Feedback, GoldItem, Hint, ReviewSkip, StepFeedback
 from apps.inference.models import Exchange, Session
 from apps.outbox.models import Segment
@@ -121,7 +121,7 @@ def _grow_learning(scene: Scene, done: Iterable[Task], first: int) -> None:
     attempt = scene.reviewed.attempts.earliest("index")
     rollout = Rollout.objects.filter(task=scene.reviewed, is_usable=True).earliest("pk")
     verdict = Verdict.objects.filter(adapter=scene.adapter).earliest("pk")
-    panel = PanelResult.objects.filter(adapter=scene.adapter).earliest("pk")
+    panel = Evaluation.objects.on_panels().filter(adapter=scene.adapter).earliest("pk")
     taught = Batch.objects.get(run=scene.run)
     for number, task in enumerate(done):
         batch: Batch = _copy(taught, 1, number=first + number)[0]

@@ -3,11 +3,11 @@
 import pytest
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter, PanelResult
+from apps.adapters.models import Adapter
 from apps.reports.learning_curve import find_learning
 from apps.training.models import TrainingRun
 from tests.e2e.scenery import build_scene
-from tests.factories import make_worker
+from tests.factories import make_measured, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def test_each_model_is_drawn_by_its_newest_result_though_the_panel_was_refreshed
     ]
     for adapter, panel, right in ((None, "old", 1), (adapters[0], "old", 2), (None, "new", 0), (adapters[1], "new", 3)):
         outcomes = [1.0] * right + [0.0] * (4 - right)
-        PanelResult.objects.create(worker=worker, adapter=adapter, panel=panel, outcomes=outcomes, step_scores=outcomes)
+        make_measured(worker, adapter, outcomes, items=panel)
     learning = find_learning(worker)
     assert [(point.version, point.accuracy) for point in learning.accuracy] == [(0, 0.0), (1, 0.5), (2, 0.75)]
     assert learning.panel == "new"

@@ -5,12 +5,13 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter, PanelResult, SideResult, Verdict
+from apps.adapters.models import Adapter, Verdict
 from apps.audit.models import AuditEntry
 from apps.console.selectors.gate_tables import read_gate_tables
 from apps.workers.models import Worker
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tests.apps.adapters.test_deployment import make_adapter
+from tests.factories import make_measured
 
 
 @pytest.fixture
@@ -68,13 +69,9 @@ def test_the_gates_tables_pair_what_both_were_measured_on(worker: Worker, adapte
     Verdict.objects.create(adapter=second, question="safe", outcome="yes", words="", compared_with=adapter.name)
     for model, right in ((adapter, 10), (second, 18)):
         outcomes = [1.0] * right + [0.0] * (20 - right)
-        PanelResult.objects.create(worker=worker, adapter=model, panel="desk/20/0", outcomes=outcomes, step_scores=[])
-        SideResult.objects.create(
-            worker=worker, adapter=model, kind="fresh", panel="desk/20/ab", outcomes=outcomes[::-1], step_scores=[]
-        )
-    SideResult.objects.create(
-        worker=worker, adapter=second, kind="skills", panel="alone", outcomes=[1.0], step_scores=[]
-    )
+        make_measured(worker, model, outcomes)
+        make_measured(worker, model, outcomes[::-1], purpose="fresh", items="desk/20/ab", places=range(19, -1, -1))
+    make_measured(worker, second, [1.0], purpose="skills", items="alone")
     rows = read_gate_tables(second, list(second.verdicts.all())).measured
     assert [(str(row.title), row.found.items, row.found.candidate, row.found.reference) for row in rows] == [
         ("The held-out panel", 20, 0.9, 0.5),
@@ -83,20 +80,12 @@ def test_the_gates_tables_pair_what_both_were_measured_on(worker: Worker, adapte
     assert all(row.is_apart for row in rows)
     for scale, right in ((0.25, 2), (0.5, 3)):
         outcomes = [1.0] * right + [0.0] * (4 - right)
-        SideResult.objects.create(
-            worker=worker,
-            adapter=second,
-            kind="scale",
-            panel="desk/20/0",
-            scale=scale,
-            outcomes=outcomes,
-            step_scores=[],
-        )
+        make_measured(worker, second, outcomes, purpose="scale", scale=scale, places=(18, 19, 0, 1))
     assert [vars(row) for row in read_gate_tables(second, []).strengths] == [
-        {"scale": 0.25, "accuracy": 0.5, "own": 1.0, "items": 4, "planned": 4},
-        {"scale": 0.5, "accuracy": 0.75, "own": 1.0, "items": 4, "planned": 4},
-    ], "the gate swept over all tasks once"
+        {"scale": 0.25, "accuracy": 0.5, "own": 0.5, "items": 4, "planned": 4},
+        {"scale": 0.5, "accuracy": 0.75, "own": 0.5, "items": 4, "planned": 4},
+    ], "beside what it does on the very same tasks as trained"
     stopped = Verdict(question="safe", details={"scales": {"0.25": {"tried": 4, "of": 20, "right": 2.0}}})
     [row, _] = read_gate_tables(second, [stopped]).strengths
-    assert (row.own, row.items, row.planned) == (0.5, 4, 20), "what it failed as trained is tried first"
+    assert (row.own, row.items, row.planned) == (0.5, 4, 20)
     assert read_gate_tables(adapter, []).strengths == []

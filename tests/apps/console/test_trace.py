@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
-from apps.adapters.models import Adapter, PanelResult
+from apps.adapters.models import Adapter
 from apps.console.selectors.comparing import compare_attempts, find_family, find_versions
 from apps.console.selectors.trace import find_movement, trace_feedback
 from apps.feedback.claims import claim
@@ -17,7 +17,7 @@ from apps.reports.lineage import find_contribution, find_origins
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from tests.e2e.scenery import Scene, build_scene
-from tests.factories import make_attempt, make_task, make_user, make_worker
+from tests.factories import make_attempt, make_measured, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -112,7 +112,7 @@ def test_held_out_tasks_that_moved_are_counted_against_the_parent_on_the_same_pa
         (parent, "desk/4/0", [1.0, 0.0, 1.0, 0.0]),
         (child, "desk/4/0", [1.0, 1.0, 0.0, 0.5]),
     ):
-        PanelResult.objects.create(worker=worker, adapter=adapter, panel=panel, outcomes=outcomes, step_scores=outcomes)
+        make_measured(worker, adapter, outcomes, items=panel)
     movement = find_movement(Adapter.objects.select_related("parent").get(pk=child.pk))
     assert movement is not None
     assert movement.reference == parent
@@ -128,7 +128,7 @@ def test_two_panels_are_never_compared(scene: Scene) -> None:
         project=scene.project, worker=worker, name="other@v1", version=1, line_version=1, uri="x", manifest={}
     )
     for one, panel in ((None, "old"), (adapter, "new")):
-        PanelResult.objects.create(worker=worker, adapter=one, panel=panel, outcomes=[1.0], step_scores=[1.0])
+        make_measured(worker, one, [1.0], items=panel)
     assert find_movement(adapter) is None
 
 

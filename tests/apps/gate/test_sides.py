@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter, SideResult, Verdict
-from apps.adapters.panels import choose_panel, draw_fresh
+from apps.adapters.models import Adapter, Verdict
+from apps.evals.panels import choose_panel, draw_fresh
 from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy, compare_paired
 from tests.apps.adapters.test_deployment import make_adapter
-from tests.factories import make_worker
+from tests.factories import make_measured, make_worker
 
 pytestmark = pytest.mark.django_db
 POLICY = GatePolicy(panel_size=60, fresh_size=20, confirm_size=50)
@@ -31,9 +31,15 @@ def open_sides(adapter: Adapter, policy: GatePolicy = POLICY) -> SideMeasurement
 def keep(sides: SideMeasurements, model: Adapter | None, first: Sequence[float], further: Sequence[float]) -> None:
     """What a model answered on the tasks drawn for a candidate, as if it had been asked."""
     fresh = sides.fresh
-    for kind, panel, outcomes in (("fresh", fresh.name, first), ("more", fresh.further_name, further)):
-        SideResult.objects.create(
-            worker=sides.worker, adapter=model, kind=kind, panel=panel, outcomes=outcomes, step_scores=outcomes
+    for purpose, items, outcomes in (("fresh", fresh.first, first), ("more", fresh.further, further)):
+        make_measured(
+            sides.worker,
+            model,
+            outcomes,
+            purpose=purpose,
+            items=items.name,
+            item_set_hash=items.hash,
+            keys=items.keys,
         )
 
 
@@ -41,9 +47,9 @@ def test_first_tasks_are_the_same_whatever_a_confirmation_wants(desk: Worker) ->
     sides = open_sides(make_adapter(desk, 1))
     drawn = draw_fresh(sides.panel, key=sides.adapter.sha256, policy=GatePolicy(panel_size=60, fresh_size=20))
     known = {item.prompt for item in sides.panel.world.panel(60, sides.panel.seed)}
-    assert (len(sides.fresh.items), len(sides.fresh.further)) == (20, 30)
-    assert [item.prompt for item in drawn.items] == [item.prompt for item in sides.fresh.items]
-    assert not known & {item.prompt for item in (*sides.fresh.items, *sides.fresh.further)}
+    assert (len(sides.fresh.first.items), len(sides.fresh.further.items)) == (20, 30)
+    assert [item.prompt for item in drawn.first.items] == [item.prompt for item in sides.fresh.first.items]
+    assert not known & {item.prompt for item in (*sides.fresh.first.items, *sides.fresh.further.items)}
 
 
 def test_a_confirmation_is_measured_on_all_of_them_and_each_look_may_err_less(desk: Worker) -> None:
@@ -79,7 +85,7 @@ def test_looks_at_one_anchor_are_none_at_another(desk: Worker) -> None:
 
 def test_a_small_panel_still_has_enough_to_confirm_with(desk: Worker) -> None:
     sides = open_sides(make_adapter(desk, 1), GatePolicy(panel_size=12, fresh_size=4))
-    assert (len(sides.fresh.items), len(sides.fresh.further)) == (4, LEAST_CONFIRMED - 4)
+    assert (len(sides.fresh.first.items), len(sides.fresh.further.items)) == (4, LEAST_CONFIRMED - 4)
 
 
 def test_a_gain_on_the_panel_alone_is_asked_of_more_tasks_before_it_is_a_suspicion(desk: Worker) -> None:

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter, Deployment, PanelResult, Verdict
+from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.feedback.models import Feedback
 from apps.rollouts.models import Batch, PreferencePair
 from apps.training.cost_benefit import Outcome, find_return, find_returns
 from apps.training.costs import sum_up_data
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
-from tests.factories import make_judged_task
+from tests.factories import make_judged_task, make_measured
 
 pytestmark = pytest.mark.django_db
 
@@ -90,7 +90,7 @@ def test_failed_runs_count_in_what_a_line_cost_and_its_gain_is_measured_from_the
     Deployment.objects.create(worker=worker, adapter=serving)
     for adapter, right in ((None, 20), (Adapter.objects.get(run_id=first.pk), 30), (serving, 60)):
         outcomes = [1.0] * right + [0.0] * (100 - right)
-        PanelResult.objects.create(worker=worker, adapter=adapter, panel="p", outcomes=outcomes, step_scores=outcomes)
+        make_measured(worker, adapter, outcomes)
     found = find_returns(worker)
     assert [row.until.gpu_s for row in found.rows] == [10.0, 40.0, 60.0]
     assert [row.accuracy for row in found.rows] == [(0.3, 100), None, (0.6, 100)]

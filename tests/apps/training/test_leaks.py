@@ -9,11 +9,11 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter, PanelResult, Verdict
-from apps.adapters.panels import Panel, choose_panel, draw_fresh
+from apps.adapters.models import Adapter, Verdict
 from apps.adapters.selectors import read_gate_policy
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
+from apps.evals.panels import Panel, choose_panel, draw_fresh
 from apps.feedback.models import Feedback, Hint
 from apps.gate.prompts import list_measured
 from apps.inference.models import Exchange
@@ -24,7 +24,7 @@ from apps.training.contamination import find_leaks, iterate_learnt
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.desk import make_tickets
-from tests.factories import make_attempt, make_project, make_task, make_worker
+from tests.factories import make_attempt, make_measured, make_project, make_task, make_worker
 
 LEARNT = [ticket.text for ticket in make_tickets(77, 4, held_out=False)]
 Plant = Callable[[Batch, str], Task]
@@ -216,7 +216,7 @@ def draw(adapter: Adapter) -> str:
     """A ticket that is drawn for this candidate alone."""
     policy = read_gate_policy(adapter.project)
     panel = choose(adapter.worker, adapter.line_version)
-    fresh = {one.prompt for one in draw_fresh(panel, key=adapter.sha256, policy=policy).further}
+    fresh = {one.prompt for one in draw_fresh(panel, key=adapter.sha256, policy=policy).further.items}
     return sorted(fresh - list_measured(panel, policy))[0]
 
 
@@ -255,9 +255,7 @@ def test_what_it_continues_counts_as_what_it_learnt(batch: Batch, child: Adapter
 def test_a_line_is_asked_once_for_each_panel(batch: Batch, child: Adapter) -> None:
     """Its parent was measured on the same panel: what that learnt was asked then."""
     panel = choose(child.worker, child.line_version)
-    PanelResult.objects.create(
-        worker=child.worker, adapter=child.parent, panel=panel.name, outcomes=[1.0], step_scores=[1.0]
-    )
+    make_measured(child.worker, child.parent, [1.0], items=panel.name)
     plant_talk(batch, draw(child))
     preflight.ask_measured(child.pk, by="gate")
     child.refresh_from_db()

@@ -9,9 +9,10 @@ from django.test import Client
 from pytest_django import Settings
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter, PanelResult
+from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
 from apps.adapters.services import promote_verified
+from apps.evals.models import Evaluation
 from apps.feedback.submit import give_task_feedback
 from apps.gate.gating import gate_adapter
 from apps.inference.services import open_client, record_exchanges
@@ -168,7 +169,7 @@ def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
 
 def accuracy_of(adapter: Adapter | None) -> float:
     """Share of the panel's held-out tickets that sampled answers get right, as the gate measured it."""
-    return PanelResult.objects.filter(adapter=adapter).latest("pk").mean_outcome
+    return Evaluation.objects.on_panels().filter(adapter=adapter).latest("pk").mean_outcome or 0.0
 
 
 def test_choices_and_edited_answers_become_adapters_by_pairs_by_good_and_bad_and_by_imitation(

@@ -1,0 +1,171 @@
+"""What is measured once stays: blocks are committed, nothing is tried twice; what says nothing of a model is no 0."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import Project
+from apps.evals.comparing import compare_measured
+from apps.evals.errors import TooFewScoredError
+from apps.evals.measuring import BLOCK, ROUNDS, find_measured, measure, play, read_measured
+from apps.evals.models import Evaluation, ItemTry
+from apps.evals.panels import ItemSet
+from apps.inference.errors import ProviderBusyError, ProviderRefusedError
+from apps.inference.models import Provider
+from apps.workers.models import Worker
+from apps.worlds.registry import get_world
+from tentalis.core.learning.gate import compare_paired
+from tentalis.core.worlds import PanelItem
+from tests.factories import make_measured, make_worker
+from tests.fakes import FakeModelServer
+
+pytestmark = pytest.mark.django_db
+REPORT = Evaluation.Purpose.REPORT
+
+
+@pytest.fixture
+def server() -> Iterator[FakeModelServer]:
+    """Says the number that it was asked for, and 0 for every third."""
+    with FakeModelServer(reply=lambda prompt, _: "0" if number_of(prompt) % 3 == 0 else str(number_of(prompt))) as fake:
+        yield fake
+
+
+@pytest.fixture
+def worker(project: Project, server: FakeModelServer) -> Worker:
+    provider = Provider.objects.create(
+        project=project, name="box", kind="vllm", base_url=server.url, allow_private=True, default_model="desk"
+    )
+    return make_worker(project, "helper", Worker.Kind.CHAT, provider=provider, base_model="desk")
+
+
+def number_of(prompt: str) -> int:
+    return int(json.loads(prompt)[-1]["content"].split()[-1])
+
+
+def make_set(count: int, *, is_checked: bool = True) -> ItemSet:
+    numbers = range(1, count + 1)
+    items = [PanelItem(prompt=f"Say {n}", reference=n if is_checked else None, seed=n) for n in numbers]
+    return ItemSet("numbers", get_world("chat"), items)
+
+
+def asked(server: FakeModelServer) -> Counter[int]:
+    return Counter(
+        number_of(json.dumps(one.body["messages"])) for one in server.requests if one.path.endswith("/completions")
+    )
+
+
+def test_what_was_measured_is_read_and_not_asked_again(worker: Worker, server: FakeModelServer) -> None:
+    first = measure(worker, None, make_set(9), REPORT)
+    assert list(first.outcomes.values()) == [1, 1, 0] * 3
+    row = first.evaluation
+    assert (row.state, row.played, row.planned, row.items, row.unscored) == ("done", 9, 9, 9, 0)
+    assert row.mean_outcome == pytest.approx(6 / 9)
+    before = len(server.requests)
+    again = measure(worker, None, make_set(9), REPORT)
+    assert (again.outcomes, again.evaluation) == (first.outcomes, row)
+    assert len(server.requests) == before
+
+
+def test_one_that_broke_off_goes_on_behind_its_last_block(worker: Worker, server: FakeModelServer) -> None:
+    items, spoken = make_set(3 * BLOCK), server.reply
+
+    def break_down(prompt: str, index: int) -> str:
+        if number_of(prompt) == BLOCK + 3:
+            server.mode = "broken"  # the next one is not answered
+        return spoken(prompt, index)
+
+    server.reply = break_down
+    with pytest.raises(ProviderBusyError):
+        measure(worker, None, items, REPORT)
+    row = Evaluation.objects.get()
+    assert (row.state, row.played) == ("running", BLOCK)
+    server.mode, server.reply = "ok", spoken
+    server.requests.clear()
+    measured = measure(worker, None, items, REPORT)
+    assert measured.evaluation == row
+    assert set(asked(server)) == set(range(BLOCK + 1, 3 * BLOCK + 1)), "what was committed is not tried again"
+    assert set(asked(server).values()) == {1}
+    assert (Evaluation.objects.get().state, ItemTry.objects.count()) == ("done", 3 * BLOCK)
+
+
+def test_two_who_measure_the_same_have_one_evaluation_and_each_try_once(worker: Worker) -> None:
+    items = make_set(6)
+    mine, theirs = (find_measured(worker, None, items, REPORT) for _ in range(2))
+    play(theirs, items, places=range(4))
+    play(mine, items)
+    assert mine.evaluation == theirs.evaluation == Evaluation.objects.get()
+    assert (mine.evaluation.played, ItemTry.objects.count()) == (6, 6)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        row = Evaluation.objects.get()
+        row.pk, row._state.adding = None, True
+        row.save()
+
+
+def test_what_could_not_be_asked_is_tried_again_and_is_never_wrong(worker: Worker, server: FakeModelServer) -> None:
+    refuse(server, {4})
+    measured = measure(worker, None, make_set(20), REPORT)
+    assert asked(server)[4] == ROUNDS
+    assert len(measured.outcomes) == 19
+    lost = ItemTry.objects.get(outcome=None)
+    assert (lost.place, lost.cause) == (3, "infrastructure")
+    assert "policy" in lost.reason
+    assert (measured.evaluation.state, measured.evaluation.unscored) == ("done", 1)
+    assert measured.evaluation.mean_outcome == pytest.approx(13 / 19)
+
+
+def test_where_too_many_could_not_be_asked_nothing_is_said_and_the_next_may_try(
+    worker: Worker, server: FakeModelServer
+) -> None:
+    refuse(server, {4, 5, 7})
+    lost = measure(worker, None, make_set(20), REPORT)
+    assert lost.evaluation.state == "failed"
+    assert "3 of 20" in lost.evaluation.failure
+    server.mode, spoken = "ok", make_measured(worker, None, [1.0] * 20, items="other", keys=make_set(20).keys)
+    with pytest.raises(TooFewScoredError, match=r"90% of 20 tasks.* found 17.*policy"):
+        compare_measured([lost], [read_measured(spoken)])
+    refuse(server, set())
+    assert measure(worker, None, make_set(20), REPORT).evaluation != lost.evaluation
+
+
+def test_a_server_that_answers_nothing_at_all_is_told_as_such(worker: Worker, server: FakeModelServer) -> None:
+    server.mode = "refusing"
+    with pytest.raises(ProviderRefusedError):
+        measure(worker, None, make_set(3), REPORT)
+    assert not Evaluation.objects.exists()
+
+
+def test_rubbish_is_wrong_and_what_nothing_checks_is_neither(worker: Worker, server: FakeModelServer) -> None:
+    server.reply = lambda prompt, _: ""
+    assert list(measure(worker, None, make_set(3), REPORT).outcomes.values()) == [0, 0, 0]
+    server.reply = lambda prompt, _: "something"
+    unchecked = measure(worker, None, make_set(3, is_checked=False), REPORT)
+    assert (unchecked.outcomes, unchecked.evaluation.unscored) == ({}, 3)
+    assert set(ItemTry.objects.filter(outcome=None).values_list("cause", flat=True)) == {"unchecked"}
+
+
+def test_results_pair_by_what_an_item_says_and_several_tries_of_one_are_one(worker: Worker) -> None:
+    keys = make_set(4).keys
+    mine = read_measured(make_measured(worker, None, [1.0, 0.0, 1.0, 0.0], items="a", keys=keys))
+    theirs = read_measured(make_measured(worker, None, [1.0, 1.0, 0.0, 0.0], items="b", places=[3, 2, 1, 0], keys=keys))
+    found, _ = compare_measured([mine], [theirs])
+    wanted = compare_paired([1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0])
+    assert (found.low, found.high, found.items) == pytest.approx((wanted.low, wanted.high, 4))
+    ItemTry.objects.create(evaluation=mine.evaluation, place=0, key=keys[0], number=1, outcome=0.0)
+    clustered, _ = compare_measured([read_measured(mine.evaluation)], [theirs])
+    wanted = compare_paired([0.5, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0])
+    assert (clustered.low, clustered.high, clustered.items) == pytest.approx((wanted.low, wanted.high, 4))
+
+
+def refuse(server: FakeModelServer, numbers: set[int]) -> None:
+    """Refuse these prompts, and answer the others."""
+
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
+        if path.endswith("/completions") and number_of(json.dumps(body["messages"])) in numbers:
+            return 400, {"error": {"message": "this is against the policy", "type": "error", "code": "refused"}}, {}
+        return *server._serve(path, body), {}
+
+    server._answer = answer  # type: ignore[method-assign]
