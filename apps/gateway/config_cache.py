@@ -3,11 +3,13 @@
 import asyncio
 import hashlib
 import logging
+import os
+import selectors
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from django.db import close_old_connections, connection
@@ -61,10 +63,12 @@ class ConfigCache:
         """Load everything once, then keep it fresh. Raises django.db.Error where the database cannot be asked."""
         self._loop = asyncio.get_running_loop()
         await self.ask(self._refresh)
+        self._woken, self._waker = os.pipe()
         self._thread.start()
 
     async def stop(self) -> None:
         self._stopping.set()
+        os.close(self._waker)  # which wakes the thread
         await asyncio.to_thread(self._thread.join, POLL_S * 4)
         self._asking.shutdown(wait=False, cancel_futures=True)
 
@@ -131,7 +135,7 @@ class ConfigCache:
                 connection.ensure_connection()
                 raw = connection.connection
                 raw.execute(f"LISTEN {CHANNEL}")
-                for _ in raw.notifies(timeout=POLL_S, stop_after=1):
+                if self._wait_for_entry(raw):
                     self._stopping.wait(GATHER_S)
             except (DatabaseError, psycopg.Error) as error:
                 if self.is_fresh:
@@ -140,6 +144,17 @@ class ConfigCache:
                 connection.close()
                 self._stopping.wait(AWAY_S)
         connection.close()
+        os.close(self._woken)
+
+    def _wait_for_entry(self, raw: "psycopg.Connection[Any]") -> bool:
+        """True once an audit entry is told of; False after half a second, or at the end, without one."""
+        if [*raw.notifies(timeout=0)]:  # they came with the answers to questions
+            return True
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(raw.fileno(), selectors.EVENT_READ)
+            waiting.register(self._woken, selectors.EVENT_READ)
+            waiting.select(POLL_S)
+        return bool([*raw.notifies(timeout=0)])
 
     def _refresh(self) -> None:
         with self._lock:
