@@ -13,6 +13,7 @@ from apps.accounts.models import Project, User
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many, write_entry
+from apps.base.inserting import insert
 from apps.evals.holding import is_held_out
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
@@ -232,7 +233,7 @@ def _write_feedback(given: Sequence[tuple[Review, str, ManagerWord]]) -> list[Au
         for review, author, word in given
     )
     spoken = [(feedback, word) for feedback, (_, _, word) in zip(made, given, strict=True)]
-    StepFeedback.objects.bulk_create(
+    insert(
         [
             StepFeedback(
                 feedback=feedback, attempt_id=attempt, score=said.score, comment=said.comment, items=dict(said.items)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from apps.accounts.models import Project
+from apps.base.inserting import insert
 from apps.inference.models import Exchange
 from apps.inference.prices import load_prices
 from tentalis.core.token_use import TokenUse
@@ -90,4 +91,4 @@ def _store(calls: list[CallUse], *, project: Project, turn: str, task_id: int | 
                 latency_ms=call.elapsed_s * 1000,
             )
         )
-    Exchange.objects.bulk_create(rows)
+    insert(rows)

@@ -8,6 +8,7 @@ from django.db.models import F
 
 from apps.accounts.models import Project
 from apps.base.errors import ConflictError
+from apps.base.inserting import insert
 from apps.inference.allowances import find_allowance
 from apps.inference.client import ModelClient
 from apps.inference.grants import require_granted, usable
@@ -141,7 +142,7 @@ def record_exchanges(
     rates = find_price(provider=provider, kind=kind, model=model) if drafts else None
     tells = find_kind(kind).name_told(is_declared=provider is not None and provider.tells_processed)
     of_tasks: Sequence[int | None] = task_ids or [None] * len(drafts)
-    return Exchange.objects.bulk_create(
+    return insert(
         Exchange(
             project=project,
             session=session,

@@ -11,6 +11,7 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import move, move_many, record, record_many, write_entry
 from apps.base.errors import ConflictError, TentalisError
+from apps.base.inserting import insert
 from apps.evals.holding import HELD_OUT, find_held_out, is_held_out
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgements, find_last_hints
@@ -77,7 +78,7 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
         tasks = [task for task in tasks if task.pk in kept]
         list(Task.objects.filter(pk__in=kept).order_by("pk").select_for_update(no_key=True).values_list("pk"))
         judgements, hints = effective_judgements(tasks), find_last_hints(tasks)
-        made = Rollout.objects.bulk_create(
+        made = insert(
             make_rollout(
                 task,
                 attempt,
@@ -233,7 +234,7 @@ def _put(offered: deque[tuple[Task, list[Rollout]]], *, line: AdapterLine, by: s
         tasks = min(len(offered), max(batch.target_tasks - batch.task_count, 1))
         for _ in range(tasks):
             put += offered.popleft()[1]
-        TrainingUse.objects.bulk_create(TrainingUse(rollout=rollout, batch=batch) for rollout in put)
+        insert(TrainingUse(rollout=rollout, batch=batch) for rollout in put)
         batch.task_count += tasks
         batch.rollout_count += len(put)
         Batch.objects.filter(pk=batch.pk).update(

@@ -13,6 +13,7 @@ from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
 from apps.base.errors import TentalisError
+from apps.base.inserting import insert
 from apps.calibration.services import record_comparisons
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
@@ -317,7 +318,7 @@ def _save(scored: Mapping[Task, Sequence[ScoredAttempt]], profile: WeightProfile
     every = [one for found in scored.values() for one in found]
     if not scored:
         return
-    StepScore.objects.bulk_create(row for one in every for row in _rows(one))
+    insert(row for one in every for row in _rows(one))
     with connection.cursor() as cursor:
         cursor.execute(_SAVE_ATTEMPTS, [json.dumps([_columns(one, profile) for one in every])])
     record_many(

@@ -18,6 +18,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError
+from apps.base.inserting import insert
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -153,13 +154,13 @@ def keep_finished(
         task.state, task.answer = Task.State.LEARNING, row.answers[0]
     note_words(made)
     _keep_tasks(made, by)
-    attempts = Attempt.objects.bulk_create(
+    attempts = insert(
         Attempt(task=task, index=index, worker=worker, text=answer, answer=answer, unfit=unfit)
         for task, row in zip(made, rows, strict=True)
         for index, answer in enumerate(row.answers)
     )
     steps = {task.pk: row.steps for task, row in zip(made, rows, strict=True)}
-    Step.objects.bulk_create(
+    insert(
         Step(attempt=attempt, index=index, kind="step", text=text)
         for attempt in attempts
         for index, text in enumerate(steps[attempt.task_id])
@@ -366,7 +367,7 @@ def _save_groups(groups: Sequence[_Group], *, by: str) -> None:
     exchanges = _keep_exchanges(groups)
     adapters = _find_adapters(groups)
     drafts = [draft for group in groups for draft in group.drafts]
-    attempts = Attempt.objects.bulk_create(
+    attempts = insert(
         Attempt(
             task=group.task,
             index=index,
@@ -383,7 +384,7 @@ def _save_groups(groups: Sequence[_Group], *, by: str) -> None:
         for group in groups
         for index, draft in enumerate(group.drafts)
     )
-    FurtherExchange.objects.bulk_create(
+    insert(
         FurtherExchange(attempt=attempt, exchange_id=exchange_id, place=place)
         for attempt, draft in zip(attempts, drafts, strict=True)
         for place, exchange_id in enumerate(draft.exchange_ids[1:], start=1)
@@ -452,7 +453,7 @@ def _try_group(task: Task, agent: Agent, adapter: Adapter | None, model: str) ->
 
 def save_steps(attempts: Sequence[Attempt], drafts: Sequence[AttemptDraft]) -> None:
     """Write the drafts' steps under their attempts."""
-    Step.objects.bulk_create(
+    insert(
         Step(
             attempt=attempt,
             index=index,
@@ -485,7 +486,7 @@ def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
             task.state = states.get(task.pk, task.state)
         move_many(tasks, Task.State.CANCELLED, by=by.handle)
         handed_in = set(Attempt.objects.filter(task__in=tasks).values_list("task_id", "index"))
-        Attempt.objects.bulk_create(
+        insert(
             Attempt(
                 task=task,
                 index=index,
