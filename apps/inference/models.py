@@ -299,6 +299,18 @@ class Exchange(Timestamped):
     def __str__(self) -> str:
         return f"exchange {self.pk} with {self.adapter_name or self.model}"
 
+    EXACT_BY = (
+        "prompt_token_ids",
+        "shared_tokens",
+        "token_ids",
+        "logprobs",
+        "is_truncated",
+        "is_mixed",
+        "fallback_reason",
+        "deleted_at",
+    )
+    """What `has_exact_tokens` looks at."""
+
     @property
     def has_exact_tokens(self) -> bool:
         """Whether its worker's model told the answer's token ids and log-probs: nothing else can be trained on."""

@@ -151,10 +151,11 @@ def _find_run(worker: Worker, number: int) -> TrainingRun | None:
 
 
 def _find_judged(run: TrainingRun) -> Adapter | None:
-    state = TrainingRun.objects.values_list("state", "failure").get(pk=run.pk)
-    if state[0] in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED, TrainingRun.State.CANCELLED}:
-        raise LoopStoppedError(f"run {run.pk} {state[0]}: {state[1]}")
     adapter = Adapter.objects.filter(run_id=run.pk).first()
+    if adapter is None:
+        state, failure = TrainingRun.objects.values_list("state", "failure").get(pk=run.pk)
+        if state in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED, TrainingRun.State.CANCELLED}:
+            raise LoopStoppedError(f"run {run.pk} {state}: {failure}")
     if adapter is None or adapter.state == Adapter.State.CANDIDATE:
         return None
     is_adopted = not Segment.objects.filter(

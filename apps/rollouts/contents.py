@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count, QuerySet
 
+from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.tasks.models import Attempt, Task
 
@@ -109,4 +110,9 @@ def list_taught(batch: Batch) -> list[Taught]:
             for one in shown.select_related("task", "attempt__exchange")
         ]
     rollouts = Rollout.objects.filter(training_use__batch=batch).select_related("task", "attempt__exchange")
-    return [Taught(one.task, one.attempt, one.reward, True) for one in rollouts.order_by("task_id", "pk")]
+    told = rollouts.only("reward", "task", "attempt", *_OF_TASK, "attempt__outcome", "attempt__exchange", *_OF_EXCHANGE)
+    return [Taught(one.task, one.attempt, one.reward, True) for one in told.order_by("task_id", "pk")]
+
+
+_OF_TASK = ("task__environment", "task__prompt", "task__metadata")
+_OF_EXCHANGE = tuple(f"attempt__exchange__{name}" for name in Exchange.EXACT_BY)

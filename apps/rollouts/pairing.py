@@ -253,7 +253,7 @@ def splice(attempt: Attempt, edited: str) -> tuple[int, str, str]:
         return 0, edited, text
     start, end = parsed.answer_span
     markup = text[start:end].replace(parsed.answer, edited.strip(), 1)
-    answers = [step for step in attempt.steps.all() if step.kind == "answer" and step.token_start is not None]
+    answers = [step for step in attempt.ordered_steps if step.kind == "answer" and step.token_start is not None]
     if not answers or answers[-1].token_start is None or not start:
         return 0, text[:start] + markup + text[end:], text
     return answers[-1].token_start, markup + text[end:], text[start:]

@@ -15,12 +15,13 @@ from apps.base.inserting import insert
 from apps.evals.holding import HELD_OUT, find_held_out, is_held_out
 from apps.feedback.models import Hint
 from apps.feedback.selectors import effective_judgements, find_last_hints
+from apps.inference.models import Exchange
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.pairing import AdapterLine, Judged, note_items
-from apps.tasks.models import Attempt, Task
+from apps.tasks.models import WITH_STEPS, Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from apps.workers.rules import require_own_line
@@ -31,18 +32,7 @@ from tentalis.core.sampling import find_sampling_fault
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
 _OF_ATTEMPT = ("task", "index", "state", "text", "answer", "error", "unfit", "missing_steps")
-_OF_EXCHANGE = (
-    "prompt_token_ids",
-    "shared_tokens",
-    "token_ids",
-    "logprobs",
-    "is_truncated",
-    "is_mixed",
-    "fallback_reason",
-    "deleted_at",
-    "sampling",
-    "error",
-)
+_OF_EXCHANGE = (*Exchange.EXACT_BY, "sampling", "error")
 _OF_WORKER = (
     "project",
     "name",
@@ -131,7 +121,7 @@ def make_rollout(
         rollout.weight = judgement.weight
         rollout.steps = [
             [step.token_start, step.token_end, *judge_step(judgement, step.pk)]
-            for step in attempt.steps.all()
+            for step in attempt.ordered_steps
             if step.token_start is not None and step.kind in TRAINABLE_STEPS
         ]
     return rollout
@@ -201,7 +191,7 @@ def load_attempts(tasks: Iterable[Task]) -> dict[int, list[Attempt]]:
     """Task id -> its attempts with their steps and what their lines are told by: two queries of what is looked at."""
     known = {task.pk: task for task in tasks}
     found: dict[int, list[Attempt]] = {pk: [] for pk in known}
-    for attempt in _find_attempts(known).prefetch_related("steps"):
+    for attempt in _find_attempts(known).prefetch_related(WITH_STEPS):
         attempt.task = known[attempt.task_id]
         found[attempt.task_id].append(attempt)
     return found

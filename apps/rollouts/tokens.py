@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from django.db.models import prefetch_related_objects
+from django.db.models import Prefetch, prefetch_related_objects
 
 from apps.inference.models import Exchange
 from apps.inference.selectors import IncompleteConversationError, read_conversations
-from apps.tasks.models import Attempt
+from apps.tasks.models import Attempt, FurtherExchange
 from tentalis.core.conversation_delta import Conversation
 from tentalis.core.conversations.joining import Call, Joined, join_calls, split_chains
 from tentalis.core.packing import unpack_int32
@@ -30,16 +30,17 @@ class TokenPart(NamedTuple):
 
 
 def load_conversations(attempts: Iterable[Attempt]) -> dict[int, Conversation]:
-    """The conversations of the attempts' exchanges, by exchange: three queries, however many."""
+    """The conversations of the attempts' exchanges, by exchange: two queries, however many."""
     attempts = list(attempts)
-    prefetch_related_objects(attempts, "further__exchange")
+    further = FurtherExchange.objects.select_related("exchange")
+    prefetch_related_objects(attempts, Prefetch("further", further, to_attr="further_calls"))
     return read_conversations(exchange for attempt in attempts for exchange in list_exchanges(attempt))
 
 
 def list_exchanges(attempt: Attempt) -> list[Exchange]:
     """The attempt's calls in order."""
     first = [attempt.exchange] if attempt.exchange is not None else []
-    return [*first, *(one.exchange for one in attempt.further.all())]
+    return [*first, *(one.exchange for one in attempt.further_calls)]
 
 
 def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> list[TokenPart]:

@@ -53,7 +53,7 @@ class JudgedTask(NamedTuple):
         """Each attempt's steps up to the first that nobody judged, in words, right or not."""
         for attempt in self.attempts.values():
             labels = []
-            for step in attempt.steps.all():
+            for step in attempt.ordered_steps:
                 score, said = judge_step(self.judgements[attempt.pk], step.pk)
                 value = score if said is None else said
                 if value is None:

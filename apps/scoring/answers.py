@@ -61,7 +61,7 @@ def _read(attempt: Attempt, conversations: Mapping[int, Any]) -> Answer | str:
     token_ids = exchange.unpack_token_ids()
     steps = [
         step
-        for step in attempt.steps.all()
+        for step in attempt.ordered_steps
         if step.token_start is not None
         and step.token_end is not None
         and step.token_start < step.token_end <= len(token_ids)

@@ -13,7 +13,7 @@ from apps.evals.holding import find_held_out
 from apps.outbox.services import final_write
 from apps.scoring.answers import Answer, read_answers
 from apps.scoring.models import StepLabel
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import WITH_STEPS, Attempt, Step, Task
 from apps.tasks.verifying import read_verification, verify_draft
 from apps.workers.agents import get_agent
 from apps.workers.agents.desk import BASE_MODEL, Begun, DeskAgent
@@ -73,7 +73,7 @@ def label_steps(worker_id: int, *, by: str) -> int:
     worker = Worker.objects.select_related("project", "provider").get(pk=worker_id)
     if not can_label(worker):
         return 0
-    attempts = find_unlabelled(worker).select_related("task", "exchange").prefetch_related("steps").order_by("-pk")
+    attempts = find_unlabelled(worker).select_related("task", "exchange").prefetch_related(WITH_STEPS).order_by("-pk")
     verified = list(_verify(attempts[:AT_ONCE]))
     splits = choose_splits([one.attempt.task for one in verified])
     values = _complete(worker, [one for one in verified if splits[one.attempt.task_id] == "train"])

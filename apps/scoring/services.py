@@ -191,7 +191,7 @@ def score_unsaved_sample(
     Raises:
         ScoringError: the project's stored weights cannot be used.
     """
-    steps: Sequence[Step] = [
+    steps = [
         Step(
             index=index,
             kind=step.kind,
@@ -211,9 +211,7 @@ def score_unsaved_sample(
         state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
         exchange=Exchange(finish_reason="stop" if draft.ended else CUT_OFF),
     )
-    vars(attempt)["_prefetched_objects_cache"] = {
-        "steps": steps
-    }  # what `steps.all()` gives, without asking the database
+    attempt.ordered_steps = steps
     with charge(project=task.project, turn=turn, task_id=task.pk, adapter_name=adapter_name):
         panel = convene(task, find_profile(task.project, task.environment))
         return score_attempts(task, [attempt], panel)[0]
@@ -228,7 +226,7 @@ def _score_attempt(
     given: Mapping[int, ScorerResult],
     attempt: Attempt,
 ) -> ScoredAttempt:
-    steps = list(attempt.steps.all())
+    steps = attempt.ordered_steps
     verification, reason = None, ""
     if attempt.state == Attempt.State.FAILED:
         reason = f"the attempt failed: {attempt.error or 'no reason was kept'}"

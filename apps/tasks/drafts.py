@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import WITH_STEPS, Attempt, Step, Task
 from tentalis.core.scoring.protocol import AttemptContext, Source
 from tentalis.core.steps import ParsedStep
 from tentalis.core.worlds import AttemptDraft, DraftStep
@@ -14,7 +14,7 @@ CUT_OFF = "length"
 def load_attempts(tasks: Iterable[Task]) -> dict[int, list[Attempt]]:
     """Task id -> its attempts in order, with their steps, without the exact tokens: two queries."""
     found: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
-    attempts = Attempt.objects.filter(task__in=list(found)).select_related("exchange").prefetch_related("steps")
+    attempts = Attempt.objects.filter(task__in=list(found)).select_related("exchange").prefetch_related(WITH_STEPS)
     told = attempts.order_by("task_id", "index").only(
         "task_id",
         "index",
@@ -56,7 +56,7 @@ def read_context(
         environment=task.environment,
         prompt=task.prompt,
         text=attempt.text,
-        steps=tuple(_read_step(step) for step in attempt.steps.all()),
+        steps=tuple(_read_step(step) for step in attempt.ordered_steps),
         answer=attempt.answer or None,
         reference=None if task.reference is None else str(task.reference),
         rubric=task.project.rubric,

@@ -1,12 +1,13 @@
 """Tasks, the attempts at them, and the steps of those."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import Q
+from django.db.models import Prefetch, Q
+from django.utils.functional import cached_property
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Shadow
@@ -178,6 +179,20 @@ class Attempt(Timestamped):
 
     def __str__(self) -> str:
         return f"attempt {self.index + 1} at task {self.task_id}"
+
+    @cached_property
+    def ordered_steps(self) -> list["Step"]:
+        """Its steps; `WITH_STEPS` reads those of many."""
+        return list(self.steps.all())
+
+    @cached_property
+    def further_calls(self) -> list["FurtherExchange"]:
+        """Its calls behind the first, with their exchanges."""
+        return list(self.further.select_related("exchange"))
+
+
+# into an attribute: a related manager's cache costs a copy of a query for each attempt
+WITH_STEPS: Any = Prefetch("steps", to_attr="ordered_steps")
 
 
 class FurtherExchange(models.Model):

@@ -83,7 +83,7 @@ def iterate_learnt(batch: Batch) -> Iterator[Learnt]:
     what was imported alike. Both sides of a pair read the words of either. Six queries a page.
     """
     rows, names = _list_rows(batch)
-    found = rows.select_related("task").order_by("task_id", "pk").iterator(chunk_size=PAGE)
+    found = rows.order_by("task_id", "pk").iterator(chunk_size=PAGE)
     while page := list(islice(found, PAGE)):
         attempts = {one.pk: one for row in page for name in names if (one := getattr(row, name)) is not None}
         prefetch_related_objects(list(attempts.values()), *_EXCHANGES)
@@ -104,7 +104,11 @@ def iterate_learnt(batch: Batch) -> Iterator[Learnt]:
 _TOLD = ("parent_id", "shared_messages", "shared_tokens", "messages", "text", "tool_calls", "request")
 _EXCHANGES = (
     Prefetch("exchange", Exchange.objects.only(*_TOLD)),
-    Prefetch("further", FurtherExchange.objects.prefetch_related(Prefetch("exchange", Exchange.objects.only(*_TOLD)))),
+    Prefetch(
+        "further",
+        FurtherExchange.objects.prefetch_related(Prefetch("exchange", Exchange.objects.only(*_TOLD))),
+        to_attr="further_calls",
+    ),
 )
 
 
@@ -112,8 +116,10 @@ def _list_rows(batch: Batch) -> tuple[QuerySet[Any], Sequence[str]]:
     """What the batch holds, and which of its fields are attempts."""
     names = batch.attempt_fields
     if batch.kind == Batch.Kind.ROLLOUTS:
-        return Rollout.objects.filter(training_use__batch=batch).select_related("hint", *names), names
-    return batch.items().select_related(*names), names
+        told = ("task__environment", "task__prompt", "hint__text", "attempt__exchange")
+        rollouts = Rollout.objects.filter(training_use__batch=batch).select_related("task", "hint", *names)
+        return rollouts.only("task", "hint", "attempt", *told), names
+    return batch.items().select_related("task", *names), names
 
 
 def _read_words(row: Rollout | PreferencePair | Demonstration) -> Iterable[str]:

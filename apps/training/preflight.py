@@ -194,7 +194,8 @@ def _ask_replay(run: TrainingRun, attempts: Sequence[Attempt]) -> GateAnswer:
     client = client_for(run.worker.provider, run.project_id)
     if not client.tells_tokens:
         return ask_replay(0, 0, why_not="the model server tells no tokens")
-    chosen = attempts[:: max(1, len(attempts) // REPLAYED)][:REPLAYED]
+    ids = [one.pk for one in attempts[:: max(1, len(attempts) // REPLAYED)][:REPLAYED]]
+    chosen = Attempt.objects.filter(pk__in=ids).select_related("exchange")
     try:
         conversations = load_conversations(chosen)
         prompts = [part.joined.prompt for one in chosen for part in read_parts(one, conversations)]

@@ -64,7 +64,7 @@ def _join(attempts: Sequence[Attempt], judgements: Sequence[Judgement | Unscored
             faults.append(f"attempt {attempt.index}: {judgement.reason}")
             continue
         overall[attempt.pk] = ManagerScore(judgement.overall, judgement.reason)
-        for row, verdict in zip(attempt.steps.all(), judgement.steps, strict=False):
+        for row, verdict in zip(attempt.ordered_steps, judgement.steps, strict=False):
             steps[attempt.pk, row.pk] = ManagerScore(verdict.score, verdict.reason)
         if judgement.reason:
             words.append(f"Attempt {attempt.index + 1}: {judgement.reason}")

@@ -123,7 +123,7 @@ class RubricManager:
 def _look_at_desk(task: Task, attempts: Sequence[Attempt]) -> list[Found]:
     ticket = parse_ticket(task.prompt)
     return [
-        find_items(ticket, [("bad" if step.kind == "other" else step.kind, step.text) for step in attempt.steps.all()])
+        find_items(ticket, [("bad" if one.kind == "other" else one.kind, one.text) for one in attempt.ordered_steps])
         for attempt in attempts
     ]
 

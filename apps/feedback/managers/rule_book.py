@@ -30,7 +30,7 @@ class RuleBookManager:
                 why = f"no attempt could be verified: {found.infrastructure if found else 'nothing was found out'}"
                 continue
             overall[attempt.pk] = ManagerScore(found.outcome)
-            words = zip(attempt.steps.all(), found.step_scores, found.step_reasons, strict=False)
+            words = zip(attempt.ordered_steps, found.step_scores, found.step_reasons, strict=False)
             steps |= {(attempt.pk, row.pk): ManagerScore(score, reason) for row, score, reason in words}
         if not overall:
             return NoWord(why)
