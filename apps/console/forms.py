@@ -19,7 +19,7 @@ from apps.base.errors import BadInputError, TentalisError
 from apps.base.packed_rows import unpack_rows
 from apps.base.unpacking import is_packed
 from apps.console import services
-from apps.evals.panels import WORLD_OF_KIND
+from apps.evals.panels import find_generator
 from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
@@ -109,7 +109,7 @@ class PlacedForm(forms.Form):
             (name, label) for name, label in Environment.choices if name in WORLDS
         ]
         self.fields["group_size"].widget.attrs["placeholder"] = project.group_size
-        self.own_worlds = [WORLD_OF_KIND.get(Worker.Kind(kind), "") for (kind,) in workers.values_list("kind")]
+        self.own_worlds = [world.name if (world := find_generator(worker)) else "" for worker in workers]
         """Names of the worlds that the workers are made for, in their order; "" where they do any work."""
         if self.own_worlds and self.own_worlds[0]:
             self.fields["environment"].initial = self.own_worlds[0]

@@ -186,11 +186,11 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("Versions without proof"),
         _("After this many the answer to “proved better?” is: inconclusive."),
     ),
-    "panel_size": (_("Held-out panel size"), _("Number of tasks an adapter is measured on.")),
+    "panel_size": (_("Held-out panel size"), _("Tasks an adapter is measured on at most; a clear case stops earlier.")),
     "panel_lifetime": (_("Panel lifetime, in versions"), _("After this many versions a new panel is drawn.")),
     "fresh_size": (
         _("Fresh held-out tasks"),
-        _("Drawn for one adapter alone: nothing can have been trained on them."),
+        _("Drawn for one adapter alone, at most: nothing can have been trained on them."),
     ),
     "sweep_size": (
         _("Tasks of the scale check"),

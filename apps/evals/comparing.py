@@ -7,7 +7,7 @@ from typing import Any
 from apps.evals.errors import TooFewScoredError
 from apps.evals.measuring import Measured
 from apps.evals.models import Evaluation, ItemTry
-from tentalis.core.learning.gate import PairedComparison, compare_paired
+from tentalis.core.learning.gate_course import Pairs
 
 LEAST_SCORED = 0.9
 """Share of the items that both sides were tried on whose outcome must be known on both."""
@@ -31,23 +31,21 @@ def pair(candidate: Mapping[int, float], reference: Mapping[int, float]) -> tupl
     return [candidate[key] for key in both], [reference[key] for key in both]
 
 
-def compare_measured(
-    candidate: Sequence[Measured], reference: Sequence[Measured], *, confidence: float = 0.9
-) -> tuple[PairedComparison, PairedComparison]:
-    """Outcomes, and step scores, of the items that both have. Several tries of an item count as one, their mean.
+def pair_first(candidate: Measured, reference: Measured, keys: Sequence[int]) -> Pairs:
+    """What both say of these items.
 
     Raises:
         TooFewScoredError: too many of them have no outcome on one of the sides.
     """
-    outcomes, steps = (pair(_join(candidate, name), _join(reference, name)) for name in ("outcomes", "step_scores"))
-    wanted = min(sum(one.items for one in side) for side in (candidate, reference))
-    if not outcomes[0] or len(outcomes[0]) < LEAST_SCORED * wanted:
-        raise TooFewScoredError(_say_unscored([*candidate, *reference], wanted=wanted, found=len(outcomes[0])))
-    return compare_paired(*outcomes, confidence=confidence), compare_paired(*steps, confidence=confidence)
-
-
-def _join(side: Sequence[Measured], name: str) -> dict[int, float]:
-    return {key: value for one in side for key, value in getattr(one, name).items()}
+    known = [key for key in keys if key in candidate.outcomes and key in reference.outcomes]
+    if len(known) < LEAST_SCORED * len(keys):
+        raise TooFewScoredError(_say_unscored([candidate, reference], wanted=len(keys), found=len(known)))
+    return Pairs(
+        mine=[candidate.outcomes[key] for key in known],
+        theirs=[reference.outcomes[key] for key in known],
+        my_steps=[candidate.step_scores[key] for key in known],
+        their_steps=[reference.step_scores[key] for key in known],
+    )
 
 
 def _say_unscored(measured: Sequence[Measured], *, wanted: int, found: int) -> str:

@@ -1,18 +1,25 @@
 """What a worker's adapters are measured on: held-out items of its world, and what identifies them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from django.db.models import Max, QuerySet
+
+from apps.accounts.models import Project
+from apps.evals.models import Item, Taskset
 from apps.workers.models import Worker
-from apps.worlds.registry import get_world
+from apps.workers.rules import find_environment_error
+from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.canon import canonical_json
 from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy
 from tentalis.core.worlds import PanelItem, World
 
-WORLD_OF_KIND = {Worker.Kind.DESK: "desk"}
-PANEL_SEED = 20_000
+PANEL_SEED, SKILLS_SEED = 20_000, 90_000
+MOST_TRIES = 8
+"""Of each item, where a project's own are few: beyond so many it is the items that are missing."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +49,21 @@ def key_of(item: PanelItem) -> int:
 
 @dataclass(frozen=True)
 class Panel:
-    """Held-out tasks of one world. The same name means the same tasks and seeds."""
+    """Held-out tasks that a line is measured on version after version. The same name means the same tasks and seeds.
+
+    Attributes:
+        own: a project's own items, where the world makes none up; nothing can be drawn besides them.
+        own_skills: its items that must not be lost.
+        tries: of each item.
+    """
 
     name: str
     world: World
     size: int
-    seed: int
+    seed: int = 0
+    own: Sequence[PanelItem] = ()
+    own_skills: Sequence[PanelItem] = ()
+    tries: int = 1
 
     @property
     def items(self) -> Sequence[PanelItem]:
@@ -55,71 +71,118 @@ class Panel:
 
     @property
     def item_set(self) -> ItemSet:
-        return draw_panel(self)
+        return ItemSet(self.name, self.world, self.own) if self.own else _draw_panel(self)
+
+    def draw_behind(self, count: int) -> Sequence[PanelItem]:
+        """So many tasks that are not on it; [] where there are no more."""
+        return () if self.own else replace(self, size=self.size + count).items[self.size :]
+
+    def draw_skills(self, count: int) -> Sequence[PanelItem]:
+        """At most so many tasks of what must not be lost."""
+        return self.own_skills[:count] if self.own else _draw_skills(replace(self, size=count, seed=SKILLS_SEED))
 
 
 @lru_cache(maxsize=32)
-def draw_panel(panel: Panel) -> ItemSet:
+def _draw_panel(panel: Panel) -> ItemSet:
     """Its tasks, drawn once a process: the same seed gives the same."""
     return ItemSet(panel.name, panel.world, tuple(panel.world.panel(panel.size, panel.seed)))
 
 
 @lru_cache(maxsize=32)
-def draw_skills(panel: Panel) -> Sequence[PanelItem]:
-    """As `draw_panel`, of what must not be lost."""
+def _draw_skills(panel: Panel) -> Sequence[PanelItem]:
     return tuple(panel.world.skills(panel.size, panel.seed))
 
 
+def find_generator(worker: Worker) -> World | None:
+    """The world that makes up a worker's held-out tasks: the only one it may work in, where that draws any."""
+    worlds = [world for name, world in WORLDS.items() if not find_environment_error(worker, name)]
+    return worlds[0] if len(worlds) == 1 and worlds[0].panel(1, 0) else None
+
+
 def has_panel(worker: Worker) -> bool:
-    """Whether there are held-out tasks of a worker's kind, on which its adapters are measured."""
-    return worker.kind in WORLD_OF_KIND
+    """Whether a worker's adapters can be measured. At most two queries."""
+    return find_generator(worker) is not None or bool(_read_own(worker))
 
 
 def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel | None:
-    """The panel that this version of the worker is measured on; None where its world has no held-out tasks."""
-    world_name = WORLD_OF_KIND.get(Worker.Kind(worker.kind))
-    if world_name is None:
+    """What this version of the worker is measured on; None where there are no held-out tasks that can be checked.
+
+    Those that its world makes up, another draw of them every so many versions; else the project's own, all that stand
+    in the environment of which there are most.
+    """
+    if (world := find_generator(worker)) is not None:
+        draw = version // policy.panel_lifetime
+        return Panel(f"{world.name}/{policy.panel_size}/{draw}", world, policy.panel_size, PANEL_SEED + draw)
+    by_environment = Counter({environment: len(items) for environment, items in _read_own(worker).items()})
+    if not by_environment:
         return None
-    draw = version // policy.panel_lifetime
+    [(environment, _)] = by_environment.most_common(1)
+    own, world = _read_own(worker)[environment][: policy.panel_size], get_world(environment)
     return Panel(
-        f"{world_name}/{policy.panel_size}/{draw}", get_world(world_name), policy.panel_size, PANEL_SEED + draw
+        name=f"own/{environment}/{ItemSet('', world, own).hash[:12]}",
+        world=world,
+        size=len(own),
+        own=own,
+        own_skills=_read_own(worker, Item.Split.SKILLS).get(environment, ()),
+        tries=min(MOST_TRIES, max(policy.panel_size // len(own), 1)),
     )
 
 
-@dataclass(frozen=True)
-class FreshPanel:
-    """Held-out tasks that no other candidate was measured on.
-
-    Attributes:
-        first: what every candidate is measured on.
-        further: what is asked besides where those leave a doubt, or something is to be proved.
-    """
-
-    first: ItemSet
-    further: ItemSet
+def say_missing(worker: Worker) -> str:
+    """Why nothing can be measured, in words."""
+    if not worker.project.has_held_out:
+        return "no held-out tasks in this environment"
+    return "no held-out item in this environment says what a right answer is: give them a reference or checks"
 
 
-def draw_fresh(panel: Panel, *, key: str, policy: GatePolicy) -> FreshPanel:
+def _read_own(worker: Worker, split: str = Item.Split.HELD_OUT) -> Mapping[str, Sequence[PanelItem]]:
+    """Environment -> the project's own items that can be checked, of each taskset's newest version. At most two
+    queries."""
+    if not worker.project.has_held_out:
+        return {}
+    tasksets = [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
+    rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")
+    found: dict[str, dict[str, PanelItem]] = {}
+    for row in rows:
+        right = row.reference if row.checks is None else row.checks
+        if right is not None:
+            seed = int(row.content_hash[:8], 16) if row.seed is None else row.seed
+            of_environment = found.setdefault(row.taskset.environment, {})
+            of_environment.setdefault(row.content_hash, PanelItem(prompt=row.prompt, reference=right, seed=seed))
+    return {environment: tuple(items.values()) for environment, items in found.items()}
+
+
+def find_newest(project: Project) -> QuerySet[Taskset]:
+    """The newest version of each of a project's tasksets."""
+    last = Taskset.objects.filter(project=project).order_by().values("name").annotate(last=Max("pk")).values("last")
+    return Taskset.objects.filter(pk__in=last)
+
+
+def draw_fresh(panel: Panel, *, key: str, policy: GatePolicy) -> ItemSet:
     """Held-out tasks of the panel's world that are not on the panel, drawn anew for each key.
 
-    As many as the policy says and at most as many as are on the panel, but never fewer than a confirmation wants.
+    As many as the policy says and at most as many as are on the panel, but never fewer than a confirmation wants. A
+    project's own cannot be drawn anew: those are asked with other seeds.
 
     Args:
         key: lower-case hex, a candidate's hash: whoever made it could not know the tasks.
     """
-    size = min(policy.fresh_size, panel.size)
-    both = max(size, min(policy.confirm_size, panel.size), LEAST_CONFIRMED)
+    if panel.own:
+        shift = int(key[:8], 16) + 1
+        return ItemSet(
+            f"{panel.name}/{key[:12]}", panel.world, [replace(item, seed=item.seed + shift) for item in panel.own]
+        )
+    size = max(min(max(policy.fresh_size, policy.confirm_size), panel.size), LEAST_CONFIRMED)
     known = {item.prompt for item in panel.items}
-    wide = replace(panel, size=2 * both, seed=int(key[:12], 16))
-    drawn = [item for item in wide.items if item.prompt not in known][:both]
-    name, further = f"{panel.world.name}/{size}/{key[:12]}", drawn[size:]
-    return FreshPanel(ItemSet(name, panel.world, drawn[:size]), ItemSet(f"{name}+{len(further)}", panel.world, further))
+    wide = replace(panel, size=2 * size, seed=int(key[:12], 16))
+    drawn = [item for item in wide.items if item.prompt not in known][:size]
+    return ItemSet(f"{panel.world.name}/{size}/{key[:12]}", panel.world, drawn)
 
 
 def open_panel(name: str) -> Panel | None:
     """The panel a result was measured on, drawn again by its name; None where that says too little."""
     world_name, _, rest = name.partition("/")
     size, _, draw = rest.partition("/")
-    if world_name not in WORLD_OF_KIND.values() or not (size.isdecimal() and draw.isdecimal()):
+    if world_name not in WORLDS or not (size.isdecimal() and draw.isdecimal()):
         return None
-    return Panel(name, get_world(world_name), int(size), PANEL_SEED + int(draw))
+    return Panel(name, WORLDS[world_name], int(size), PANEL_SEED + int(draw))

@@ -7,7 +7,6 @@ reward sees, and at other strengths of its own.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
@@ -19,11 +18,8 @@ from apps.adapters.services import give_verdict, quarantine, refuse
 from apps.adapters.serving import load, serve
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
-from apps.evals.comparing import compare_measured
 from apps.evals.errors import TooFewScoredError
-from apps.evals.measuring import measure
-from apps.evals.models import Evaluation
-from apps.evals.panels import Panel, choose_panel
+from apps.evals.panels import Panel, choose_panel, say_missing
 from apps.gate.lengths import AskedLengths, ask_lengths
 from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
@@ -37,9 +33,11 @@ from tentalis.core.learning.gate import (
     PairedComparison,
     ServingVerdict,
     find_direction,
+    find_items_needed,
     judge_progress,
     judge_serving,
 )
+from tentalis.core.learning.gate_course import may_show
 from tentalis.core.learning.quarantine_checks import (
     BatchFacts,
     Finding,
@@ -109,7 +107,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         return
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
-        _store_unproved(adapter, "no held-out tasks in this environment", found, lengths, by=by)
+        _store_unproved(adapter, say_missing(adapter.worker), found, lengths, by=by)
         return
     try:
         try:
@@ -169,40 +167,49 @@ def examine(
     Raises:
         ProviderBusyError, ProviderRefusedError: the model server could not be asked.
     """
-    worker, anchor = adapter.worker, find_anchor(adapter)
+    anchor = find_anchor(adapter)
     for other in (deployed, anchor):
         if other is not None:
             load(other)
-    measured = {
-        model: measure(worker, model, panel.item_set, Evaluation.Purpose.PANEL)
-        for model in dict.fromkeys((None, deployed, anchor, adapter))
-    }
-    candidate = measured[adapter]
-    sides = SideMeasurements(adapter, panel, policy)
-    fresh = [sides.measure_fresh(one) for one in (adapter, deployed)] if policy.fresh_size else []
-    alarms = sides.find_alarms(candidate, measured[None])
-    compare = partial(compare_measured, confidence=policy.confidence)
-    kept, _ = compare([candidate], [measured[deployed]])
-    outcomes, steps = compare([candidate, *fresh[:1]], [measured[deployed], *fresh[1:]])
-    faults = [*findings, *suspect_reward(BatchFacts(**adapter.taught), outcomes)] if adapter.taught else [*findings]
-    if fresh:
-        faults += sides.suspect_leak(kept, deployed)
-    faults += sides.suspect_skills(deployed)
-    faults += sides.suspect_strength(candidate)
-    noise_std = sides.measure_noise(deployed) if policy.fresh_size else None
-    serving = judge_serving(
-        outcomes,
-        against=_name(deployed),
-        policy=policy,
-        second=steps,
-        second_name="step scores",
-        alarms=alarms,
-        faults=[one.words for one in faults if one.is_broken],
-    )
-    outcomes_then, steps_then = compare([candidate], [measured[anchor]])
-    confirmation = None
-    if find_direction(outcomes_then, policy=policy, second=steps_then) is not Direction.NEITHER:
-        confirmation = sides.confirm(anchor)
+    sides, taught = SideMeasurements(adapter, panel, policy), BatchFacts(**adapter.taught) if adapter.taught else None
+    known = [*findings, *(suspect_reward(taught, None) if taught else ())]
+    answers = sides.run_course(deployed, asks_leak=not known)
+    faults = [*findings, *(suspect_reward(taught, answers.outcomes) if taught else ()), *answers.leaks]
+
+    def judge() -> ServingVerdict:
+        return judge_serving(
+            answers.outcomes,
+            against=_name(deployed),
+            policy=policy,
+            second=answers.steps,
+            second_name="step scores",
+            alarms=answers.alarms,
+            faults=[one.words for one in faults if one.is_broken],
+        )
+
+    # The dear questions come last, and only where they can still change what becomes of it.
+    if judge().is_safe:
+        faults += sides.suspect_skills(deployed)
+    serving = judge()
+    count = answers.kept
+    noise_std = None
+    if serving.is_safe:
+        if faults:
+            sides.details["untried"] = "other strengths were not tried: it waits for a person anyway"
+        else:
+            faults += sides.suspect_strength()
+        noise_std = sides.measure_noise(deployed, count) if policy.fresh_size and not panel.own else None
+    is_clear = serving.is_safe and not faults
+    outcomes_then, steps_then = sides.compare_kept(anchor, count).compare(policy.confidence)
+    shown = find_direction(outcomes_then, policy=policy, second=steps_then)
+    if is_clear and shown is Direction.NEITHER and may_show(outcomes_then, steps_then, policy=policy, items=panel.size):
+        outcomes_then, steps_then = sides.compare_kept(anchor, len(panel.items)).compare(policy.confidence)
+        shown = find_direction(outcomes_then, policy=policy, second=steps_then)
+    confirmation, unconfirmed = None, "and too few tasks to draw for a confirmation"
+    if not serving.is_safe or (faults and shown is not Direction.WORSE):
+        unconfirmed = "not asked of further tasks: it may not serve yet"
+    elif shown is not Direction.NEITHER:
+        confirmation = sides.confirm(anchor, shown)
     progress = judge_progress(
         outcomes_then,
         against=_name(anchor),
@@ -211,6 +218,7 @@ def examine(
         second=steps_then,
         second_name="step scores",
         confirmation=confirmation,
+        unconfirmed=unconfirmed,
         noise_std=noise_std,
     )
     return Examination(
@@ -220,7 +228,10 @@ def examine(
         faults=faults,
         serving=serving,
         progress=progress,
-        details=_describe(panel, alarms, faults, noise_std) | _numbers(outcomes, steps) | sides.details,
+        details=_describe(panel, answers.alarms, faults, noise_std)
+        | _numbers(answers.outcomes, answers.steps)
+        | _describe_own(panel, serving, policy)
+        | sides.details,
         details_then={
             "panel": panel.name,
             "outcome": progress.outcome.value,
@@ -276,7 +287,10 @@ def _require_unmoved(adapter: Adapter, deployed: Adapter | None) -> None:
 
 def _say(found: Examination) -> str:
     suspicious = [one for one in found.faults if not one.is_broken]
-    words = [found.serving.words]
+    asked = found.details["asked"]
+    words = [f"{found.serving.words} (on {found.serving.comparison.items} of {asked['planned']} tasks)"]
+    if "own_items" in found.details:
+        words.append(_say_own(**found.details["own_items"]))
     if "untried" in found.details:
         words.append(found.details["untried"])
     if suspicious:
@@ -320,6 +334,29 @@ def _describe(
         "faults": [asdict(one) for one in faults],
         "noise_std": noise_std,
     }
+
+
+def _describe_own(panel: Panel, serving: ServingVerdict, policy: GatePolicy) -> dict[str, Any]:
+    """What a verdict stands on where the project's own items are all there is; {} where the world makes some up.
+
+    What is missing: items, for the margin to be seen; 0 where they told enough.
+    """
+    if not panel.own:
+        return {}
+    found, missing = serving.comparison, 0
+    if not serving.is_safe and found.high >= -policy.margin:
+        needed = find_items_needed(
+            effect=policy.margin, std=found.std, confidence=policy.confidence, power=policy.power
+        )
+        missing = max(needed - panel.size, 0)
+    return {"own_items": {"items": panel.size, "tries": panel.tries, "missing": missing, "effect": policy.margin}}
+
+
+def _say_own(items: int, tries: int, missing: int, effect: float) -> str:
+    words = f"by the checks of {items} held-out items of the project's own, each tried {tries} times"
+    if missing:
+        words += f"; about {missing} more of them would tell a difference of {100 * effect:.0f} points"
+    return words
 
 
 def _numbers(outcomes: PairedComparison, steps: PairedComparison) -> dict[str, Any]:

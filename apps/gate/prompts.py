@@ -1,9 +1,7 @@
 """List every prompt the gate may try an adapter on, so that what learnt one is known before it is tried."""
 
-from dataclasses import replace
-
-from apps.evals.panels import Panel, draw_fresh, draw_skills
-from apps.gate.sides import SKILLS_DRAWN, SKILLS_SEED
+from apps.evals.panels import Panel, draw_fresh
+from apps.gate.sides import SKILLS_DRAWN
 from tentalis.core.learning.collapse import ENOUGH_ANSWERS
 from tentalis.core.learning.gate import GatePolicy
 
@@ -15,10 +13,9 @@ def list_measured(panel: Panel, policy: GatePolicy, *, sha256: str = "") -> set[
     Args:
         sha256: the candidate's; "" before there is one, when nobody can know what will be drawn for it.
     """
-    drawn = [*replace(panel, size=max(panel.size, ENOUGH_ANSWERS)).items]
+    drawn = [*panel.items, *panel.draw_behind(max(ENOUGH_ANSWERS - panel.size, 0))]
     if size := min(policy.skills_size, panel.size):
-        drawn += draw_skills(replace(panel, size=SKILLS_DRAWN * size, seed=SKILLS_SEED))
+        drawn += panel.draw_skills(SKILLS_DRAWN * size)
     if sha256:
-        fresh = draw_fresh(panel, key=sha256, policy=policy)
-        drawn += [*fresh.first.items, *fresh.further.items]
+        drawn += draw_fresh(panel, key=sha256, policy=policy).items
     return {item.prompt for item in drawn}

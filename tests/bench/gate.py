@@ -21,7 +21,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from operator import methodcaller
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 from rich.console import Console
@@ -35,9 +37,8 @@ from tests.bench.gate_rates import (
     POINTS,
     PROVED_WITHIN,
     Line,
+    judge_candidates,
     judge_null_lines,
-    measure_leak_alarms,
-    measure_power,
     measure_proofs,
     measure_tag_alarms,
 )
@@ -46,6 +47,9 @@ from tests.local_server import find_free_port
 HOME = Path(".cache/bench/gate")
 BETTER, WORSE_ALLOWED = 18, 0
 LINES = range(5)
+NULL = 2_000
+"""Candidates exactly as much worse than what serves as the margin allows."""
+LEAKED = (0.2, 0.4, 0.6)
 PATIENCE_S = 60.0
 
 
@@ -61,6 +65,7 @@ class Judged:
     is_promoted: bool
     words: str
     wall_s: float
+    tries: int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     better = [one for one in judged if one.group == "better"]
     worse = [one for one in judged if one.group != "better"]
     promoted = sum(one.is_promoted for one in better), sum(one.is_promoted for one in worse)
+    tries = [one.tries for one in judged if one.tries]
+    console.print(f"tries a verdict, where any was made: median {median(tries):g}, mean {fmean(tries):.0f}")
     console.print(f"\npromoted {promoted[0]} of {len(better)} better ones, {promoted[1]} of {len(worse)} worse ones")
     if not options.only:
         bars["better promoted"] = {"found": promoted[0], "wanted": BETTER, "met": promoted[0] >= BETTER}
@@ -113,7 +120,7 @@ def measure_rates(home: Path, *, repeats: int, console: Console) -> dict[str, fl
     lines = [Line.open(find_answers(home, seed), seed) for seed in LINES]
     policy, found = GatePolicy(), dict[str, float]()
     table = Table(
-        title=f"{len(lines) * repeats} lines of versions that are as good as their anchor, wrong at least once"
+        title=f"{len(lines) * (repeats // 4)} lines of versions that are as good as their anchor, wrong at least once"
     )
     for column in (
         "versions",
@@ -125,7 +132,7 @@ def measure_rates(home: Path, *, repeats: int, console: Console) -> dict[str, fl
     ):
         table.add_column(column)
     for kind, about in (("same", "the same weights, other seeds"), ("other", "other adapters, exactly as good")):
-        null = judge_null_lines(lines, kind=kind, repeats=repeats, marks=MARKS, policy=policy)
+        null = judge_null_lines(lines, kind=kind, repeats=repeats // 4, marks=MARKS, policy=policy)
         for mark in MARKS:
             shares = {
                 f"{name}, {rule}, {kind}, {mark}": counts[rule, mark] / null.lines
@@ -136,28 +143,32 @@ def measure_rates(home: Path, *, repeats: int, console: Console) -> dict[str, fl
             found |= {f"{'false' if ', confirmed' in name else 'panel alone'} {name}": x for name, x in shares.items()}
     console.print(table)
     table = Table(title="one update, truly so many points from what serves")
-    for column in (
-        "points",
-        "may not serve",
-        "of these sent back by the anchor",
-        f"proved within {PROVED_WITHIN} versions",
-    ):
+    for column in ("points", "may not serve", "median tries", f"as many points up: proved within {PROVED_WITHIN}"):
         table.add_column(column)
     for points in POINTS:
-        refused, fell = measure_power(lines, points, repeats=repeats, policy=policy)
-        proved = measure_proofs(lines, -points, repeats=repeats // 2, versions=PROVED_WITHIN, policy=policy)
-        table.add_row(f"{points:+d}", f"{refused:.1%}", f"{fell:.1%}", f"{-points:+d}: {proved:.1%}")
-        found |= {f"refused at {points}": refused, f"sent back at {points}": fell, f"proved at {-points}": proved}
+        level = NULL // len(lines) if points == -100 * policy.margin else repeats
+        one = judge_candidates(lines, methodcaller("worse_by", points), repeats=level, policy=policy)
+        proved = measure_proofs(lines, -points, repeats=repeats // 4, versions=PROVED_WITHIN, policy=policy)
+        table.add_row(f"{points:+d}", f"{one.refused:.1%}", str(one.median_tries), f"{proved:.1%}")
+        found |= {f"refused at {points}": one.refused, f"proved at {-points}": proved}
+        if points == -100 * policy.margin:
+            found["false promotion"] = 1 - one.refused
     console.print(table)
-    first, sure = measure_leak_alarms(lines, repeats=max(repeats // 4, 1), policy=policy)
+    for leaked in (0.0, *LEAKED):
+        one = judge_candidates(
+            lines, lambda line: line.draw(line.anchor), repeats=repeats, policy=policy, leaked=leaked
+        )
+        console.print(
+            f"{leaked:.0%} of the kept panel known by heart: suspected {one.leaks:.1%}, median tries {one.median_tries}"
+        )
+        found |= {f"suspected with {leaked:.0%} leaked": one.leaks}
     tags = measure_tag_alarms(lines, repeats=max(repeats // 4, 1))
-    console.print(f"an honest update is suspected of a leak: {sure:.2%} (before more tasks are asked: {first:.2%})")
     caught = "none" if tags.true is None else f"{tags.true:.1%}"
     console.print(
         f"an update whose tags are truly within the bar is stopped for them: {tags.false:.2%} "
         f"(of {tags.versions[0]} versions); one that is beyond it: {caught} (of {tags.versions[1]})"
     )
-    return found | {"leak suspected": sure, "leak at the first look": first, "tags within the bar": tags.false}
+    return found | {"tags within the bar": tags.false}
 
 
 def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> list[Judged]:
@@ -199,6 +210,9 @@ def make_counter(kept: dict[str, Any]) -> Any:
     from apps.adapters.models import Adapter, Deployment
     from apps.audit.kinds import Kind
     from apps.base.errors import TentalisError
+    from apps.evals.measuring import measure
+    from apps.evals.models import Evaluation
+    from apps.evals.panels import choose_panel
     from apps.gate import gating
     from apps.workers.models import Worker
     from apps.worlds.registry import get_world
@@ -228,6 +242,10 @@ def make_counter(kept: dict[str, Any]) -> Any:
             with transaction.atomic():
                 services.deploy(worker, adapter, by="bench", kind=Kind.DEPLOYMENT_MOVED)
         line.append(adapter)
+    policy = GatePolicy()
+    panel = choose_panel(worker, version=len(line), policy=policy)
+    for model in {None, line[-1], Adapter.objects.filter(is_anchor=True).first()}:  # once a panel, not once a verdict
+        measure(worker, model, panel.item_set, Evaluation.Purpose.PANEL)
     world = get_world("desk")
 
     class Counter:
@@ -242,7 +260,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
 
         def judge(self, one: dict[str, Any], console: Console) -> Judged:
             began = time.monotonic()
-            state, words, is_promoted, name = "no row", "", False, ""
+            state, words, is_promoted, name, tries = "no row", "", False, "", 0
             with transaction.atomic():
                 try:
                     batch = one["batch"]
@@ -265,8 +283,9 @@ def make_counter(kept: dict[str, Any]) -> Any:
                 except AdapterBrokenError as error:
                     words = str(error)
                 else:
-                    name = adapter.name
+                    name, before = adapter.name, count_tries()
                     gating.gate_adapter(adapter.pk, by="gate")
+                    tries = count_tries() - before
                     services.promote_verified(adapter.pk, by="gate")
                     adapter.refresh_from_db()
                     state = adapter.state
@@ -284,11 +303,20 @@ def make_counter(kept: dict[str, Any]) -> Any:
                 is_promoted,
                 words,
                 round(time.monotonic() - began, 2),
+                tries,
             )
-            console.print(f"{found.name}: {found.state} {found.wall_s} s", highlight=False, style="dim")
+            told = f"{found.name}: {found.state} {found.wall_s} s, {tries} tries"
+            console.print(told, highlight=False, style="dim")
             return found
 
     return Counter()
+
+
+def count_tries() -> int:
+    """Answers that any gate asked for so far."""
+    from apps.evals.models import ItemTry
+
+    return ItemTry.objects.count()
 
 
 def print_table(console: Console, judged: Sequence[Judged], served: float) -> None:

@@ -6,6 +6,7 @@ anew for it, is drawn here, so that thousands of lines can be judged by the prod
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -20,24 +21,23 @@ from tentalis.core.learning.collapse import (
 )
 from tentalis.core.learning.gate import (
     AnchorOutcome,
-    Confirmation,
     Direction,
     GatePolicy,
-    PairedComparison,
-    compare_paired,
     find_direction,
     judge_progress,
     judge_serving,
-    spend_alpha,
 )
-from tentalis.core.learning.quarantine_checks import SURE_OF_LEAK, suspect_leak
+from tentalis.core.learning.gate_course import Answers, Course, Known, Pairs, confirm, may_show
 from tests.bench.gate_answers import ANCHOR, PANEL
 
-POINTS = (-2, -4, -6, -8)
+POINTS = (-2, -4, -6, -8, -10, -12)
 PROVED_WITHIN = 8
 MARKS = (16, 64)
 MOST_FALSE = 0.05
 OUTCOME, STEP, BROKEN = 0, 1, 2
+_QUIET = AnswerProfile(
+    answers=PANEL, broken_tag_rate=0.0, missing_end_rate=0.0, entropy_nats=1.0, length_tokens=20.0, self_overlap=0.0
+)
 Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 """Items -> (items, traits): one answer to each."""
 
@@ -104,12 +104,37 @@ def _pick(answers: np.ndarray, rng: np.random.Generator, items: np.ndarray) -> n
     return picked
 
 
-def _compare(mine: np.ndarray, theirs: np.ndarray, confidence: float) -> tuple[PairedComparison, PairedComparison]:
-    outcomes, steps = (
-        compare_paired(mine[:, trait].tolist(), theirs[:, trait].tolist(), confidence=confidence)
-        for trait in (OUTCOME, STEP)
+def run_course(
+    mine: np.ndarray, theirs: np.ndarray, *, policy: GatePolicy, base: AnswerProfile | None = None
+) -> tuple[Answers, int]:
+    """A candidate through the gate's course, and the tries it took beside what was kept already.
+
+    Args:
+        mine, theirs: (items, traits) of candidate and of what serves, the panel's items first, then those drawn.
+        base: what the base model's answers look like; None: the candidate's as well, and nothing rings.
+    """
+    asked = [0, 0]
+
+    def measure(kept: int, drawn: int) -> Known:
+        asked[:] = kept, drawn
+        return Known(
+            kept=_pair_first(mine, theirs, kept),
+            drawn=_pair_first(mine[PANEL:], theirs[PANEL:], drawn),
+            profile=_profile(mine[:kept]) if base else _QUIET,
+            base=base or _QUIET,
+        )
+
+    found = Course(policy=policy, kept=PANEL, drawn=len(mine) - PANEL).run(measure, measure_more=lambda _: None)
+    return found, asked[0] + 2 * asked[1]
+
+
+def _pair_first(mine: np.ndarray, theirs: np.ndarray, count: int) -> Pairs:
+    return Pairs(
+        mine=mine[:count, OUTCOME].tolist(),
+        theirs=theirs[:count, OUTCOME].tolist(),
+        my_steps=mine[:count, STEP].tolist(),
+        their_steps=theirs[:count, STEP].tolist(),
     )
-    return outcomes, steps
 
 
 @dataclass
@@ -140,16 +165,22 @@ def judge_line(
         product's; `panel` is what the kept panel alone would have said.
     """
     firsts: dict[str, list[int | None]] = {"confirmed": [None, None], "panel": [None, None]}
-    anchor, looks = np.empty(0), 0
-    panel = np.arange(PANEL)
+    panel, looks = np.arange(PANEL), 0
     for version in range(1, versions + 1):
-        if (version - 1) % policy.panel_lifetime == 0:
-            if version > 1:
-                panel = rng.choice(line.items, PANEL, replace=False)
+        if (version - 1) % policy.panel_lifetime == 0 and version > 1:
+            panel = rng.choice(line.items, PANEL, replace=False)
+        others = rng.permutation(np.setdiff1d(np.arange(line.items), panel))[: policy.confirm_size]
+        items = np.concatenate([panel, others])
+        if version == 1 or (version - 1) % policy.panel_lifetime == 0:
             anchor = anchor_draw(rng, panel)
-        mine = draw(rng, panel)
-        outcomes, steps = _compare(mine, anchor, policy.confidence)
+        mine, theirs = draw(rng, items), np.concatenate([anchor, anchor_draw(rng, others)])
+        found, _ = run_course(mine, theirs, policy=policy)
+        kept = found.known.kept
+        outcomes, steps = kept.compare(policy.confidence)
         shown = find_direction(outcomes, policy=policy, second=steps)
+        if shown is Direction.NEITHER and may_show(outcomes, steps, policy=policy, items=PANEL):
+            outcomes, steps = _pair_first(mine, theirs, PANEL).compare(policy.confidence)
+            shown = find_direction(outcomes, policy=policy, second=steps)
         if outcomes.low > 0 and steps.low > 0:
             firsts["panel"][0] = firsts["panel"][0] or version
         if outcomes.high < 0 or steps.high < 0:
@@ -157,20 +188,24 @@ def judge_line(
         if shown is Direction.NEITHER:
             continue
         looks += 1
-        others = rng.permutation(np.setdiff1d(np.arange(line.items), panel))[: policy.confirm_size]
-        confidence = 1 - 2 * spend_alpha(looks, confidence=policy.confidence)
-        drawn, drawn_steps = _compare(draw(rng, others), anchor_draw(rng, others), confidence)
+        confirmation = confirm(
+            shown,
+            look=looks,
+            policy=policy,
+            items=len(others),
+            measure=partial(_pair_first, mine[PANEL:], theirs[PANEL:]),
+        )
         verdict = judge_progress(
             outcomes,
             against="",
             policy=policy,
             updates_since_anchor=version,
             second=steps,
-            confirmation=Confirmation(look=looks, comparison=drawn, second=drawn_steps),
+            confirmation=confirmation,
         )
         if verdict.outcome is AnchorOutcome.PROVED:
             firsts["confirmed"][0] = firsts["confirmed"][0] or version
-            anchor, anchor_draw, looks = mine, draw, 0
+            anchor, anchor_draw, looks = mine[:PANEL], draw, 0
         if verdict.outcome is AnchorOutcome.WORSE:
             firsts["confirmed"][1] = firsts["confirmed"][1] or version
     return {rule: (first[0], first[1]) for rule, first in firsts.items()}
@@ -207,58 +242,55 @@ def measure_proofs(lines: Sequence[Line], points: float, *, repeats: int, versio
     return proved / (len(lines) * repeats)
 
 
-def measure_power(lines: Sequence[Line], points: float, *, repeats: int, policy: GatePolicy) -> tuple[float, float]:
-    """Share of candidates truly so much worse than what serves that may not serve; and of those, held up by the anchor.
+@dataclass(frozen=True, kw_only=True)
+class Verdicts:
+    """Of many candidates that are truly as good: shares of them, and the tries each took beside what was kept already.
 
-    The anchor is what serves, as it is after a proof.
+    Args:
+        refused: may not serve. sure: of those, by an interval that lies wholly beyond the margin, before all is tried.
+        leaks: of all, under suspicion of a leak.
+        tries: sorted.
     """
-    refused = fell = 0
+
+    refused: float
+    sure: float
+    leaks: float
+    tries: Sequence[int]
+
+    @property
+    def median_tries(self) -> int:
+        return self.tries[len(self.tries) // 2]
+
+
+def judge_candidates(
+    lines: Sequence[Line], candidate: Callable[[Line], Draw], *, repeats: int, policy: GatePolicy, leaked: float = 0.0
+) -> Verdicts:
+    """Many candidates through the gate's course against their line's anchor, which serves.
+
+    Args:
+        leaked: chance that a task of the kept panel is answered right because it is known.
+    """
+    refused = sure = leaks = 0
+    tries: list[int] = []
     for line in lines:
+        draw, served = candidate(line), line.draw(line.anchor)
+        base = _profile(line.draw(0)(np.random.default_rng(line.seed), np.arange(PANEL)))
         for repeat in range(repeats):
-            rng = np.random.default_rng((line.seed, repeat, abs(int(points))))
-            panel, draw = np.arange(PANEL), line.worse_by(points)
-            fresh = rng.permutation(np.arange(PANEL, line.items))[: policy.confirm_size]
-            mine, theirs = (one(rng, np.concatenate([panel, fresh])) for one in (draw, line.draw(line.anchor)))
-            both = PANEL + policy.fresh_size
-            outcomes, steps = _compare(mine[:both], theirs[:both], policy.confidence)
-            serving = judge_serving(outcomes, against="", policy=policy, second=steps)
-            shown, shown_steps = _compare(mine[:PANEL], theirs[:PANEL], policy.confidence)
-            drawn = _compare(mine[PANEL:], theirs[PANEL:], 1 - 2 * spend_alpha(1, confidence=policy.confidence))
-            progress = judge_progress(
-                shown,
-                against="",
-                policy=policy,
-                updates_since_anchor=1,
-                second=shown_steps,
-                confirmation=Confirmation(look=1, comparison=drawn[0], second=drawn[1]),
+            rng = np.random.default_rng((line.seed, repeat, 11))
+            items = np.concatenate(
+                [np.arange(PANEL), rng.permutation(np.arange(PANEL, line.items))[: policy.confirm_size]]
             )
-            is_worse = progress.outcome is AnchorOutcome.WORSE
-            refused += is_worse or not serving.is_safe
-            fell += is_worse
-    total = len(lines) * repeats
-    return refused / total, fell / total
-
-
-def measure_leak_alarms(lines: Sequence[Line], *, repeats: int, policy: GatePolicy) -> tuple[float, float]:
-    """Share of honest updates under suspicion of a leak: at the first look, and after more tasks were asked."""
-    first = sure = total = 0
-    for line in lines:
-        for version in range(1, len(line.answers)):
-            for repeat in range(repeats):
-                rng = np.random.default_rng((line.seed, version, repeat))
-                items = np.concatenate(
-                    [np.arange(PANEL), rng.permutation(np.arange(PANEL, line.items))[: policy.confirm_size]]
-                )
-                mine, theirs = line.draw(version)(rng, items), line.draw(version - 1)(rng, items)
-                kept, _ = _compare(mine[:PANEL], theirs[:PANEL], policy.confidence)
-                end = PANEL + policy.fresh_size
-                fresh, _ = _compare(mine[PANEL:end], theirs[PANEL:end], policy.confidence)
-                further, _ = _compare(mine[PANEL:], theirs[PANEL:], policy.confidence)
-                rang = bool(suspect_leak(kept, fresh))
-                first += rang
-                sure += rang and bool(suspect_leak(kept, further, confidence=SURE_OF_LEAK))
-                total += 1
-    return first / total, sure / total
+            mine, theirs = draw(rng, items), served(rng, items)
+            known = rng.random(PANEL) < leaked
+            mine[:PANEL][known, OUTCOME] = mine[:PANEL][known, STEP] = 1.0
+            found, asked = run_course(mine, theirs, policy=policy, base=base)
+            verdict = judge_serving(found.outcomes, against="", policy=policy, second=found.steps)
+            refused += not verdict.is_safe
+            sure += found.outcomes.high < -policy.margin or found.steps.high < -policy.second_margin
+            leaks += bool(found.leaks)
+            tries.append(asked)
+    total = len(tries)
+    return Verdicts(refused=refused / total, sure=sure / total, leaks=leaks / total, tries=sorted(tries))
 
 
 @dataclass(frozen=True)

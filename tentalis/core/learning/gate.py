@@ -3,13 +3,14 @@
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import ClassVar
 
 from tentalis.core.checked import Checked, number
 from tentalis.core.learning.canary import MOST_PERCENT
 from tentalis.core.learning.collapse import Alarm
+from tentalis.core.learning.sequential import foresee
 
 MOST_SIDE_TASKS, MOST_COUNT = 2_000, 10**9
 LEAST_CONFIRMED = 30
@@ -40,6 +41,18 @@ class PairedComparison:
     high: float
     std: float
     confidence: float
+
+    @property
+    def swapped(self) -> "PairedComparison":
+        """Reference minus candidate."""
+        return replace(
+            self,
+            candidate=self.reference,
+            reference=self.candidate,
+            difference=-self.difference,
+            low=-self.high,
+            high=-self.low,
+        )
 
     @property
     def points(self) -> str:
@@ -117,6 +130,16 @@ def find_items_needed(*, effect: float, std: float, confidence: float = 0.9, pow
     return math.ceil((minimum_detectable_effect(items=1, std=std, confidence=confidence, power=power) / effect) ** 2)
 
 
+def foresee_bound(comparison: PairedComparison, *, items: int, below: float) -> float:
+    """The chance that the upper end of the interval lies below a value when so many items are compared.
+
+    Of the lower end above a value: the same of `comparison.swapped`, below the negative value.
+    """
+    error, then = comparison.std / math.sqrt(comparison.items + 2), comparison.std / math.sqrt(items + 2)
+    reach = NormalDist().inv_cdf(0.5 + comparison.confidence / 2) * then
+    return foresee(-comparison.difference, error=error, error_then=then, bar=reach - below)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GatePolicy(Checked):
     """What a project asks of an adapter before it serves.
@@ -129,10 +152,10 @@ class GatePolicy(Checked):
         anchor_margin: how much worse than the anchor a line may be for sure before it must go back, as a share.
         confirm_size: tasks drawn anew on which what the panel shows against the anchor must be seen again.
         anchor_patience: updates without proof after which the anchor's question is inconclusive.
-        panel_size: held-out tasks an adapter is measured on.
+        panel_size: held-out tasks an adapter is measured on at most.
         panel_lifetime: updates after which other held-out tasks are drawn, before these were consulted too often.
         canary_percent: share of the work that an adapter found safe gets first, in [0, 50]; 0: it serves at once.
-        fresh_size: held-out tasks drawn for each candidate alone, which nothing can have been trained on; 0: none.
+        fresh_size: held-out tasks drawn at most for each candidate alone, which nothing can be trained on; 0: none.
         sweep_size: tasks of the panel that it is tried on at other strengths; 0: it is not.
         skills_size: tasks that the base model did right and that must not be lost; 0: none.
         skills_margin: share of those that may be lost.
@@ -154,7 +177,7 @@ class GatePolicy(Checked):
     panel_size: int = number(300, 1, MOST_COUNT)
     panel_lifetime: int = number(16, 1, MOST_COUNT)
     canary_percent: int = number(0, 0, MOST_PERCENT)
-    fresh_size: int = number(150, 0, MOST_SIDE_TASKS)
+    fresh_size: int = number(300, 0, MOST_SIDE_TASKS)
     sweep_size: int = number(40, 0, MOST_SIDE_TASKS)
     skills_size: int = number(100, 0, MOST_SIDE_TASKS)
     skills_margin: float = number(0.02, 0, 1, above=True, below=True)
@@ -303,6 +326,7 @@ def judge_progress(
     second: PairedComparison | None = None,
     second_name: str = "the second metric",
     confirmation: Confirmation | None = None,
+    unconfirmed: str = "and too few tasks to draw for a confirmation",
     noise_std: float | None = None,
 ) -> AnchorVerdict:
     """Answer "proved better?" against the last anchor: superiority, also on the second metric.
@@ -315,7 +339,8 @@ def judge_progress(
         comparison, second: candidate against anchor on the kept panel.
         against: name of the anchor.
         updates_since_anchor: updates gated since the anchor was proved, this one included.
-        confirmation: where the panel showed a direction; None: it showed none, or no tasks were left to be drawn.
+        confirmation: where the panel showed a direction; None: it showed none, or none was asked for.
+        unconfirmed: why none was, in words.
         noise_std: of the items' differences between two measurements of one adapter, which no difference smaller than
             its noise can be told from; None takes the comparison's own.
     Returns:
@@ -344,7 +369,7 @@ def judge_progress(
             words += f", but {confirmation.second.points} on {second_name}"
         return AnchorVerdict(outcome=AnchorOutcome.WORSE, comparison=found, words=f"{words}: worse, roll back")
     if shown is not Direction.NEITHER:
-        start += f" on the kept panel, {_say_unconfirmed(confirmation, second_name)}"
+        start += f" on the kept panel, {_say_unconfirmed(confirmation, second_name) if confirmation else unconfirmed}"
     if updates_since_anchor >= policy.anchor_patience:
         outcome, end = AnchorOutcome.INCONCLUSIVE, f"inconclusive after {updates_since_anchor} updates"
     else:
@@ -360,9 +385,7 @@ def judge_progress(
     return AnchorVerdict(outcome=outcome, comparison=comparison, words=f"{start}: {end}")
 
 
-def _say_unconfirmed(confirmation: Confirmation | None, second_name: str) -> str:
-    if confirmation is None:
-        return "and too few tasks to draw for a confirmation"
+def _say_unconfirmed(confirmation: Confirmation, second_name: str) -> str:
     found = confirmation.comparison
     words = f"not confirmed by {found.points} on {found.items} tasks drawn anew"
     return words if confirmation.second is None else f"{words} and {confirmation.second.points} on {second_name}"

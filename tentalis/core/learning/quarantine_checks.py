@@ -11,6 +11,7 @@ from statistics import NormalDist, fmean
 
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import PairedComparison, compare_paired
+from tentalis.core.learning.sequential import foresee
 from tentalis.core.scoring.ranking import GOOD_FROM, area_under_curve
 
 WEAKER = (0.1, 0.25, 0.5)
@@ -27,9 +28,10 @@ SURE_OF_STRENGTH = 0.95
 LEAST_AGREEMENT = 0.6
 LEAST_JUDGED = 30
 LEAK_POINTS = 0.05
-LEAK_CONFIDENCE = 0.98
 SURE_OF_LEAK = 0.998
-"""Asked of more tasks, where `LEAK_CONFIDENCE` rang."""
+"""Over all looks together: every update is asked this, most of them honest."""
+LEAST_CHANCE = 0.3
+"""Of a finding when all tasks are measured, under which it is looked for no further."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,15 +225,38 @@ def _broken(words: str) -> Finding:
 
 
 def may_be_better(outcomes: Sequence[float], whole: Sequence[float]) -> bool:
-    """Whether a weaker adapter is clearly better where it does as well as it can on what it was not tried on yet.
+    """Whether a weaker adapter may still prove clearly better when it is tried on all tasks.
 
-    Exact: the rest is what the adapter got right as it is, so that a task of it can only be lost, which moves the
-    difference down and spreads it. Where this is False, all tasks together would find nothing either.
+    Tasks that the adapter got right as it is can only be lost, so the best that may come of them is that none is. Of
+    those that it failed and that are left, what the ones before foretell decides, unless too little of them is left to
+    matter.
 
     Args:
-        outcomes: (n,) outcomes of the weaker one on the first n; whole: (N,) its own of all, 1.0 from the n-th on.
+        outcomes: (n,) outcomes of the weaker one on the first n.
+        whole: (N,) its own of all, those that are 1.0 last.
     """
-    return _compare_weaker(outcomes, whole).low > 0
+    failed = sum(outcome < 1.0 for outcome in whole)
+    left = failed - len(outcomes)
+    if left <= 0:
+        return _compare_weaker(outcomes, whole).low > 0
+    enough = next((count for count in range(left + 1) if _wins(outcomes, whole, left, count)), None)
+    if enough is None or not outcomes:
+        return enough is not None
+    mean = (math.fsum(outcomes) + 1) / (len(outcomes) + 2)
+    deviation = math.sqrt(mean * (1 - mean))
+    return (
+        foresee(
+            mean,
+            error=deviation / math.sqrt(len(outcomes) + 2),
+            error_then=deviation / math.sqrt(failed + 2),
+            bar=(math.fsum(outcomes) + enough - 0.5) / failed,
+        )
+        >= LEAST_CHANCE
+    )
+
+
+def _wins(outcomes: Sequence[float], whole: Sequence[float], left: int, count: int) -> bool:
+    return _compare_weaker([*outcomes, *[1.0] * count, *[0.0] * (left - count)], whole).low > 0
 
 
 def _compare_weaker(found: Sequence[float], whole: Sequence[float]) -> PairedComparison:
@@ -242,12 +267,17 @@ def suspect_strength(outcomes: Mapping[float, Sequence[float]]) -> tuple[Finding
     """Whether the adapter answers better at a part of its strength: then it is over-scaled.
 
     Args:
-        outcomes: scale -> outcomes in [0, 1] of the same items, (N,) at 1.0; fewer where `may_be_better` said no.
+        outcomes: scale -> outcomes in [0, 1] of the same items, (N,) at 1.0; fewer where `may_be_better` said no, and
+            nothing is found there.
     Source:
         Scale sweep on the desk: a trained adapter rises up to its own scale and falls off a cliff soon after it.
     """
     whole = outcomes[1.0]
-    weaker = {scale: _compare_weaker(found, whole) for scale, found in outcomes.items() if scale < 1}
+    weaker = {
+        scale: _compare_weaker(found, whole)
+        for scale, found in outcomes.items()
+        if scale < 1 and len(found) == len(whole)
+    }
     better = {scale: found for scale, found in weaker.items() if found.low > 0}
     if not better:
         return ()
@@ -256,25 +286,50 @@ def suspect_strength(outcomes: Mapping[float, Sequence[float]]) -> tuple[Finding
 
 
 def suspect_leak(
-    kept: PairedComparison, fresh: PairedComparison, *, confidence: float = LEAK_CONFIDENCE
+    kept: PairedComparison, fresh: PairedComparison, *, confidence: float = SURE_OF_LEAK
 ) -> tuple[Finding, ...]:
     """Whether the gain is on the tasks that could be known alone.
 
     Args:
         kept: candidate against reference on the panel that is used again and again.
         fresh: the same two on tasks drawn for this candidate alone.
+        confidence: one-sided.
     """
     gap = kept.difference - fresh.difference
-    error = math.sqrt(kept.std**2 / (kept.items + 2) + fresh.std**2 / (fresh.items + 2))
-    reach = NormalDist().inv_cdf(confidence) * error
+    reach = NormalDist().inv_cdf(confidence) * math.hypot(_error(kept, kept.items), _error(fresh, fresh.items))
     if kept.difference <= 0 or gap - reach <= 0 or gap < LEAK_POINTS:
         return ()
     words = f"its gain is on known tasks alone: {kept.points} on the panel, {fresh.points} on {fresh.items} drawn anew"
     return (Finding(check="leak", words=words),)
 
 
-def suspect_reward(batch: BatchFacts, verified: PairedComparison) -> tuple[Finding, ...]:
-    """Whether it was taught to please: a reward that does not know right from wrong, or that rose while truth fell."""
+def may_leak(kept: PairedComparison, fresh: PairedComparison | None, *, kept_then: int, fresh_then: int) -> bool:
+    """Whether `suspect_leak` may find something when all tasks are measured, by what is seen so far.
+
+    Args:
+        fresh: None before any.
+        kept_then, fresh_then: how many there are.
+    """
+    before, after = _error(kept, kept.items), _error(kept, kept_then)
+    chance = foresee(kept.difference, error=before, error_then=after, bar=0.0)
+    if fresh is not None:
+        then = math.hypot(after, _error(fresh, fresh_then))
+        bar = max(LEAK_POINTS, NormalDist().inv_cdf(SURE_OF_LEAK) * then)
+        now = math.hypot(before, _error(fresh, fresh.items))
+        chance = min(chance, foresee(kept.difference - fresh.difference, error=now, error_then=then, bar=bar))
+    return chance >= LEAST_CHANCE
+
+
+def _error(found: PairedComparison, items: int) -> float:
+    return found.std / math.sqrt(items + 2)
+
+
+def suspect_reward(batch: BatchFacts, verified: PairedComparison | None) -> tuple[Finding, ...]:
+    """Whether it was taught to please: a reward that does not know right from wrong, or that rose while truth fell.
+
+    Args:
+        verified: candidate against what serves; None before it is measured.
+    """
     found = []
     if batch.held_out:
         words = f"{batch.held_out} of {batch.rollouts} of its training attempts are on tasks that are only measured on"
@@ -285,7 +340,7 @@ def suspect_reward(batch: BatchFacts, verified: PairedComparison) -> tuple[Findi
             f"{LEAST_AGREEMENT:.2f} is wanted"
         )
         found.append(Finding(check="reward", words=words))
-    if batch.agreement is not None and verified.high < 0 and batch.reward > batch.outcome:
+    if batch.agreement is not None and verified and verified.high < 0 and batch.reward > batch.outcome:
         words = (
             f"it was rewarded with {batch.reward:.2f} for attempts that are right in {batch.outcome:.0%} of cases, "
             f"and what is verified fell by {verified.points}"

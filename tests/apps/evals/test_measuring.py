@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from apps.accounts.models import Project
-from apps.evals.comparing import compare_measured
+from apps.evals.comparing import pair_first
 from apps.evals.errors import TooFewScoredError
 from apps.evals.measuring import BLOCK, ROUNDS, find_measured, measure, play, read_measured
 from apps.evals.models import Evaluation, ItemTry
@@ -126,7 +126,7 @@ def test_where_too_many_could_not_be_asked_nothing_is_said_and_the_next_may_try(
     assert "3 of 20" in lost.evaluation.failure
     server.mode, spoken = "ok", make_measured(worker, None, [1.0] * 20, items="other", keys=make_set(20).keys)
     with pytest.raises(TooFewScoredError, match=r"90% of 20 tasks.* found 17.*policy"):
-        compare_measured([lost], [read_measured(spoken)])
+        pair_first(lost, read_measured(spoken), make_set(20).keys)
     refuse(server, set())
     assert measure(worker, None, make_set(20), REPORT).evaluation != lost.evaluation
 
@@ -151,11 +151,11 @@ def test_results_pair_by_what_an_item_says_and_several_tries_of_one_are_one(work
     keys = make_set(4).keys
     mine = read_measured(make_measured(worker, None, [1.0, 0.0, 1.0, 0.0], items="a", keys=keys))
     theirs = read_measured(make_measured(worker, None, [1.0, 1.0, 0.0, 0.0], items="b", places=[3, 2, 1, 0], keys=keys))
-    found, _ = compare_measured([mine], [theirs])
+    found, _ = pair_first(mine, theirs, keys).compare(0.9)
     wanted = compare_paired([1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0])
     assert (found.low, found.high, found.items) == pytest.approx((wanted.low, wanted.high, 4))
     ItemTry.objects.create(evaluation=mine.evaluation, place=0, key=keys[0], number=1, outcome=0.0)
-    clustered, _ = compare_measured([read_measured(mine.evaluation)], [theirs])
+    clustered, _ = pair_first(read_measured(mine.evaluation), theirs, keys).compare(0.9)
     wanted = compare_paired([0.5, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0])
     assert (clustered.low, clustered.high, clustered.items) == pytest.approx((wanted.low, wanted.high, 4))
 

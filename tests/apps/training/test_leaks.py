@@ -216,7 +216,7 @@ def draw(adapter: Adapter) -> str:
     """A ticket that is drawn for this candidate alone."""
     policy = read_gate_policy(adapter.project)
     panel = choose(adapter.worker, adapter.line_version)
-    fresh = {one.prompt for one in draw_fresh(panel, key=adapter.sha256, policy=policy).further.items}
+    fresh = {one.prompt for one in draw_fresh(panel, key=adapter.sha256, policy=policy).items}
     return sorted(fresh - list_measured(panel, policy))[0]
 
 

@@ -1,0 +1,137 @@
+"""Look at a comparison several times while it grows, at one stated error level, and stop where it will hardly change.
+
+Every look has an interval of its own, wider than one look alone would want: whatever is said at whichever look, better,
+worse or good enough, is wrong with at most the planned error in that direction.
+"""
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+GRID = 401
+"""Points on which what is left after a look is carried to the next: the boundary is right to its third digit."""
+TAIL = 8.0
+_NORMAL = NormalDist()
+
+
+def spend_error(share: float, error: float) -> float:
+    """How much of the planned error may be spent when this share of the planned items is measured.
+
+    Args:
+        share: in (0, 1].
+        error: one-sided, of all looks together.
+    Returns:
+        error * ln(1 + (e - 1) * share): nearly as much at the first look as at the last, so that what is clear stops
+        there.
+    Source:
+        Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials", the function that comes close to
+        Pocock's. O'Brien and Fleming's spends next to nothing before half of the items: measured on outcomes as the
+        gate sees them it takes half as many again, and finds 4 to 6 points more of those that are 3 to 6 points worse
+        and still within a margin of ten (ADR 80).
+    """
+    return error * math.log1p((math.e - 1) * share)
+
+
+def find_look_error(shares: tuple[float, ...], error: float) -> float:
+    """The one-sided error at which the last of these looks may be judged, so that all together spend what is allowed.
+
+    Args:
+        shares: of the planned items that were measured at each look so far, rising, the last one at most 1. They may
+            be chosen as one goes.
+        error: one-sided, in (0, 0.5).
+    Raises:
+        ValueError: no look, or shares that do not rise within (0, 1].
+    Source:
+        Armitage, McPherson and Rowe 1969: what has not crossed a boundary is carried from look to look by numerical
+        integration; a sum of n differences is nearly normal with independent increments. Intervals at these levels
+        hold at all looks at once: Jennison and Turnbull 1989, "Interim analyses: the repeated confidence interval
+        approach".
+    """
+    if not shares or not all(0.0 < share <= 1.0 for share in shares) or list(shares) != sorted(set(shares)):
+        raise ValueError(f"looks want shares of the items that rise within (0, 1], found {shares}")
+    if not 0.0 < error < 0.5:
+        raise ValueError(f"error must lie in (0, 0.5), found {error}")
+    return 1 - _NORMAL.cdf(_carry(shares, error).bound / math.sqrt(shares[-1]))
+
+
+class _Left(NamedTuple):
+    """What has not crossed a boundary yet.
+
+    Args:
+        places, mass: (GRID,) sums of differences, in standard deviations of all items, and their probability.
+        bound: that the sum must pass at the last look.
+    """
+
+    places: np.ndarray
+    mass: np.ndarray
+    bound: float
+
+
+@lru_cache(maxsize=2048)
+def _carry(shares: tuple[float, ...], error: float) -> _Left:
+    if not shares:
+        return _Left(np.zeros(1), np.ones(1), 0.0)
+    *earlier, share = shares
+    before = _carry(tuple(earlier), error)
+    deviation = math.sqrt(share - (earlier[-1] if earlier else 0.0))
+    wanted = spend_error(share, error) - (spend_error(earlier[-1], error) if earlier else 0.0)
+    bound = _find_bound(before.places, before.mass, deviation, wanted)
+    places = np.linspace(-TAIL * math.sqrt(share), bound, GRID)
+    density = np.exp(-0.5 * ((places[:, None] - before.places[None, :]) / deviation) ** 2) @ before.mass
+    weights = np.full(GRID, (places[1] - places[0]) / (deviation * math.sqrt(2 * math.pi)))
+    weights[[0, -1]] /= 2
+    return _Left(places, density * weights, bound)
+
+
+def _find_bound(places: np.ndarray, mass: np.ndarray, deviation: float, wanted: float) -> float:
+    """The value that a step of this deviation from what is left passes with the wanted probability."""
+    low, high = -TAIL, TAIL
+    for _ in range(40):
+        middle = (low + high) / 2
+        beyond = [math.erfc((middle - place) / (deviation * math.sqrt(2))) / 2 for place in places.tolist()]
+        if float(np.dot(mass, beyond)) > wanted:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+class Looks:
+    """The looks at one growing comparison.
+
+    Args:
+        planned: items it has at most.
+        confidence: of a two-sided interval that is looked at once; each of its ends errs with half of the rest.
+    """
+
+    def __init__(self, planned: int, *, confidence: float) -> None:
+        self.planned, self.error = planned, (1 - confidence) / 2
+        self.shares: tuple[float, ...] = ()
+
+    def look(self, items: int) -> float:
+        """The confidence of the interval at a look at so many items; the same number again is the same look."""
+        share = min(items / self.planned, 1.0)
+        if not self.shares or share > self.shares[-1]:
+            self.shares += (share,)
+        return 1 - 2 * find_look_error(self.shares, self.error)
+
+
+def foresee(estimate: float, *, error: float, error_then: float, bar: float) -> float:
+    """The chance that an estimate lies above a bar when all planned items are measured.
+
+    Args:
+        error: its standard error now; error_then: with all items.
+    Returns:
+        In [0, 1]; 0 or 1 where nothing more will be measured.
+    Source:
+        Predictive probability with a flat prior, as Spiegelhalter, Freedman and Blackburn 1986, "Monitoring clinical
+        trials: conditional or predictive power?": the final estimate is normal around the present one with variance
+        error ** 2 - error_then ** 2. Stopping at a small chance makes findings rarer, never commoner.
+    """
+    spread = math.sqrt(max(error**2 - error_then**2, 0.0))
+    if spread == 0.0:
+        return float(estimate > bar)
+    return _NORMAL.cdf((estimate - bar) / spread)
