@@ -244,6 +244,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
         line.append(adapter)
     policy = GatePolicy()
     panel = choose_panel(worker, version=len(line), policy=policy)
+    assert panel is not None
     for model in {None, line[-1], Adapter.objects.filter(is_anchor=True).first()}:  # once a panel, not once a verdict
         measure(worker, model, panel.item_set, Evaluation.Purpose.PANEL)
     world = get_world("desk")

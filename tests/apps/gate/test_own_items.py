@@ -30,7 +30,7 @@ class Clerk(VllmStub):
         number = int(said) if said.isdecimal() else 1
         knows = {"v1": True, "v2": False}
         is_right = next((right for name, right in knows.items() if f"@{name}-" in body["model"]), number % 2 == 0)
-        self.reply = lambda prompt, index: str(2 * number) if is_right else "many"
+        self.reply = lambda prompt, index: str(2 * number if is_right else 2 * number + 1)
         return super()._chat(body)
 
 
@@ -98,7 +98,7 @@ def test_what_is_surely_worse_is_refused(clerk: Worker, store: Path) -> None:
 
 def test_few_items_say_how_many_are_missing(clerk: Worker, store: Path) -> None:
     hold_out(clerk.project, 4)
-    state, verdict = judge(clerk, 1, store)
+    state, verdict = judge(clerk, 3, store)
     assert state == "refused"
     missing = verdict.details["own_items"]["missing"]
     assert missing > 20
