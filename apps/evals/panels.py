@@ -10,6 +10,7 @@ from django.db.models import Max, QuerySet
 
 from apps.accounts.models import Project
 from apps.evals.models import Item, Taskset
+from apps.workers.agents import can_ask_model
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.worlds.registry import WORLDS, get_world
@@ -130,6 +131,8 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
 
 def say_missing(worker: Worker) -> str:
     """Why nothing can be measured, in words."""
+    if not can_ask_model(worker):
+        return "its agent chooses the model itself, and cannot be asked held-out tasks with this one"
     if not worker.project.has_held_out:
         return "no held-out tasks in this environment"
     return "no held-out item in this environment says what a right answer is: give them a reference or checks"
@@ -138,7 +141,7 @@ def say_missing(worker: Worker) -> str:
 def _read_own(worker: Worker, split: str = Item.Split.HELD_OUT) -> Mapping[str, Sequence[PanelItem]]:
     """Environment -> the project's own items that can be checked, of each taskset's newest version. At most two
     queries."""
-    if not worker.project.has_held_out:
+    if not worker.project.has_held_out or not can_ask_model(worker):
         return {}
     tasksets = [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
     rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")

@@ -162,6 +162,9 @@ class Agent(Protocol):
     longest_try: ClassVar[int | None]
     """Tokens of a try at most, where its worker's sampling does not say; 0: no model is asked; None: nobody knows."""
 
+    asks_model: ClassVar[bool]
+    """Whether the model that `work` is told answers; else something else chooses it, and no model can be measured."""
+
     def work(
         self,
         *,

@@ -58,6 +58,11 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
     return ChatAgent(client, system_prompt=worker.system_prompt, top_k=top_k, **sampling)
 
 
+def can_ask_model(worker: "Worker") -> bool:
+    """Whether an agent of ours can do this worker's tasks with a model that is named to it."""
+    return worker.kind in AGENTS and AGENTS[worker.kind].asks_model
+
+
 def is_quick(worker: "Worker") -> bool:
     """Whether tries at several tasks take about as long as those at one, so that none holds up the others."""
     usual = AGENTS[worker.kind].longest_try if worker.kind in AGENTS else None

@@ -24,6 +24,7 @@ class ChatAgent:
     """
 
     longest_try: ClassVar[int | None] = MAX_TOKENS
+    asks_model: ClassVar[bool] = True
 
     client: ModelClient
     _: KW_ONLY

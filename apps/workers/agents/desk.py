@@ -92,6 +92,7 @@ class DeskAgent:
     """
 
     longest_try: ClassVar[int | None] = MAX_TOKENS
+    asks_model: ClassVar[bool] = True
 
     client: ModelClient
     _: KW_ONLY

@@ -10,6 +10,7 @@ class EchoAgent:
     """Answers with the prompt; for trying out everything around a worker."""
 
     longest_try: ClassVar[int | None] = 0
+    asks_model: ClassVar[bool] = False
 
     def work(
         self,

@@ -39,6 +39,7 @@ class OpenClawAgent:
     """
 
     longest_try: ClassVar[int | None] = None
+    asks_model: ClassVar[bool] = False
 
     def __init__(
         self,

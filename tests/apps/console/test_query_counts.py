@@ -40,7 +40,7 @@ QUERIES: Mapping[str, int] = {
     "manager_adapter": 13,
     "rater": 14,
     "runs": 21,  # the curves of a worker's line
-    "returns": 21,
+    "returns": 22,
     "run": 19,
     "failed_run": 17,
     "run_refused": 17,
@@ -50,10 +50,10 @@ QUERIES: Mapping[str, int] = {
     "run_paused": 17,
     "run_scorer": 13,
     "adapters": 21,
-    "adapter": 23,
+    "adapter": 24,
     "adapter_people": 14,
-    "adapter_moved": 12,
-    "feedback_trace": 20,
+    "adapter_moved": 13,
+    "feedback_trace": 21,
     "my_feedback": 22,  # saved views, names, and the time it may take
     "task_versions": 13,
     "workers": 12,
@@ -86,9 +86,9 @@ QUERIES: Mapping[str, int] = {
     "review_compare": 12,
     "review_appeal": 11,
     "rater_out": 13,
-    "adapter_promote": 25,  # the shadow test that it ends
+    "adapter_promote": 26,  # the shadow test that it ends
     "adapter_canary": 11,
-    "adapter_suspected": 23,
+    "adapter_suspected": 24,
     "adapter_shadow": 11,
     "shadow_stop": 10,
     "adapter_suspect": 10,

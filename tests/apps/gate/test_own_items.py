@@ -9,7 +9,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Verdict
 from apps.evals.models import Item, Taskset
-from apps.evals.panels import choose_panel, find_generator, has_panel
+from apps.evals.panels import choose_panel, find_generator, has_panel, say_missing
 from apps.gate.gating import gate_adapter
 from apps.gate.prompts import list_measured
 from apps.inference.models import Provider
@@ -111,6 +111,14 @@ def test_items_that_say_nothing_of_what_is_right_prove_nothing(clerk: Worker, st
     state, verdict = judge(clerk, 1, store)
     assert (state, verdict.outcome) == ("candidate", "inconclusive")
     assert verdict.words.startswith("no held-out item in this environment says what a right answer is")
+
+
+def test_an_agent_that_chooses_its_model_itself_tells_nothing_of_a_candidate(clerk: Worker) -> None:
+    hold_out(clerk.project, 40)
+    for kind in (Worker.Kind.OUTSIDE, Worker.Kind.OPENCLAW):
+        other = make_worker(clerk.project, kind, kind=kind)
+        assert choose_panel(other, version=1, policy=GatePolicy()) is None
+        assert say_missing(other).startswith("its agent chooses the model itself")
 
 
 def test_own_items_are_measured_prompts_like_any(clerk: Worker) -> None:
