@@ -42,6 +42,7 @@ class Right(models.TextChoices):
     SKILLS_WRITE = "skills:write"
     SESSIONS_READ = "sessions:read"
     EVALS_READ = "evals:read"
+    EVALS_WRITE = "evals:write"
     WEBHOOKS_READ = "webhooks:read"
     WEBHOOKS_WRITE = "webhooks:write"
     GATEWAY_USE = "gateway:use"

@@ -6,6 +6,7 @@ from rest_framework.routers import SimpleRouter
 from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectViewSet, TokenViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
+from apps.api.views.evaluations import ComparisonView, EvaluationViewSet
 from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.gold import GoldViewSet
 from apps.api.views.identity import ConfirmView, LoginView, LogoutView, WhoAmIView
@@ -55,6 +56,7 @@ router.register("exchanges", ExchangeViewSet)
 router.register("turns", TurnViewSet)
 router.register("skills", SkillViewSet)
 router.register("tasksets", TasksetViewSet)
+router.register("evaluations", EvaluationViewSet)
 router.register("experiments", ExperimentViewSet)
 router.register("webhooks", WebhookViewSet)
 router.register("deliveries", DeliveryViewSet)
@@ -77,6 +79,7 @@ urlpatterns = [
     path("v1/confirm", ConfirmView.as_view(), name="confirm"),
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
+    path("v1/comparisons", ComparisonView.as_view(), name="comparisons"),
     path("v1/search", SearchView.as_view(), name="search"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
     path("v1/metrics/gain", GainView.as_view(), name="metrics-gain"),

@@ -1,13 +1,16 @@
 """Comparing two evaluations: by item, never by the order in which they were tried."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
 from apps.evals.errors import TooFewScoredError
-from apps.evals.measuring import Measured
+from apps.evals.measuring import Measured, read_measured
 from apps.evals.models import Evaluation, ItemTry
+from tentalis.core.learning.gate import PairedComparison, compare_paired, minimum_detectable_effect
 from tentalis.core.learning.gate_course import Pairs
+from tentalis.core.learning.several_questions import adjust_holm, find_p_value
 
 LEAST_SCORED = 0.9
 """Share of the items that both sides were tried on whose outcome must be known on both."""
@@ -52,3 +55,56 @@ def _say_unscored(measured: Sequence[Measured], *, wanted: int, found: int) -> s
     words = f"wanted outcomes of at least {LEAST_SCORED:.0%} of {wanted} tasks on both sides, found {found}"
     reasons = dict.fromkeys(row.reason for one in measured for row in one.tries.values() if row.reason)
     return f"{words}: {next(iter(reasons))}" if reasons else words
+
+
+@dataclass(frozen=True)
+class QuestionAnswer:
+    """What one question was answered.
+
+    Attributes:
+        effect: the smallest true difference that so many items show four times in five; p: corrected for how many
+            questions were asked (Holm).
+    """
+
+    items: int
+    candidate: float
+    reference: float
+    difference: float
+    low: float
+    high: float
+    confidence: float
+    effect: float
+    p: float
+
+
+@dataclass(frozen=True)
+class EvaluationComparison:
+    """Two evaluations by their ids, paired by item; no answer of step scores where none were given."""
+
+    a: int
+    b: int
+    outcomes: QuestionAnswer
+    step_scores: QuestionAnswer | None
+
+
+def compare_evaluations(a: Evaluation, b: Evaluation, *, confidence: float = 0.9) -> EvaluationComparison:
+    """The first minus the second.
+
+    Raises:
+        TooFewScoredError: too few items have an outcome on both sides.
+    """
+    mine, theirs = read_measured(a), read_measured(b)
+    smaller = min(mine, theirs, key=lambda one: one.items)
+    wanted = {row.key for row in smaller.tries.values()}
+    pairs = [pair(mine.outcomes, theirs.outcomes), pair(mine.step_scores, theirs.step_scores)]
+    if not pairs[0][0] or len(pairs[0][0]) < LEAST_SCORED * len(wanted):
+        raise TooFewScoredError(_say_unscored([mine, theirs], wanted=len(wanted), found=len(pairs[0][0])))
+    found = [compare_paired(*one, confidence=confidence) for one in pairs if one[0]]
+    answers = [_answer(one, p) for one, p in zip(found, adjust_holm([find_p_value(one) for one in found]), strict=True)]
+    return EvaluationComparison(a.pk, b.pk, answers[0], answers[1] if len(answers) > 1 else None)
+
+
+def _answer(found: PairedComparison, p: float) -> QuestionAnswer:
+    effect = minimum_detectable_effect(items=found.items, std=found.std, confidence=found.confidence)
+    values = {name: value for name, value in asdict(found).items() if name != "std"}
+    return QuestionAnswer(**values, effect=effect, p=p)

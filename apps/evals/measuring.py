@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from apps.adapters.models import Adapter
 from apps.audit.services import move
+from apps.base.inserting import insert
 from apps.evals.errors import EvaluationStoppedError
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
@@ -177,38 +178,40 @@ def require_going_on(evaluation: Evaluation) -> None:
 def commit(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: str) -> None:
     """Write a block of tries with what all came to so far, and where it is the last, end the evaluation.
 
-    Where somebody else began the same one meanwhile, theirs is it: what they have stays, and ours fills it up.
+    Where somebody else began the same one or made the same tries meanwhile, theirs stay, and ours fill them up.
     """
+    evaluation, before = measured.evaluation, set(measured.tries)
+    measured.add(rows)
+    try:
+        with transaction.atomic():
+            _write(measured, rows, is_last=is_last, by=by)
+    except IntegrityError:
+        same = {name: getattr(evaluation, name) for name in IDENTITY}
+        theirs = read_measured(Evaluation.objects.get(state__in=TRIED, **same))
+        if not evaluation._state.adding and theirs.tries.keys() <= before:  # it is about something else
+            raise
+        measured.evaluation, measured.tries = theirs.evaluation, theirs.tries
+        ours = [row for row in rows if (row.place, row.number) not in theirs.tries]
+        for row in ours:
+            row.pk, row._state.adding = None, True
+        commit(measured, ours, is_last=is_last, by=by)
+
+
+def _write(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: str) -> None:
     evaluation = measured.evaluation
+    state = _sum_up(measured, is_last=is_last)
     if evaluation._state.adding:
-        measured.add(rows)
-        evaluation.state = _sum_up(measured, is_last=is_last)
-        try:
-            with transaction.atomic():
-                evaluation.save(force_insert=True)
-                ItemTry.objects.bulk_create(_of(evaluation, rows))
-        except IntegrityError:
-            same = {name: getattr(evaluation, name) for name in IDENTITY}
-            measured.evaluation = Evaluation.objects.get(state__in=TRIED, **same)
-        else:
-            return
-    evaluation = measured.evaluation
-    with transaction.atomic():
-        ItemTry.objects.bulk_create(_of(evaluation, rows), ignore_conflicts=True)
-        measured.tries.clear()
-        measured.add(evaluation.item_tries.order_by("number", "place"))
-        state = _sum_up(measured, is_last=is_last)
+        evaluation.state = state
+        evaluation.save(force_insert=True)
+    else:
         values = {name: getattr(evaluation, name) for name in SUMMARY}
         if state == evaluation.state:
             Evaluation.objects.filter(pk=evaluation.pk).update(**values)
         else:
             move(evaluation, state, by=by, **values)
-
-
-def _of(evaluation: Evaluation, rows: Sequence[ItemTry]) -> Sequence[ItemTry]:
     for row in rows:
         row.evaluation = evaluation
-    return rows
+    insert(rows)
 
 
 def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:
@@ -276,9 +279,9 @@ def _make_try(item_set: ItemSet, one: tuple[int, int], item: PanelItem, draft: A
     )
     if found is not None and found.outcome is None:
         return _make_lost(item_set, one, found.infrastructure)
-    row = ItemTry(place=one[0], number=one[1], key=item_set.keys[one[0]], traits=asdict(read_traits(draft)))
+    row = ItemTry(place=one[0], number=one[1], key=item_set.keys[one[0]], traits=vars(read_traits(draft)))
     if found is not None and found.outcome is not None:
-        row.outcome, row.grader = round(found.outcome, 4), found.grader[:64]
+        row.outcome, row.grader = round(float(found.outcome), 4), found.grader[:64]
         row.step_score = round(_mean_step_score(found, found.outcome), 4)
     elif draft.error:  # the model wrote nothing that could be right
         row.outcome = row.step_score = 0.0

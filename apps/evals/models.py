@@ -12,6 +12,7 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
 from apps.workers.models import Worker
+from tentalis.core.scoring.calibration import Interval, wilson_interval
 
 
 class Taskset(Timestamped):
@@ -188,6 +189,19 @@ class Evaluation(Stateful):
             ),
         ]
         indexes = [models.Index(fields=["project", "-id"], name="evaluation_by_project")]
+
+    @property
+    def interval(self) -> Interval | None:
+        """Of the mean outcome, at 95 %; for outcomes between 0 and 1 it is wider than it need be."""
+        return None if self.mean_outcome is None else wilson_interval(self.mean_outcome * self.items, self.items)
+
+    @property
+    def low(self) -> float | None:
+        return None if self.interval is None else self.interval.low
+
+    @property
+    def high(self) -> float | None:
+        return None if self.interval is None else self.interval.high
 
     def __str__(self) -> str:
         found = f"{self.mean_outcome:.3f}" if self.mean_outcome is not None else self.state

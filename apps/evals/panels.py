@@ -147,12 +147,15 @@ def _read_own(worker: Worker, split: str = Item.Split.HELD_OUT) -> Mapping[str, 
     rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")
     found: dict[str, dict[str, PanelItem]] = {}
     for row in rows:
-        right = row.reference if row.checks is None else row.checks
-        if right is not None:
-            seed = int(row.content_hash[:8], 16) if row.seed is None else row.seed
-            of_environment = found.setdefault(row.taskset.environment, {})
-            of_environment.setdefault(row.content_hash, PanelItem(prompt=row.prompt, reference=right, seed=seed))
+        if row.reference is not None or row.checks is not None:
+            found.setdefault(row.taskset.environment, {}).setdefault(row.content_hash, read_item(row))
     return {environment: tuple(items.values()) for environment, items in found.items()}
+
+
+def read_item(row: Item) -> PanelItem:
+    """A taskset's item as it is measured on: the same for the gate and for whoever asks."""
+    seed = int(row.content_hash[:8], 16) if row.seed is None else row.seed
+    return PanelItem(prompt=row.prompt, reference=row.reference, checks=row.checks, seed=seed)
 
 
 def find_newest(project: Project) -> QuerySet[Taskset]:

@@ -18,6 +18,8 @@ class SegmentKind(StrEnum):
     """Let a shadow do it too (a task)."""
     LABEL = "label"
     """Label steps for a step scorer (a worker)."""
+    EVALUATE = "evaluate"
+    """Have a model try items (an evaluation)."""
     ADOPT_SCORER = "adopt_scorer"
     """Gate a step scorer (a reward model)."""
     META = "meta"

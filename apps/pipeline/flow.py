@@ -27,6 +27,9 @@ from apps.adapters import services as adapters
 from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, TentalisError, log_and_continue
 from apps.conversations import asked
+from apps.evals import asking
+from apps.evals import jobs as eval_jobs
+from apps.evals.models import Evaluation
 from apps.feedback import expiry, skip
 from apps.feedback import jobs as feedback_jobs
 from apps.feedback import submit as judgements
@@ -166,6 +169,38 @@ KINDS[SegmentKind.ADOPT_MANAGER] = Chain(
     then=make_room,
     on_dead=_refuse_with(verdict_managers.refuse_ungated),
 )
+
+# --- evaluations: a while at a time, until nothing is left to try ----------------------------------------------------
+
+
+def go_on_measuring(evaluation_ids: Sequence[int]) -> None:
+    """What a link left untried is the next segment's."""
+    outbox.start_many(SegmentKind.EVALUATE, asking.find_unfinished(evaluation_ids))
+
+
+KINDS[SegmentKind.EVALUATE] = Chain(
+    links=(eval_jobs.measure,),
+    then=go_on_measuring,
+    on_dead=asking.fail_evaluation,
+)
+
+
+def ask_evaluation(*, worker: Worker, by: User, **asked: Unpack[asking.AskedFields]) -> Evaluation:
+    """Have a model try items, or give the evaluation that did so; see `asking.ask_evaluation`."""
+    with transaction.atomic():
+        evaluation = asking.ask_evaluation(worker=worker, by=by, **asked)
+        if evaluation.state == Evaluation.State.QUEUED:
+            outbox.start(SegmentKind.EVALUATE, subject_id=evaluation.pk, project_id=evaluation.project_id)
+    return evaluation
+
+
+def resume_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
+    """Let a paused or failed one go on."""
+    with transaction.atomic():
+        asking.resume_evaluation(evaluation=evaluation, by=by)
+        outbox.start(SegmentKind.EVALUATE, subject_id=evaluation.pk, project_id=evaluation.project_id)
+    return evaluation
+
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ COMMANDS: dict[str, Entry] = {
         "tentalis.cli.shadow", "app", "Shadow tests: adapters that repeat a share of the tasks, answers not shown."
     ),
     "skill": Entry("tentalis.cli.skill", "app", "Written procedures workers may use."),
+    "eval": Entry("tentalis.cli.evaluation", "app", "How models do on items, and two of them compared."),
     "session": Entry("tentalis.cli.conversation", "app", "Conversations the gateway saw."),
     "webhook": Entry("tentalis.cli.webhook", "app", "Addresses told what happens."),
     "search": Entry("tentalis.cli.search", "search", "Find tasks, feedback, sessions, runs and more by their words."),

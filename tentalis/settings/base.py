@@ -258,6 +258,7 @@ CELERY_TASK_ROUTES = {
     "conversations.hear": {"queue": "hints"},
     "feedback.open_review": {"queue": "gates"},
     "adapters.*": {"queue": "gates"},
+    "evals.*": {"queue": "gates"},
     "training.ask*": {"queue": "gates"},
     "training.gate_*": {"queue": "gates"},
     "training.meta_train": {"queue": "gates"},

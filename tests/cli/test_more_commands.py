@@ -52,6 +52,18 @@ def test_sessions_and_their_exchanges_are_shown(signed_in: Run) -> None:
     assert signed_in("session", "feedback", str(session.pk)).code == 2
 
 
+def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run) -> None:
+    asked = signed_in("eval", "run", "echo", "--environment", "desk", "--size", "3", "--json")
+    assert (asked.json["state"], asked.json["planned"]) == ("queued", 3)
+    pk = str(asked.json["id"])
+    for command, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
+        assert signed_in("eval", command, pk, "--json").json["state"] == state
+    assert "desk/3/0" in signed_in("eval", "list").out
+    assert signed_in("eval", "show", pk, "--json").json["played"] == 0
+    refused = signed_in("eval", "compare", pk, pk)
+    assert (refused.code, "outcomes" in refused.err) == (1, True)
+
+
 def test_skills_have_versions(signed_in: Run, tmp_path: Path) -> None:
     file = tmp_path / "greet.md"
     for text in ("Say hello.", "Say good day."):

@@ -55,7 +55,7 @@ NAMES = {
     "rollouts": "rollout", "proposals": "proposal", "batches": "batch", "runs": "run", "adapters": "adapter",
     "dead-letters": "segment", "sessions": "session", "exchanges": "exchange", "turns": "turn", "skills": "skill",
     "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
-    "tasksets": "taskset", "experiments": "experiment", "webhooks": "webhook",
+    "tasksets": "taskset", "evaluations": "evaluation", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task",
 }  # fmt: skip
 ALL_HEALTH = tuple(HealthCheck)

@@ -22,7 +22,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import ManagerRun, TrainingRun
 from apps.training.rewards import issue_reward_url
 from apps.webhooks.models import Delivery, Webhook
-from tests.factories import make_task, make_user, make_worker
+from tests.factories import make_measured, make_task, make_user, make_worker
 
 EVERY_ROLE = {role.value: f"{role.value}-of-shop" for role in Role}
 
@@ -80,6 +80,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     turn = Turn.objects.create(project=project, session=session, number=0)
     skill = Skill.objects.create(project=project, name="greet", description="How to greet.", body="Say hello.")
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
+    evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
     experiment = ExperimentRun.objects.create(project=project, experiment="e")
     webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
@@ -98,6 +99,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
+        "evaluation": evaluation,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
@@ -127,6 +129,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH adapters/{adapter}/canary": {"percent": 20},
         "POST adapters/{adapter}/quarantine": {"reason": "Odd."},
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
+        "POST evaluations": {"project": slug, "worker": "echo", "environment": "desk", "size": 5},
         "POST skills": {"project": slug, "name": "greet", "description": "How to greet.", "body": "Say good day."},
         "PATCH skills/{skill}": {"is_active": False},
         "POST webhooks": {"project": slug, "url": "https://hooks.example.com/T1"},
@@ -191,5 +194,6 @@ QUERIES = {
     "GET metrics/cost": "?project={slug}",
     "GET metrics/queues": "?project={slug}",
     "GET sessions/asked": "?project={slug}",
+    "GET comparisons": "?a={evaluation}&b={evaluation}",
     "GET search": "?project={slug}&q=brass",
 }

@@ -21,6 +21,7 @@ PLACEHOLDERS = {
     "manager-runs": "{manager_run}", "reward-models": "{reward_model}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
     "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "tasksets": "{taskset}",
+    "evaluations": "{evaluation}",
     "rewards": "{secret}",
     "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip

@@ -50,5 +50,33 @@ class Knowledge(Sender[Answer]):
         """Items of a taskset: `split=…` for those of one."""
         return self._get(f"tasksets/{taskset_id}/items", **params)
 
+    def ask_evaluation(self, *, project: str, worker: str, **asked: Any) -> Answer:
+        """Have a model try the items of a `taskset` (and `split`), or what an `environment` makes up (`size`, `draw`);
+        `adapter`, `tries`, `seed` and `is_greedy` say whose, how often and how."""
+        return self._post("evaluations", project=project, worker=worker, **asked)
+
+    def list_evaluations(self, **params: Any) -> Answer:
+        return self._get("evaluations", **params)
+
+    def get_evaluation(self, evaluation_id: int) -> Answer:
+        return self._get(f"evaluations/{evaluation_id}")
+
+    def list_tries(self, evaluation_id: int, **params: Any) -> Answer:
+        """Each try at an item, with its outcome or why there is none."""
+        return self._get(f"evaluations/{evaluation_id}/tries", **params)
+
+    def pause_evaluation(self, evaluation_id: int) -> Answer:
+        return self._post(f"evaluations/{evaluation_id}/pause")
+
+    def resume_evaluation(self, evaluation_id: int) -> Answer:
+        return self._post(f"evaluations/{evaluation_id}/resume")
+
+    def cancel_evaluation(self, evaluation_id: int) -> Answer:
+        return self._post(f"evaluations/{evaluation_id}/cancel")
+
+    def compare_evaluations(self, a: int, b: int) -> Answer:
+        """The first minus the second, paired by item."""
+        return self._get("comparisons", a=a, b=b)
+
     def list_experiments(self, **params: Any) -> Answer:
         return self._get("experiments", **params)

@@ -2,48 +2,27 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
 
-from apps.accounts.models import Project
 from apps.evals.comparing import pair_first
 from apps.evals.errors import TooFewScoredError
 from apps.evals.measuring import BLOCK, ROUNDS, find_measured, measure, play, read_measured
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
-from apps.inference.models import Provider
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 from tentalis.core.learning.gate import compare_paired
 from tentalis.core.worlds import PanelItem
-from tests.factories import make_measured, make_worker
+from tests.apps.evals.conftest import number_of
+from tests.factories import make_measured
 from tests.fakes import FakeModelServer
 
 pytestmark = pytest.mark.django_db
 REPORT = Evaluation.Purpose.REPORT
-
-
-@pytest.fixture
-def server() -> Iterator[FakeModelServer]:
-    """Says the number that it was asked for, and 0 for every third."""
-    with FakeModelServer(reply=lambda prompt, _: "0" if number_of(prompt) % 3 == 0 else str(number_of(prompt))) as fake:
-        yield fake
-
-
-@pytest.fixture
-def worker(project: Project, server: FakeModelServer) -> Worker:
-    provider = Provider.objects.create(
-        project=project, name="box", kind="vllm", base_url=server.url, allow_private=True, default_model="desk"
-    )
-    return make_worker(project, "helper", Worker.Kind.CHAT, provider=provider, base_model="desk")
-
-
-def number_of(prompt: str) -> int:
-    return int(json.loads(prompt)[-1]["content"].split()[-1])
 
 
 def make_set(count: int, *, is_checked: bool = True) -> ItemSet:

@@ -1,0 +1,74 @@
+"""Evaluations and comparisons."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.api.serializers.rows import RowOut
+from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WholeNumberField, WordField
+from apps.evals.asking import MOST_DRAW, MOST_ITEMS, MOST_TRIES
+from apps.evals.models import Evaluation, Item, ItemTry
+
+
+class EvaluationOut(RowOut[Evaluation]):
+    """How one model did on a set of items."""
+
+    low = serializers.FloatField(allow_null=True, help_text="Of the 95 % interval of the mean outcome.")
+    high = serializers.FloatField(allow_null=True)
+
+    class Meta:
+        model = Evaluation
+        fields = (
+            "id project worker adapter purpose item_set item_set_hash taskset split tries is_greedy scale seed state "
+            "planned played unscored items mean_outcome mean_step_score low high failure asked_by finished_at "
+            "created_at"
+        )
+
+
+class ItemTryOut(RowOut[ItemTry]):
+    """One try at an item."""
+
+    class Meta:
+        model = ItemTry
+        fields = "id place number outcome step_score cause reason grader"
+
+
+class EvaluationIn(StrictSerializer):
+    """What is to be measured, on what."""
+
+    project = TextField(max_length=64)
+    worker = TextField(max_length=64)
+    adapter = TextField(max_length=200, required=False, help_text="By name; the base model where there is none.")
+    taskset = WholeNumberField(min_value=1, max_value=2**62, required=False, help_text="A version of a taskset.")
+    split = WordField(choices=Item.Split.choices, default=Item.Split.HELD_OUT.value)
+    environment = TextField(
+        max_length=64, required=False, help_text="Instead of a taskset: one that makes held-out tasks up."
+    )
+    size = WholeNumberField(min_value=1, max_value=MOST_ITEMS, default=100, help_text="Tasks that it makes up.")
+    draw = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Another one makes up others.")
+    tries = WholeNumberField(min_value=1, max_value=MOST_TRIES, default=1, help_text="Of each item.")
+    is_greedy = TrueFalseField(default=False, help_text="The likeliest answers instead of sampled ones.")
+    seed = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Another one gives other answers.")
+
+
+class PairedOut(serializers.Serializer[Any]):
+    """The first minus the second on the same items, with its interval."""
+
+    items = serializers.IntegerField()
+    candidate = serializers.FloatField()
+    reference = serializers.FloatField()
+    difference = serializers.FloatField()
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+    confidence = serializers.FloatField()
+    effect = serializers.FloatField(help_text="The smallest true difference that so many items show, 4 times in 5.")
+    p = serializers.FloatField(help_text="Chance of such a difference where there is none, corrected for both.")
+
+
+class EvaluationComparisonOut(serializers.Serializer[Any]):
+    """Two evaluations, paired by item; several tries of an item count as one."""
+
+    a = serializers.IntegerField()
+    b = serializers.IntegerField()
+    outcomes = PairedOut()
+    step_scores = PairedOut(allow_null=True, help_text="null: no steps were scored.")

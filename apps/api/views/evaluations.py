@@ -1,0 +1,98 @@
+"""Evaluations and comparisons."""
+
+from typing import ClassVar
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.rights import Right
+from apps.adapters.models import Adapter
+from apps.api.filters import filter_by
+from apps.api.lookup import find_row, find_worker, refuse
+from apps.api.permissions import by_right, current_user
+from apps.api.serializers.evaluations import EvaluationComparisonOut, EvaluationIn, EvaluationOut, ItemTryOut
+from apps.api.views.base import ApiView, ResourceViewSet, command
+from apps.evals import asking
+from apps.evals.comparing import compare_evaluations
+from apps.evals.models import Evaluation, Taskset
+from apps.pipeline import flow
+
+EVALUATION = Evaluation.objects.select_related("project", "worker", "adapter", "taskset")
+
+
+class EvaluationViewSet(ResourceViewSet):
+    """How models did on sets of items: the gate's, and what people asked for."""
+
+    queryset = EVALUATION
+    serializer_class = EvaluationOut
+    filterset_class = filter_by(Evaluation, "worker", "adapter", "purpose", "state", "taskset")
+    rights: ClassVar = by_right(
+        {Right.EVALS_READ: "list retrieve tries", Right.EVALS_WRITE: "create pause resume cancel"}
+    )
+
+    @extend_schema(request=EvaluationIn, responses={201: EvaluationOut})
+    def create(self, request: Request) -> Response:
+        """Have a model try items. The very same is measured once: asked again, the answer is the one there is."""
+        project, body = self.read_placed(EvaluationIn)
+        body["worker"] = find_worker(project, body["worker"])
+        if name := body.pop("adapter", ""):
+            adapter = Adapter.objects.filter(project=project, name=name).first()
+            if adapter is None:
+                raise refuse("adapter", "adapter", name)
+            body["adapter"] = adapter
+        if (pk := body.pop("taskset", None)) is not None:
+            body["taskset"] = find_row(
+                request, Taskset.objects.filter(project=project), pk, field="taskset", right=Right.EVALS_READ
+            )
+        return self.show(flow.ask_evaluation(by=current_user(request), **body), 201)
+
+    @extend_schema(responses=ItemTryOut(many=True), filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=ItemTryOut)
+    def tries(self, request: Request, pk: str) -> Response:
+        """Each try at an item, with its outcome or why there is none."""
+        evaluation = self.get_object()
+        self.check_no_parameters()
+        return self.show_page(evaluation.item_tries.all(), ItemTryOut)
+
+    @command()
+    def pause(self, request: Request, pk: str) -> Response:
+        """Begin no further block of tries; those under way are kept."""
+        return self.show(asking.pause_evaluation(evaluation=self.take_row(), by=current_user(request)))
+
+    @command()
+    def resume(self, request: Request, pk: str) -> Response:
+        """Let a paused one go on; one that failed tries again what could not be asked or graded."""
+        return self.show(flow.resume_evaluation(evaluation=self.take_row(), by=current_user(request)))
+
+    @command()
+    def cancel(self, request: Request, pk: str) -> Response:
+        """Stop it for good; what was tried is kept."""
+        return self.show(asking.cancel_evaluation(evaluation=self.take_row(), by=current_user(request)))
+
+
+class ComparisonView(ApiView):
+    """Two evaluations against each other."""
+
+    rights: ClassVar = {"get": Right.EVALS_READ}
+
+    @extend_schema(
+        operation_id="comparisons_retrieve",
+        parameters=[
+            OpenApiParameter("a", int, required=True, description="The evaluation in question."),
+            OpenApiParameter("b", int, required=True, description="What it is compared with."),
+        ],
+        responses=EvaluationComparisonOut,
+    )
+    def get(self, request: Request) -> Response:
+        """The first minus the second, paired by item, with the interval and what so many items can show."""
+        self.check_no_parameters("a", "b")
+        rows = []
+        for name in ("a", "b"):
+            value = request.query_params.get(name, "")
+            if not value.isdecimal() or len(value) > 18:
+                raise ValidationError({name: [f"wanted the number of an evaluation, found {value[:40]!r}"]})
+            rows.append(find_row(request, EVALUATION, int(value), field=name, right=Right.EVALS_READ))
+        return Response(EvaluationComparisonOut(compare_evaluations(*rows)).data)

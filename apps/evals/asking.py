@@ -1,0 +1,184 @@
+"""Evaluations that people ask for: asked, paused, taken up again, cancelled; done a while at a time."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters.models import Adapter
+from apps.adapters.serving import load
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
+from apps.evals.errors import EvaluationStoppedError
+from apps.evals.measuring import find_measured, play, read_measured
+from apps.evals.models import Evaluation, Item, ItemTry, Taskset
+from apps.evals.panels import PANEL_SEED, ItemSet, Panel, read_item
+from apps.workers.models import Worker
+from apps.worlds.registry import get_world
+
+MOST_ITEMS = 5_000
+MOST_TRIES = 16
+MOST_DRAW = 10**9
+NOT_ASKED = {
+    Worker.Kind.OUTSIDE: "its agent works outside, and hands in what it did",
+    Worker.Kind.OPENCLAW: "which model answers is its gateway's choice",
+}
+"""Kinds of workers that no model can be measured through, and why."""
+
+
+class AskedFields(TypedDict, total=False):
+    """What `ask_evaluation` takes."""
+
+    adapter: Adapter | None
+    taskset: Taskset | None
+    split: str
+    environment: str
+    size: int
+    draw: int
+    tries: int
+    is_greedy: bool
+    seed: int
+
+
+def ask_evaluation(
+    *,
+    worker: Worker,
+    by: User,
+    adapter: Adapter | None = None,
+    taskset: Taskset | None = None,
+    split: str = Item.Split.HELD_OUT,
+    environment: str = "",
+    size: int = 100,
+    draw: int = 0,
+    tries: int = 1,
+    is_greedy: bool = False,
+    seed: int = 0,
+) -> Evaluation:
+    """An evaluation of an adapter, or of the base model; the one there is where the very same was asked before.
+
+    Args:
+        taskset, split: the items; else `environment`, which makes up `size` held-out tasks: draw `draw` of them.
+        tries: of each item, with other seeds; is_greedy: the likeliest answer instead of a sampled one.
+        seed: added to the items' own: another one gives other answers.
+    Raises:
+        BadInputError, ConflictError: saying what was wanted and what was found.
+    """
+    require_right(by, worker.project, Right.EVALS_WRITE)
+    if (why := NOT_ASKED.get(Worker.Kind(worker.kind))) is not None:
+        raise BadInputError.at("worker", f"wanted one whose model is asked by name, found {worker.name}: {why}")
+    if adapter is not None and adapter.worker_id != worker.line_id:
+        raise BadInputError.at("adapter", f"wanted one of {worker.name}'s line, found {adapter.name}")
+    if adapter is not None and adapter.barred:
+        raise ConflictError(f"{adapter.name} may not be served: {adapter.barred}")
+    if (taskset is None) == (not environment):
+        raise BadInputError.at("taskset", "wanted a taskset, or an environment that makes up tasks; found both or none")
+    if taskset is not None:
+        found = taskset.items.filter(split=split).count()
+        item_set = open_items(taskset, split, count=min(found, MOST_ITEMS + 1))
+    else:
+        name = f"{environment}/{size}/{draw}"
+        item_set = Panel(name, get_world(environment), size, PANEL_SEED + draw).item_set
+    if not 1 <= len(item_set.items) <= MOST_ITEMS:
+        raise BadInputError.at("taskset", f"wanted 1 to {MOST_ITEMS:,} items, found {len(item_set.items):,}")
+    purpose = Evaluation.Purpose.REPORT
+    evaluation = find_measured(
+        worker, adapter, item_set, purpose, tries=tries, is_greedy=is_greedy, seed=seed
+    ).evaluation
+    if not evaluation._state.adding:
+        return evaluation
+    evaluation.taskset, evaluation.split, evaluation.asked_by = taskset, split if taskset else "", by.handle
+    try:
+        with transaction.atomic():
+            evaluation.save(force_insert=True)
+            payload = {"items": item_set.name, "tries": tries, "adapter": adapter.name if adapter else ""}
+            record(Kind.EVAL_QUEUED, subject=evaluation, by=by.handle, payload=payload)
+    except IntegrityError:
+        raise ConflictError("the same evaluation was paused, or is just being asked for: take that one up") from None
+    return evaluation
+
+
+def open_items(taskset: Taskset, split: str, *, count: int) -> ItemSet:
+    """The first items of a split: those that come later are in no evaluation that began before them."""
+    items = taskset.items.filter(split=split).order_by("id")[:count]
+    return ItemSet(f"{taskset}/{split}", get_world(taskset.environment), [read_item(item) for item in items])
+
+
+def reopen_items(evaluation: Evaluation) -> ItemSet:
+    """The items it was asked for.
+
+    Raises:
+        ConflictError: they are not what they were.
+    """
+    count = evaluation.planned // evaluation.tries
+    if evaluation.taskset is not None:
+        item_set = open_items(evaluation.taskset, evaluation.split, count=count)
+    else:
+        environment, _, draw = evaluation.item_set.split("/")
+        item_set = Panel(evaluation.item_set, get_world(environment), count, PANEL_SEED + int(draw)).item_set
+    if item_set.hash != evaluation.item_set_hash:
+        raise ConflictError(f"the items of {evaluation.item_set} are not what they were when it was asked for")
+    return item_set
+
+
+def measure_asked(evaluation_id: int, *, by: str) -> None:
+    """Go on with an evaluation for a part of the time that a link has; what is left is done by the next one."""
+    rows = Evaluation.objects.select_related("worker__project", "worker__provider", "adapter", "taskset")
+    evaluation = rows.get(pk=evaluation_id)
+    if evaluation.state == Evaluation.State.QUEUED:
+        move(evaluation, Evaluation.State.RUNNING, by=by)
+    if evaluation.state != Evaluation.State.RUNNING:
+        return
+    item_set = reopen_items(evaluation)
+    if evaluation.adapter is not None:
+        load(evaluation.adapter)
+    try:
+        play(read_measured(evaluation), item_set, patience_s=settings.TENTALIS["TASK_TIMEOUT_SECONDS"] / 4, by=by)
+    except (EvaluationStoppedError, IllegalMoveError):  # somebody paused or cancelled it meanwhile
+        return
+
+
+def find_unfinished(evaluation_ids: Sequence[int]) -> list[tuple[int, int]]:
+    """(id, project) of those that go on."""
+    running = Evaluation.objects.filter(pk__in=evaluation_ids, state=Evaluation.State.RUNNING)
+    return list(running.values_list("pk", "project_id"))
+
+
+def pause_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
+    """No further block is begun; the one at work is kept."""
+    return _move(evaluation, Evaluation.State.PAUSED, by=by)
+
+
+def cancel_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
+    """As a pause, for good."""
+    return _move(evaluation, Evaluation.State.CANCELLED, by=by)
+
+
+def resume_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
+    """Let a paused one go on; one that failed tries again what could not be asked or graded."""
+    with transaction.atomic():
+        evaluation.item_tries.filter(cause=ItemTry.Cause.INFRASTRUCTURE).delete()
+        return _move(evaluation, Evaluation.State.QUEUED, by=by)
+
+
+def _move(evaluation: Evaluation, state: Evaluation.State, *, by: User) -> Evaluation:
+    require_right(by, evaluation.project, Right.EVALS_WRITE)
+    if not evaluation.asked_by:
+        raise ConflictError("the gate measures this one for a verdict: nobody asked for it")
+    try:
+        with transaction.atomic():
+            move(evaluation, state, by=by.handle, failure="")
+    except IntegrityError:
+        raise ConflictError("the very same was asked for again since: see that one") from None
+    return evaluation
+
+
+def fail_evaluation(evaluation_id: int, *, link: str, reason: str, by: str) -> None:
+    """It could not be done; what was tried until then is kept."""
+    evaluation = Evaluation.objects.get(pk=evaluation_id)
+    if evaluation.state in {Evaluation.State.QUEUED, Evaluation.State.RUNNING}:
+        move(evaluation, Evaluation.State.FAILED, by=by, failure=reason)

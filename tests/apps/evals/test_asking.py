@@ -1,0 +1,174 @@
+"""Evaluations that people ask for, by REST: done in parts, paused, taken up again; and two of them compared."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.tokens import create_token
+from apps.base.counting import forget_callers
+from apps.evals.asking import measure_asked
+from apps.evals.measuring import BLOCK
+from apps.evals.models import Evaluation, Item, ItemTry, Taskset
+from apps.outbox.models import Segment
+from apps.workers.models import Worker
+from tentalis.core.learning.several_questions import adjust_holm
+from tests.apps.evals.conftest import number_of
+from tests.edges.caller import Caller
+from tests.fakes import FakeModelServer
+from tests.links import run_link
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def as_alice(alice: User) -> Caller:
+    forget_callers()
+    _, text = create_token(user=alice, name="test", scopes=Right.values, project=None, by=alice)
+    return Caller(text)
+
+
+@pytest.fixture
+def numbers(project: Project) -> Taskset:
+    return fill(project, range(1, 2 * BLOCK + 1))
+
+
+def fill(project: Project, numbers: Sequence[int]) -> Taskset:
+    taskset = Taskset.objects.create(project=project, name="numbers", environment="chat")
+    Item.objects.bulk_create(
+        Item(
+            taskset=taskset,
+            split="held_out",
+            prompt=f"Say {n}",
+            reference=n,
+            seed=n,
+            content_hash=f"{n:064x}",
+            bands=[],
+        )
+        for n in numbers
+    )
+    return taskset
+
+
+def ask(caller: Caller, taskset: Taskset, **changes: Any) -> Any:
+    return caller.send("POST", "evaluations", {"project": "shop", "worker": "helper", "taskset": taskset.pk} | changes)
+
+
+def work_on() -> None:
+    """Do the link that is due, as a queue process does."""
+    segment = Segment.objects.get(kind="evaluate", state="open")
+    run_link(lambda pk: measure_asked(pk, by="evals"), segment.pk, 0)
+
+
+def test_an_evaluation_goes_on_after_a_pause_and_a_breakdown_and_tries_nothing_twice(
+    as_alice: Caller, worker: Worker, numbers: Taskset, server: FakeModelServer
+) -> None:
+    asked = ask(as_alice, numbers)
+    assert (asked.status, asked.body["state"], asked.body["planned"]) == (201, "queued", 2 * BLOCK)
+    path, spoken = f"evaluations/{asked.body['id']}", server.reply
+
+    def pause(prompt: str, index: int) -> str:
+        if number_of(prompt) == BLOCK:
+            Evaluation.objects.update(state="paused")
+            connection.close()
+        return spoken(prompt, index)
+
+    server.reply = pause
+    work_on()
+    found = as_alice.get(path).body
+    assert (found["state"], found["played"]) == ("paused", BLOCK)
+    assert not Segment.objects.filter(kind="evaluate", state="open").exists()
+    server.reply = spoken
+    assert as_alice.send("POST", f"{path}/resume").body["state"] == "queued"
+    server.mode = "broken"
+    work_on()
+    assert as_alice.get(path).body["state"] == "running"
+    server.mode = "ok"
+    Segment.objects.filter(kind="evaluate", state="open").update(run_after=Now())
+    work_on()
+    found = as_alice.get(path).body
+    assert (found["state"], found["played"], found["items"]) == ("done", 2 * BLOCK, 2 * BLOCK)
+    assert 0 < found["low"] < found["mean_outcome"] < found["high"] < 1
+    said = [
+        number_of(json.dumps(one.body["messages"])) for one in server.requests if one.path == "/v1/chat/completions"
+    ]
+    assert len(said) - len(set(said)) <= 1, "but for the one that broke off"
+    tries = as_alice.get(f"{path}/tries").body["results"]
+    assert sorted(one["place"] for one in tries) == list(range(2 * BLOCK))
+    assert ask(as_alice, numbers).body["id"] == asked.body["id"], "the very same is measured once"
+    assert as_alice.send("POST", f"{path}/cancel").status == 409
+
+
+def test_a_killed_one_is_taken_up_behind_its_last_block(
+    as_alice: Caller, worker: Worker, numbers: Taskset, server: FakeModelServer
+) -> None:
+    """What a process that is killed had committed is there; its segment comes back when its lease is over."""
+    ask(as_alice, numbers)
+    row = Evaluation.objects.get()
+    Evaluation.objects.update(state="running")
+    measured = [ItemTry(evaluation=row, place=place, key=place, outcome=1.0) for place in range(BLOCK)]
+    ItemTry.objects.bulk_create(measured)
+    work_on()
+    row.refresh_from_db()
+    assert (row.state, row.played) == ("done", 2 * BLOCK)
+    said = {number_of(json.dumps(one.body["messages"])) for one in server.requests if "messages" in one.body}
+    assert said == set(range(BLOCK + 1, 2 * BLOCK + 1))
+
+
+def test_two_evaluations_are_compared_by_item(
+    as_alice: Caller, worker: Worker, numbers: Taskset, server: FakeModelServer
+) -> None:
+    pks = []
+    for seed in (0, 1):
+        pks.append(ask(as_alice, numbers, seed=seed).body["id"])
+        work_on()
+        server.reply = lambda prompt, _: str(number_of(prompt))
+    found = as_alice.get(f"comparisons?a={pks[1]}&b={pks[0]}").body
+    wrong = sum(n % 3 == 0 for n in range(1, 2 * BLOCK + 1)) / (2 * BLOCK)
+    assert found["outcomes"]["difference"] == pytest.approx(wrong)
+    assert found["outcomes"]["low"] > 0
+    assert found["outcomes"]["p"] < 0.1
+    other = fill_other(worker.project)
+    apart = ask(as_alice, other).body["id"]
+    work_on()
+    refused = as_alice.get(f"comparisons?a={apart}&b={pks[0]}")
+    assert (refused.status, refused.body["code"]) == (409, "too_few_scored")
+
+
+def fill_other(project: Project) -> Taskset:
+    Taskset.objects.filter(name="numbers").update(name="before")
+    return fill(project, range(100, 104))
+
+
+def test_what_cannot_be_measured_is_refused_by_name(
+    as_alice: Caller, worker: Worker, numbers: Taskset, project: Project
+) -> None:
+    for changes, field in (
+        ({"taskset": None, "environment": "desk", "size": 5}, ""),
+        ({"environment": "desk"}, "taskset"),
+        ({"split": "skills"}, "taskset"),
+        ({"tries": 99}, "tries"),
+        ({"adapter": "nobody@v1"}, "adapter"),
+    ):
+        body = {"project": "shop", "worker": "helper", "taskset": numbers.pk} | changes
+        answer = as_alice.send(
+            "POST", "evaluations", {name: value for name, value in body.items() if value is not None}
+        )
+        assert (answer.status >= 400) == bool(field), answer
+        assert not field or field in answer.body["errors"], answer
+    Worker.objects.filter(pk=worker.pk).update(kind="openclaw")
+    assert "gateway" in ask(as_alice, numbers).body["detail"]
+    Evaluation.objects.update(asked_by="")
+    [gates] = Evaluation.objects.all()
+    assert as_alice.send("POST", f"evaluations/{gates.pk}/cancel").status == 409
+
+
+def test_several_questions_are_corrected_for() -> None:
+    assert adjust_holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert adjust_holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])
+    assert adjust_holm([]) == []
