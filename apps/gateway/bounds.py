@@ -31,13 +31,23 @@ def load_bounded(raw: bytes) -> Any:
     Raises:
         orjson.JSONDecodeError: it is no JSON. BeyondBoundsError: more values or levels than `LIMITS` says.
     """
+    value = load_countable(raw)
+    if len(raw) > SHORT_BYTES or not is_surely_flat(raw, LIMITS.gateway_json_depth):
+        require_flat(value)
+    return value
+
+
+def load_countable(raw: bytes) -> Any:
+    """As `load_bounded`, however deep: before anything goes through it, it has to pass `require_flat`."""
     if has_more_values(raw, LIMITS.json_values):
         raise BeyondBoundsError("values", LIMITS.json_values)
-    value, most = orjson.loads(raw), LIMITS.gateway_json_depth
-    is_flat = (len(raw) <= SHORT_BYTES and is_surely_flat(raw, most)) or _RULER.shows_flat(value)
-    if not is_flat and is_deeper(value, most):
-        raise BeyondBoundsError("levels", most)
-    return value
+    return orjson.loads(raw)
+
+
+def require_flat(value: Any) -> None:
+    """Raise BeyondBoundsError where there are more levels than `LIMITS` says."""
+    if not _RULER.shows_flat(value) and is_deeper(value, LIMITS.gateway_json_depth):
+        raise BeyondBoundsError("levels", LIMITS.gateway_json_depth)
 
 
 def _count_written() -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -101,8 +102,7 @@ class Merger:
         choices = self.choices
         for part in choices:
             part.texts, part.thoughts = [part.text], [part.reasoning]
-        kept = [[getattr(part, name) for name in _KEPT] for part in choices]
-        return orjson.dumps([kept, [getattr(self.envelope, name) for name in _TOLD]])
+        return orjson.dumps([[_read_kept(part) for part in choices], _read_told(self.envelope)])
 
 
 def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Envelope]:
@@ -119,12 +119,11 @@ def merge_answer(chunks: Iterable[Json | None]) -> tuple[list[ChoiceParts], Enve
 def load_merged(data: bytes) -> tuple[list[ChoiceParts], Envelope]:
     """What `Merger.dump` wrote. Raises ValueError, TypeError where it is something else."""
     choices, told = read_json(data)
-    parts = [ChoiceParts(**dict(zip(_KEPT, choice, strict=True))) for choice in choices]
-    return parts, Envelope(**dict(zip(_TOLD, told, strict=True)))
+    return [ChoiceParts(*choice) for choice in choices], Envelope(*told)
 
 
-_KEPT = tuple(one.name for one in fields(ChoiceParts) if one.name != "places")
-_TOLD = tuple(one.name for one in fields(Envelope))
+_read_kept = attrgetter(*(one.name for one in fields(ChoiceParts) if one.name != "places"))
+_read_told = attrgetter(*(one.name for one in fields(Envelope)))
 
 
 def _add_choice(parts: ChoiceParts, choice: Json) -> None:
@@ -132,8 +131,7 @@ def _add_choice(parts: ChoiceParts, choice: Json) -> None:
         parts.token_ids += ids
     if logprobs := choice.get("logprobs"):
         entries = logprobs.get("content")
-        for entry in entries or ():
-            parts.logprobs.append(entry["logprob"])
+        parts.logprobs += [entry["logprob"] for entry in entries or ()]
         if entries is None and (values := logprobs.get("token_logprobs")):
             parts.logprobs += values
     if reason := choice.get("finish_reason"):

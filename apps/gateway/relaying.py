@@ -1,12 +1,13 @@
 """An upstream's answer on its way to the caller: read once, stripped of what was asked on our account, translated."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
 
 from apps.gateway.asking import Json, Question
-from apps.gateway.bounds import BeyondBoundsError, load_bounded
+from apps.gateway.bounds import BeyondBoundsError, load_bounded, load_countable, require_flat
 from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedError
 from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.wire import dump_event
@@ -14,7 +15,7 @@ from apps.gateway.events import EventSplitter
 from apps.gateway.merging import Merger
 
 NOTHING_USED = Usage(0, 0, 0, 0, 0)
-MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
+MALFORMED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading an answer raises whose parts are not what they should be."""
 _DONE = b"[DONE]"
 
@@ -115,7 +116,7 @@ class Relay:
             return self._rename(own, own_id)
         if self._is_native and not (self._question.hides_ids or self._question.hides_logprobs):
             return self._rename(raw, own_id)
-        self._question.strip([answer])
+        self._strip([answer])
         if not self._is_native:
             return orjson.dumps(self._dialect.from_chat(answer, self._body, id=self._id))
         answer["id"] = self._answer_id
@@ -151,7 +152,10 @@ class Relay:
         if merger is None or not self.kept or self._splitter.has_rest:
             return b"".join(self.kept), False
         merger.envelope.is_done |= self._is_done
-        return merger.dump(), True
+        try:
+            return merger.dump(), True
+        except TypeError:  # among its ids lies what no answer has
+            return b"".join(self.kept), False
 
     def _rename(self, raw: bytes, own_id: object) -> bytes:
         """An answer as it came, under our id: written into it where the server's stands once and for all."""
@@ -191,7 +195,7 @@ class Relay:
             shown.append(chunk)
         if self._passes_own:
             return b""
-        shown = self._question.strip(shown)
+        shown = self._strip(shown)
         if not self._is_native:
             return b"".join([self._stream.feed(chunk) for chunk in shown])
         for chunk in shown:
@@ -226,13 +230,13 @@ class Relay:
             self._is_done = True
             payloads = payloads[: payloads.index(_DONE)]
         try:
-            found = _load_bounded(b"[%s]" % b",".join(payloads))  # half the time of one call each
-        except UnboundedAnswerError:
-            self.kept.clear()
-            raise
+            found = self._load(b"[%s]" % b",".join(payloads))  # half the time of one call each
         except orjson.JSONDecodeError:
             self.merger = None
-            found = [event for payload in payloads if (event := _load(payload)) is not None]
+            found = []
+            for payload in payloads:
+                with suppress(orjson.JSONDecodeError):
+                    found.append(self._load(payload))
         events = [event for event in found if isinstance(event, dict)]
         if len(events) < len(payloads):
             self.merger = None
@@ -240,26 +244,33 @@ class Relay:
 
     def _read(self, raw: bytes) -> Json:
         try:
-            answer = _load_bounded(raw)
+            answer = self._load(raw)
         except orjson.JSONDecodeError:
             raise UnreadableAnswerError(f"wanted JSON, found {raw[:80]!r}") from None
         if not isinstance(answer, dict):
             raise UnreadableAnswerError(f"wanted a JSON object, found {raw[:80]!r}")
         return answer
 
+    def _load(self, raw: bytes) -> Any:
+        """What it says; how deep that is, is looked at when the largest part of it is taken out. Raises as `_strip`."""
+        try:
+            return load_countable(raw) if self._question.hides_logprobs else load_bounded(raw)
+        except BeyondBoundsError as beyond:
+            raise self._refuse_unbounded(beyond) from None
 
-def _load_bounded(raw: bytes) -> Any:
-    try:
-        return load_bounded(raw)
-    except BeyondBoundsError as beyond:
-        raise UnboundedAnswerError(f"wanted at most {beyond.most:,} {beyond.bound} in it, found more") from None
+    def _strip(self, answers: list[Json]) -> list[Json]:
+        """As the question's. Raises UnboundedAnswerError where what is left lies too deep."""
+        left = self._question.strip(answers)
+        if self._question.hides_logprobs:
+            try:
+                require_flat(left)
+            except BeyondBoundsError as beyond:
+                raise self._refuse_unbounded(beyond) from None
+        return left
 
-
-def _load(payload: bytes) -> Any:
-    try:
-        return _load_bounded(payload)
-    except orjson.JSONDecodeError:
-        return None
+    def _refuse_unbounded(self, beyond: BeyondBoundsError) -> UnboundedAnswerError:
+        self.kept.clear()
+        return UnboundedAnswerError(f"wanted at most {beyond.most:,} {beyond.bound} in it, found more")
 
 
 def _read_model(answer: Json) -> str:
