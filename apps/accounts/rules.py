@@ -1,6 +1,6 @@
 """What a project's settings must be, checked with the very code that later reads them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from apps.accounts.calendars import CalendarError, require_calendar
@@ -13,8 +13,9 @@ from tentalis.core.learning.windows import TrainingPolicy
 from tentalis.core.limits import Limits
 from tentalis.core.review_policy import ReviewPolicy
 from tentalis.core.scoring.protocol import ScoringError
-from tentalis.core.scoring.weights import ENVIRONMENTS, WeightProfile
+from tentalis.core.scoring.weights import WeightProfile
 from tentalis.core.session_policy import SessionPolicy
+from tentalis.plugins import REGISTRIES
 
 RANGES = {
     "group_size": (1, MAX_GROUP),
@@ -41,10 +42,19 @@ def check_project_settings(values: Mapping[str, Any]) -> None:
 def _check_weight_profiles(value: Any) -> None:
     if not isinstance(value, Mapping):
         raise ScoringError(f"wanted an object, found {type(value).__name__}")
+    _require_registered("tentalis.worlds", value)
     for environment, weights in value.items():
-        if environment not in ENVIRONMENTS:
-            raise ScoringError(f"wanted environments of {', '.join(ENVIRONMENTS)}, found {environment!r}")
-        WeightProfile.from_json(environment, weights)
+        _require_registered("tentalis.scorers", WeightProfile.from_json(environment, weights).weights)
+
+
+def _check_review_policy(value: Any) -> None:
+    _require_registered("tentalis.worlds", ReviewPolicy.from_json(value).environments)
+
+
+def _require_registered(group: str, names: Iterable[str]) -> None:
+    for name in names:
+        if name not in REGISTRIES[group]:
+            raise FieldError(f"{REGISTRIES[group].noun}: {REGISTRIES[group].refuse(name)}")
 
 
 def _check_training_policy(value: Any) -> None:
@@ -59,7 +69,7 @@ def _check_training_policy(value: Any) -> None:
 
 CHECKS: Mapping[str, Callable[[Any], object]] = {
     "weight_profiles": _check_weight_profiles,
-    "review_policy": ReviewPolicy.from_json,
+    "review_policy": _check_review_policy,
     "recipe": Recipe.from_json,
     "gate_policy": GatePolicy.from_json,
     "limits": Limits.from_json,

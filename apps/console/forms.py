@@ -20,10 +20,9 @@ from apps.base.packed_rows import unpack_rows
 from apps.base.unpacking import is_packed
 from apps.console import services
 from apps.evals.panels import find_generator
-from apps.tasks.models import Environment
 from apps.tasks.references import read_reference, try_reference
 from apps.workers.models import Worker
-from apps.worlds.registry import WORLDS
+from apps.worlds.registry import WORLDS, name_choices
 from tentalis.core.field_limits import MAX_GROUP, MAX_PROMPT_CHARS
 from tentalis.core.judged_files import KINDS, TASKS
 from tentalis.core.task_files import guess_form
@@ -105,9 +104,7 @@ class PlacedForm(forms.Form):
         super().__init__(*args, **kwargs)
         workers = Worker.objects.filter(project=project, is_active=True)
         self.fields["worker"].queryset = workers  # type: ignore[attr-defined]
-        self.fields["environment"].choices = [  # type: ignore[attr-defined]
-            (name, label) for name, label in Environment.choices if name in WORLDS
-        ]
+        self.fields["environment"].choices = name_choices()  # type: ignore[attr-defined]
         self.fields["group_size"].widget.attrs["placeholder"] = project.group_size
         self.own_worlds = [world.name if (world := find_generator(worker)) else "" for worker in workers]
         """Names of the worlds that the workers are made for, in their order; "" where they do any work."""
@@ -252,7 +249,7 @@ class TaskForm(PlacedForm):
     def worlds(self) -> list[tuple[str, World]]:
         """(label, world) of what the project's workers are made for, and of what is chosen."""
         chosen = {*self.own_worlds, str(self["environment"].value() or "")}
-        return [(label, WORLDS[name]) for name, label in Environment.choices if name in WORLDS and name in chosen]
+        return [(world.label, world) for world in WORLDS.values() if world.name in chosen]
 
     @property
     def drawable(self) -> list[World]:

@@ -15,14 +15,13 @@ from apps.console.durations import DurationField, say_seconds
 from apps.console.forms import TextFileField
 from apps.console.words_groups import USED_BY, group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
-from apps.tasks.models import Environment
+from apps.worlds.registry import WORLDS, name_choices
 from tentalis.core.checked import Choice, FieldError, Flag, Number, Several
 from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS, MAX_HELD_OUT_PERCENT
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.windows import MOST_CALENDAR_CHARS, TrainingPolicy
 from tentalis.core.review_policy import ReviewPolicy
-from tentalis.core.scoring.weights import ENVIRONMENTS, PROFILES
 from tentalis.core.session_policy import SessionPolicy
 
 READERS: dict[str, type[Any]] = {
@@ -199,14 +198,14 @@ class WeightsForm(SectionForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         usual = {
-            f"{name}-{scorer}": f"{weight:g}"
-            for name in ENVIRONMENTS
-            for scorer, weight in PROFILES[name].weights.items()
+            f"{world.name}-{scorer}": f"{weight:g}"
+            for world in WORLDS.values()
+            for scorer, weight in world.profile.items()
         }
         for name in dict.fromkeys([*usual, *self.initial]):
             environment, _dash, scorer = name.partition("-")
             self.fields[name] = forms.FloatField(
-                label=f"{Environment(environment).label}: {scorer.replace('_', ' ')}",
+                label=f"{dict(name_choices()).get(environment, environment)}: {scorer.replace('_', ' ')}",
                 required=False,
                 min_value=0,
                 max_value=1,
@@ -276,9 +275,9 @@ def make_field(item: "dataclasses.Field[Any]") -> forms.Field:
         words = [(value, CHOICE_WORDS.get(value, value.replace("_", " ").capitalize())) for value in rule.allowed]
         return forms.ChoiceField(choices=words, required="" not in rule.allowed, **common)
     if isinstance(rule, Several):
-        if isinstance(rule.each, Choice):
-            named = [(name, Environment(name).label) for name in rule.each.allowed]
-            return forms.MultipleChoiceField(choices=named, widget=forms.CheckboxSelectMultiple, **common)
+        if item.name == "environments":
+            boxes = forms.CheckboxSelectMultiple
+            return forms.MultipleChoiceField(choices=name_choices, required=False, widget=boxes, **common)
         return CommaSeparatedField(**common)
     if isinstance(rule, Flag):
         return forms.BooleanField(required=False, **common)

@@ -13,10 +13,13 @@ from apps.inference.grants import usable
 from apps.inference.models import Provider
 from apps.inference.provider_kinds import find_kind
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
+from apps.workers.kinds import find_kind as find_worker_kind
+from apps.workers.kinds import kind_choices
 from apps.workers.models import Worker
-from apps.workers.rules import MOST_BATCH_TASKS, SAMPLING
+from apps.workers.rules import MOST_BATCH_TASKS
 from tentalis.core.field_limits import MAX_END_USER_CHARS, MAX_SYSTEM_PROMPT_CHARS
 from tentalis.core.learning.canary import MOST_PERCENT
+from tentalis.core.worlds import AgentKind
 
 
 class CanaryForm(forms.Form):
@@ -93,19 +96,16 @@ class RunForm(forms.Form):
 
 _MODEL = ("provider", "base_model", "base_directory", "fallbacks")
 _LINE = ("adapters_per", "user_batch_tasks", "learns_with")
-FIELDS: Mapping[str, tuple[str, ...]] = {
-    Worker.Kind.ECHO: (),
-    Worker.Kind.DESK: (*_MODEL, "system_prompt", *SAMPLING[Worker.Kind.DESK], *_LINE),
-    Worker.Kind.CHAT: (*_MODEL, "system_prompt", *SAMPLING[Worker.Kind.CHAT], *_LINE),
-    Worker.Kind.OUTSIDE: (*_MODEL, *_LINE),
-    Worker.Kind.OPENCLAW: (
-        *("agent_server", "agent_id", *_MODEL, "system_prompt"),
-        *SAMPLING[Worker.Kind.OPENCLAW],
-        *_LINE,
-    ),
-}
-"""What is asked of a worker of each kind, beside its name."""
 NEEDED: Mapping[str, str] = {Worker.Kind.CHAT: "provider", Worker.Kind.OPENCLAW: "agent_server"}
+
+
+def list_fields(kind: AgentKind) -> tuple[str, ...]:
+    """What is asked of a worker of a kind, beside its name."""
+    if not kind.asks_model:
+        return ()
+    on_openclaw = ("agent_server", "agent_id") if kind.name == Worker.Kind.OPENCLAW else ()
+    told = () if kind.name == Worker.Kind.OUTSIDE else ("system_prompt", *kind.sampling)
+    return (*on_openclaw, *_MODEL, *told, *_LINE)
 
 
 SAMPLING_WORDS = {
@@ -138,7 +138,7 @@ class WorkerForm(forms.Form):
         max_length=64,
         help_text=_("Lower-case letters, digits, - and _. Its adapters are named after it."),
     )
-    kind = forms.ChoiceField(choices=Worker.Kind.choices, widget=forms.HiddenInput)
+    kind = forms.ChoiceField(choices=kind_choices, widget=forms.HiddenInput)
     provider = ServerField(
         Provider.objects.none(),
         label=_("Model server"),
@@ -224,14 +224,14 @@ class WorkerForm(forms.Form):
         super().__init__(*args, **kwargs)
         kind = worker.kind if worker is not None else kind
         self.fields["kind"].initial = kind
-        self.sampling = SAMPLING.get(kind, {})
+        self.sampling = find_worker_kind(kind).sampling
         for name, rule in self.sampling.items():
-            label, help_text = SAMPLING_WORDS[name]
+            label, help_text = SAMPLING_WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
             self.fields[name] = make_number(rule, step="0.05", label=label, help_text=help_text)
         names = list(self.base_fields)
         at = names.index("system_prompt") + 1
         self.order_fields([*names[:at], *self.sampling, *names[at:]])
-        for name in set(self.fields) - {"name", "kind", "is_active", *FIELDS.get(kind, ())}:
+        for name in set(self.fields) - {"name", "kind", "is_active", *list_fields(find_worker_kind(kind))}:
             del self.fields[name]
         offered = Provider.objects.filter(usable([project]), is_active=True)
         for name in {"provider", "agent_server"} & set(self.fields):

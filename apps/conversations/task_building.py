@@ -21,10 +21,10 @@ from apps.feedback.submit import note_signal
 from apps.inference.calls import find_exact, find_spans, find_unfit
 from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
-from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
+from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.tasks.own_work import choose_held_out, keep_held_out
 from apps.workers.models import Worker
-from apps.worlds.registry import get_world
+from apps.worlds.registry import DEFAULT, find_world, get_world
 from tentalis.core.conversations.signals import MACHINES, SignalKind
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_PROMPT_CHARS, MAX_REASON_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS
@@ -153,14 +153,13 @@ def make_task(turn: Turn, read: ReadTurn, redactor: Redactor, *, by: str) -> Tas
 
 
 def choose_environment(worker: Worker, prompt: str) -> str:
-    """The world a person's words belong to: the desk's where they are a ticket for its worker, else a conversation."""
-    if worker.kind == Worker.Kind.DESK:
-        try:
-            get_world(Environment.DESK).check_prompt(prompt)
-        except ValueError:
-            return Environment.CHAT
-        return Environment.DESK
-    return Environment.CHAT
+    """The world a person's words belong to: the worker's own where they are a task there, else a conversation."""
+    home = find_home(worker)
+    try:
+        get_world(home).check_prompt(prompt)
+    except ValueError:
+        return DEFAULT
+    return home
 
 
 def find_submitter(project: Project, handle: str) -> User:
@@ -302,7 +301,7 @@ def say_of_whole(signal: TurnSignal, read: ReadTurn, redactor: Redactor, task: T
         "score": signal.score,
         "text": words[:MAX_COMMENT_CHARS] if has_words else "",
         "edited_answer": signal.answer,
-        "hint_text": "" if task.environment == Environment.DESK else hint,
+        "hint_text": "" if find_world(task.environment).grammar else hint,
     }
 
 

@@ -96,7 +96,7 @@ def _draw_skills(panel: Panel) -> Sequence[PanelItem]:
 
 def find_generator(worker: Worker) -> World | None:
     """The world that makes up a worker's held-out tasks: the only one it may work in, where that draws any."""
-    worlds = [world for name, world in WORLDS.items() if not find_environment_error(worker, name)]
+    worlds = [world for world in WORLDS.values() if not find_environment_error(worker, world.name)]
     return worlds[0] if len(worlds) == 1 and worlds[0].panel(1, 0) else None
 
 

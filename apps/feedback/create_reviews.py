@@ -17,7 +17,7 @@ from apps.base.inserting import insert
 from apps.evals.holding import is_held_out
 from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.rules import validate_review_policy
+from apps.feedback.rules import choose_manager, validate_review_policy
 from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts
@@ -78,7 +78,7 @@ def _decide(task: Task) -> _Opening:
 def reviews_ask_models(project: Project, environment: str) -> bool:
     """Whether reviewing one task waits for a model."""
     rules = validate_review_policy(project.review_policy)
-    return rules.who in {"ai", "both"} and rules.manager_for(environment) != "rule-book"
+    return rules.who in {"ai", "both"} and choose_manager(rules, environment) != "rule-book"
 
 
 def decide_reviewers(task: Task, rules: ReviewPolicy) -> ReviewDecision:

@@ -1,4 +1,4 @@
-"""What feedback teaches: one hint a feedback, by the desk's grammar, by a model, or in the person's own words."""
+"""What feedback teaches: one hint a feedback, by its world's grammar, by a model, or in the person's own words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,13 @@ from apps.feedback.rules import validate_review_policy
 from apps.inference.metering import charge
 from apps.inference.services import client_for, find_server
 from apps.outbox.services import final_write
-from apps.tasks.models import Environment, Task
-from tentalis.core.desk import parse_hints
+from apps.tasks.models import Task
+from apps.worlds.registry import find_world
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS, NoHint, build_hint_messages, parse_hint
 from tentalis.core.praise import is_praise_alone
 from tentalis.core.scoring.quoting import cap_text
+from tentalis.core.worlds import HintGrammar
 
 GRAMMAR, EDITED, REVIEWER, NOTHING = "grammar", "edited answer", "reviewer", "none"
 MAX_TOKENS = 1024
@@ -91,17 +92,17 @@ def extract_hints(task_ids: Sequence[int], *, by: str = "hints") -> None:
 
 def hints_ask_models(project: Project, environment: str) -> bool:
     """Whether drawing the hints of one task may wait for a model."""
-    return environment != Environment.DESK and bool(find_hint_model(project))
+    return find_world(environment).grammar is None and bool(find_hint_model(project))
 
 
 def preview_hint(task: Task, judgement: JudgementInput) -> Drawn:
-    """What the agent would be taught by a person's words. Writes nothing; off the desk a model may be asked."""
+    """What the agent would be taught by a person's words. Writes nothing; a model may be asked."""
     return draw_hint(task, judgement, by_person=True)
 
 
 def needs_model(task: Task, judgement: JudgementInput) -> bool:
     """Whether drawing a hint from these words asks a model: a call that takes time and costs money."""
-    if judgement.hint_text.strip() or task.environment == Environment.DESK or not find_hint_model(task.project):
+    if judgement.hint_text.strip() or not hints_ask_models(task.project, task.environment):
         return False
     return has_words(judgement)
 
@@ -113,14 +114,14 @@ def find_hint_model(project: Project) -> str:
 
 
 def draw_hint(task: Task, judgement: JudgementInput, *, by_person: bool) -> Drawn:
-    """The reviewer's own hint, where there is one; else the desk understands its grammar and nothing else, and
-    elsewhere a model reads the words. Where none does, a person's words are the hint themselves."""
+    """The reviewer's own hint, where there is one; else a world with a grammar of hints understands that and nothing
+    else, and elsewhere a model reads the words. Where none does, a person's words are the hint themselves."""
+    grammar = find_world(task.environment).grammar
     if own := judgement.hint_text.strip():
-        if task.environment == Environment.DESK:
-            own = ", ".join(parse_hints(own))
-        return Drawn(own, REVIEWER) if own else Drawn("", NOTHING, "the reviewer's hint is not in the desk's grammar")
-    if task.environment == Environment.DESK:
-        return _read_grammar(judgement)
+        own = grammar.read(own) if grammar else own
+        return Drawn(own, REVIEWER) if own else Drawn("", NOTHING, "the reviewer's hint is not one its world reads")
+    if grammar:
+        return _read_grammar(grammar, judgement)
     edited = judgement.edited_answer.strip()
     drawn = _ask_model(task, judgement)
     if drawn.source == NOTHING and by_person and has_words(judgement):
@@ -161,15 +162,11 @@ def _sort_comments(words: JudgementInput) -> list[StepRating]:
     return sorted(said, key=lambda word: (word.attempt_index, -1 if word.step_index is None else word.step_index))
 
 
-def _read_grammar(words: JudgementInput) -> Drawn:
-    hints = parse_hints(words.text)
-    if not hints:
-        hints = parse_hints("\n".join(word.comment for word in words.steps if word.comment))
-    if not hints:
-        return Drawn(
-            "", NOTHING, 'the words hold no hint in the desk\'s grammar, such as "use fee" or "write the unit"'
-        )
-    return Drawn(", ".join(hints), GRAMMAR)
+def _read_grammar(grammar: HintGrammar, words: JudgementInput) -> Drawn:
+    comments = "\n".join(word.comment for word in words.steps if word.comment)
+    if found := grammar.read(words.text) or grammar.read(comments):
+        return Drawn(found, GRAMMAR)
+    return Drawn("", NOTHING, f"the words hold no hint that is read here, such as {grammar.example}")
 
 
 def _ask_model(task: Task, words: JudgementInput) -> Drawn:

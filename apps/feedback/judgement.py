@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 
 from apps.base.errors import BadInputError
 from apps.feedback.models import Feedback, StepFeedback
-from apps.tasks.models import Attempt, Environment, Step, Task
-from tentalis.core.desk import parse_hints
+from apps.tasks.models import Attempt, Step, Task
+from apps.worlds.registry import find_world
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS
 
@@ -135,8 +135,9 @@ def store_feedback(task: Task, judgement: JudgementInput, **values: Any) -> Feed
     """
     attempts = {attempt.index: attempt for attempt in task.attempts.only("index", "state").prefetch_related("steps")}
     errors = find_faults(judgement, attempts)
-    if judgement.hint_text.strip() and task.environment == Environment.DESK and not parse_hints(judgement.hint_text):
-        errors["hint_text"] = ['wanted a hint in the desk\'s grammar, such as "use fee" or "write the unit"']
+    grammar = find_world(task.environment).grammar
+    if grammar and judgement.hint_text.strip() and not grammar.read(judgement.hint_text):
+        errors["hint_text"] = [f"wanted a hint that is read here, such as {grammar.example}, found none"]
     if errors:
         raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
     feedback = Feedback.objects.create(

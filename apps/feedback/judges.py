@@ -10,8 +10,10 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import change_project, require_right
 from apps.base.errors import BadInputError
-from apps.feedback.rules import validate_review_policy
+from apps.feedback.rules import choose_manager, validate_review_policy
+from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
+from apps.worlds.registry import DEFAULT
 from tentalis.core.checked import rule_of
 from tentalis.core.review_policy import ReviewPolicy
 
@@ -41,7 +43,8 @@ def find_judges(project: Project) -> Judges:
     policy = validate_review_policy(project.review_policy)
     model = policy.model or settings.TENTALIS["LLM_MODEL"]
     kinds = set(Worker.objects.filter(project=project, is_active=True).values_list("kind", flat=True))
-    is_asked = kinds != {Worker.Kind.DESK} and not policy.ai_manager
+    homes = {find_kind(kind).environment or DEFAULT for kind in kinds} or {DEFAULT}
+    is_asked = any(choose_manager(policy, home) == "llm" for home in homes)
     return Judges(policy.who, policy.rate, policy.human_rate, policy.model, is_asked and not model)
 
 

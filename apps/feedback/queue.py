@@ -12,7 +12,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.feedback.models import Review, ReviewQuerySet
-from apps.tasks.models import Environment, Task
+from apps.tasks.models import Task
 from apps.tasks.selectors import BoundedCount, find_by_words
 
 COUNT_CAP = 10_000
@@ -20,7 +20,6 @@ DUE_SOON = timedelta(hours=1)
 PURPOSES = (Review.Purpose.WORK.value, Review.Purpose.SECOND.value, Review.Purpose.APPEAL.value)
 """What can be asked for: gold items pass for work."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "environment": tuple(Environment.values),
     "purpose": PURPOSES,
     "assigned": ("me", "nobody", "anyone"),
     "held": ("free", "me", "others", "snoozed"),

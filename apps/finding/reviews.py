@@ -14,10 +14,9 @@ from apps.feedback.models import Review
 from apps.feedback.queue import CHOICES, MAX_FILTER_CHARS, QueueFilter, narrow_rows
 from apps.finding.lists import ListFilters, since_filter, text_filter, until_filter
 from apps.finding.pages import Order
-from apps.tasks.models import Environment
+from apps.worlds.registry import name_choices
 
 LABELS: Mapping[str, Mapping[str, str | Promise]] = {
-    "environment": dict(Environment.choices),
     "purpose": {"work": _("Judge the work"), "second": _("Second opinion"), "appeal": _("Appeal")},
     "assigned": {"me": _("To me"), "nobody": _("To nobody"), "anyone": _("To anybody at all")},
     "held": {"free": _("Nobody"), "me": _("Me"), "others": _("Others"), "snoozed": _("Snoozed")},
@@ -46,7 +45,7 @@ class ReviewFilters(ListFilters):
     worker = filters.CharFilter(method="narrow", label=_("Worker"), max_length=MAX_FILTER_CHARS)
     assigned = _choose("assigned", _("Assigned"))
     held = _choose("held", _("Open at"))
-    environment = _choose("environment", _("Environment"))
+    environment = filters.ChoiceFilter(choices=name_choices, method="narrow", label=_("Environment"))
     purpose = _choose("purpose", _("Purpose"))
     reviewer = filters.CharFilter(method="narrow", label=_("Of whom"), max_length=MAX_FILTER_CHARS)
     due = _choose("due", _("Due"))

@@ -279,7 +279,7 @@ def _show_exchange(one: Exchange, wanted: str) -> Hit:
 
 def _workers(asked: SearchQuery) -> list[Hit]:
     found = Worker.objects.filter(project=asked.project, name__icontains=asked.text).order_by("name")
-    return [Hit("worker", one.pk, one.name, one.get_kind_display()) for one in found[: MOST_HITS + 1]]
+    return [Hit("worker", one.pk, one.name, one.kind_label) for one in found[: MOST_HITS + 1]]
 
 
 def _adapters(asked: SearchQuery) -> list[Hit]:

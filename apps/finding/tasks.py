@@ -9,8 +9,9 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.feedback.models import Feedback
 from apps.finding.lists import NO, YES, ListFilters, least_filter, since_filter, text_filter, until_filter
-from apps.tasks.models import Attempt, Environment, Task
+from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors import find_by_words
+from apps.worlds.registry import name_choices
 
 
 class TaskFilters(ListFilters):
@@ -22,7 +23,7 @@ class TaskFilters(ListFilters):
     text = text_filter(label=_("Words"))
     state = filters.ChoiceFilter(choices=Task.State.choices, label=_("State"))
     worker = filters.CharFilter(field_name="worker__name", label=_("Worker"), max_length=64)
-    environment = filters.ChoiceFilter(choices=Environment.choices, label=_("Environment"))
+    environment = filters.ChoiceFilter(choices=name_choices, label=_("Environment"))
     min_score = least_filter(field_name="score", lookup_expr="gte", label=_("Score from"), method="from_score")
     max_score = least_filter(field_name="score", lookup_expr="lte", label=_("Score to"), method="to_score")
     verified = filters.ChoiceFilter(

@@ -16,6 +16,7 @@ from apps.inference.client import ModelClient
 from apps.inference.models import Provider
 from apps.inference.services import open_client
 from apps.operations.models import ServerLook
+from apps.workers.kinds import KINDS, OUTSIDE
 from apps.workers.models import Worker
 from tentalis.outbound.scopes import CancelScope, ScopedThreadPool
 
@@ -26,7 +27,6 @@ ASKED_S = 5.0
 AT_ONCE = 8
 KNOWN_S = 10
 AWAY = "operations:servers_away"
-_ASKS = (Worker.Kind.CHAT, Worker.Kind.DESK, Worker.Kind.OPENCLAW)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class AwayServer:
 def find_in_use() -> list[InUse]:
     """The servers that active workers ask, but for the vendors' clouds: those are not asked for nothing."""
     users: dict[int, set[int]] = defaultdict(set)
-    workers = Worker.objects.filter(is_active=True, kind__in=_ASKS)
+    workers = Worker.objects.filter(
+        is_active=True, kind__in=[kind.name for kind in KINDS.values() if kind.asks_model and kind.name != OUTSIDE]
+    )
     for provider_id, project_id in workers.values_list("provider", "project").distinct():
         users[provider_id or OWN].add(project_id)
     rows = Provider.objects.filter(pk__in=users, is_active=True, allow_private=True).in_bulk()

@@ -87,7 +87,7 @@ def make_demo_project(by: User) -> Worker:
         group_size=8,
         batch_tasks=24,
     )
-    return create_worker(project=project, name="desk", kind=Worker.Kind.DESK, by=by)
+    return create_worker(project=project, name="desk", kind="desk", by=by)
 
 
 def run_loop(

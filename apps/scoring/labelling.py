@@ -16,11 +16,12 @@ from apps.scoring.models import StepLabel
 from apps.tasks.models import WITH_STEPS, Attempt, Step, Task
 from apps.tasks.verifying import read_verification, verify_draft
 from apps.workers.agents import get_agent
-from apps.workers.agents.desk import BASE_MODEL, Begun, DeskAgent
+from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
 from apps.worlds.registry import get_world
 from tentalis.core.scoring.step_labels import Split, choose_split, hard_label
-from tentalis.core.worlds import Verification
+from tentalis.core.worlds import Begun, FinishingAgent, Verification
 
 AT_ONCE = 400
 """Attempts one link labels at most; the rest waits for the next."""
@@ -59,7 +60,7 @@ def find_unlabelled(worker: Worker) -> QuerySet[Attempt]:
 
 def can_label(worker: Worker) -> bool:
     """Whether completions can be had from the middle of this kind of worker's answers."""
-    return worker.kind == Worker.Kind.DESK
+    return find_kind(worker.kind).finishes
 
 
 def label_steps(worker_id: int, *, by: str) -> int:
@@ -110,7 +111,7 @@ def _verify(attempts: QuerySet[Attempt]) -> Iterator[Verified]:
 def _complete(worker: Worker, verified: Sequence[Verified]) -> dict[int, float]:
     """Step id -> the hard label of its completions; the last step of an attempt needs none."""
     agent = get_agent(worker)
-    if not isinstance(agent, DeskAgent):
+    if not isinstance(agent, FinishingAgent):
         return {}
     n = _completions()
     asked = [(one, step) for one in verified for step in one.answer.steps[:-1]]
@@ -129,7 +130,7 @@ def _complete(worker: Worker, verified: Sequence[Verified]) -> dict[int, float]:
             for one, step in part
         ]
         seed = zlib.crc32(repr([step.pk for _, step in part]).encode())
-        drafts = agent.finish(begun, world=world, n=n, seed=seed, model=worker.base_model or BASE_MODEL)
+        drafts = agent.finish(begun, world=world, n=n, seed=seed, model=find_base_model(worker))
         for (one, step), group in zip(part, drafts, strict=True):
             said = [verify_draft(one.attempt.task, draft) for draft in group]
             if outcomes := [found.outcome for found in said if found and found.outcome is not None]:

@@ -22,7 +22,7 @@ from apps.scoring.calibrating import find_trust, hold_against_verified, name_rat
 from apps.scoring.judges import VOTES, Voter, find_voter
 from apps.scoring.models import RewardModel, StepScore
 from apps.scoring.reward_models import find_live
-from apps.scoring.scorers import ASKING, COMPUTED, HallucinationScorer, JudgeScorer, reward_model
+from apps.scoring.scorers import ASKING, SCORERS, HallucinationScorer, JudgeScorer, reward_model
 from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.verifying import verify_draft
@@ -36,7 +36,7 @@ from tentalis.core.scoring.protocol import (
     Source,
     Unscored,
 )
-from tentalis.core.scoring.weights import Combined, WeightProfile, combine, profile_for
+from tentalis.core.scoring.weights import Combined, WeightProfile, combine
 from tentalis.core.worlds import AttemptDraft, Verification
 from tentalis.outbound.scopes import ScopedThreadPool
 
@@ -121,13 +121,14 @@ def asks_models(project: Project, environment: str) -> bool:
 
 
 def find_profile(project: Project, environment: str) -> WeightProfile:
-    """The project's own weights of an environment, else the built-in.
+    """The project's own weights of an environment, else those it comes with.
 
     Raises:
         ScoringError: the stored weights cannot be used.
+        UnknownEnvironmentError: there are none, and no such environment.
     """
     own = project.weight_profiles.get(environment)
-    return profile_for(environment) if own is None else WeightProfile.from_json(environment, own)
+    return WeightProfile.from_json(environment, get_world(environment).profile if own is None else own)
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,8 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
         scorers: list[Scorer] = []
         for name in profile.weights:
             if name not in panel.raters:
-                scorers.append(COMPUTED[name])
+                if scorer := SCORERS.get(name):  # of one that is here no more there is no result
+                    scorers.append(scorer)
             elif panel.trained is None or name != reward_model.NAME:
                 judge = JudgeScorer(name, ASKING[name], voter, voting)
                 scorers.append(HallucinationScorer(judge) if name == HallucinationScorer.name else judge)
@@ -269,7 +271,7 @@ def _ask(scorer: Scorer, context: AttemptContext) -> ScorerResult:
             raise ScoringError(
                 f"wanted scores of {len(context.steps)} steps, found one of step {result.steps[-1].index}"
             )
-    except (TentalisError, ValueError, ArithmeticError, LookupError, TypeError) as error:
+    except Exception as error:
         logger.warning("scorer %s failed", scorer.name, exc_info=True)
         return ScorerResult(scorer=scorer.name, value=Unscored(f"{type(error).__name__}: {error}"[:2000]))
     return result

@@ -9,27 +9,30 @@ from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.scoring.services import score_unsaved_sample
-from apps.tasks.models import Environment, ShadowAttempt, Task
+from apps.tasks.models import ShadowAttempt, Task
 from apps.workers.agents import get_agent
-from apps.workers.models import Worker
-from apps.worlds.registry import get_world
+from apps.workers.kinds import find_kind
+from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.worlds import AttemptDraft
 
 TURN = "shadow"
 """Its own calls and those of its judges: they are the shadow's cost, not the task's."""
-KINDS = frozenset({Worker.Kind.CHAT, Worker.Kind.DESK})
-HARMLESS = frozenset({Environment.CHAT, Environment.DESK})
-"""Worlds in which an answer changes nothing: elsewhere a second one would act a second time."""
 
 
 def find_own_shadow(task: Task) -> Shadow | None:
     """The shadow that is to do a task; None for most tasks, and for those that it may not or need not do."""
-    if task.parent_id is not None or task.environment not in HARMLESS or task.worker.kind not in KINDS:
+    if task.parent_id is not None or not _may_try_again(task):
         return None
     shadow = find_shadow(task.worker.line_id, task_id=task.pk)
     if shadow is None or task.attempts.filter(adapter=shadow.adapter).exists():
         return None  # a canary that is in the shadow too has done it in the light
     return shadow
+
+
+def _may_try_again(task: Task) -> bool:
+    """Whether its model is asked here, and a second answer changes nothing: else it would act a second time."""
+    kind, world = find_kind(task.worker.kind), WORLDS.get(task.environment)
+    return kind.make is not None and kind.asks_model and not kind.acts and world is not None and world.keeps_nothing
 
 
 def find_mirrored(task_ids: Sequence[int]) -> list[tuple[int, int]]:

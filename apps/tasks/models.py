@@ -16,6 +16,7 @@ from apps.base.models import Stateful, Timestamped
 from apps.base.word_index import Words
 from apps.inference.models import Exchange
 from apps.workers.models import Worker
+from apps.worlds.registry import WORLDS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -26,14 +27,6 @@ FROM_SESSION = "from_session"
 """Key of a task's metadata: the session whose first words it is."""
 SEARCHED_STATES = ("in_review", "done", "failed", "cancelled")
 """States in which a task stays: only there its words stand in the index, for each move writes them anew."""
-
-
-class Environment(models.TextChoices):
-    CHAT = "chat", "Chat"
-    TERMINAL = "terminal", "Terminal"
-    SWE = "swe", "Software engineering"
-    GUI = "gui", "Graphical interface"
-    DESK = "desk", "Ticket desk"
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -80,7 +73,7 @@ class Task(Stateful):
     worker = models.ForeignKey(Worker, models.PROTECT, related_name="tasks")
     submitted_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     parent = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="children")
-    environment = models.CharField(max_length=16, choices=Environment.choices)
+    environment = models.CharField(max_length=32)
     prompt = models.TextField()
     reference = models.JSONField(null=True, blank=True, help_text="What a right answer holds, where it is known.")
     metadata = models.JSONField(default=dict, blank=True)
@@ -102,7 +95,6 @@ class Task(Stateful):
     class Meta:
         ordering = ["-id"]
         constraints = [
-            models.CheckConstraint(condition=Q(environment__in=Environment.values), name="task_environment_is_known"),
             models.CheckConstraint(condition=Q(group_size__gte=1, group_size__lte=64), name="task_group_is_1_to_64"),
         ]
         indexes = [
@@ -122,6 +114,11 @@ class Task(Stateful):
 
     def __str__(self) -> str:
         return f"task {self.pk}"
+
+    @property
+    def environment_label(self) -> str:
+        world = WORLDS.get(self.environment)
+        return world.label if world else self.environment
 
 
 class Attempt(Timestamped):

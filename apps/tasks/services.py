@@ -23,14 +23,14 @@ from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.tasks.errors import NoAnswerError
-from apps.tasks.models import Attempt, Environment, FurtherExchange, Step, Task
+from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.tasks.own_work import choose_held_out, keep_held_out, note_words
 from apps.tasks.references import read_reference
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
-from apps.worlds.registry import get_world
+from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.field_limits import MAX_GROUP, MAX_PROMPT_CHARS
 from tentalis.core.task_files import TaskFileError, TaskRow, read_task_rows
 from tentalis.core.worlds import Agent, AttemptDraft, World
@@ -258,21 +258,16 @@ def _find_faults(
     seed: int | None,
 ) -> dict[str, list[str]]:
     errors: dict[str, list[str]] = {}
-    if environment not in Environment.values:
-        errors["environment"] = [f"wanted one of {', '.join(Environment.values)}, found {environment!r}"]
     if not prompt.strip():
         errors["prompt"] = ["wanted some text, found none"]
     elif len(prompt) > MAX_PROMPT_CHARS:
         errors["prompt"] = [f"wanted at most {MAX_PROMPT_CHARS:,} characters, found {len(prompt):,}"]
     elif "\x00" in prompt:
         errors["prompt"] = ["wanted text without NUL characters, found one"]
-    if "environment" not in errors:
-        try:
-            world = get_world(environment)
-        except BadInputError as error:
-            errors["environment"] = [str(error)]
-        else:
-            errors |= _find_world_faults(world, {"prompt": prompt, "reference": reference}, known=errors)
+    if (world := WORLDS.get(environment)) is None:
+        errors["environment"] = [WORLDS.refuse(environment)]
+    else:
+        errors |= _find_world_faults(world, {"prompt": prompt, "reference": reference}, known=errors)
     if "environment" not in errors and (complaint := find_environment_error(worker, environment)):
         errors["environment"] = [complaint]
     if worker.project_id != project.pk or not worker.is_active:

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 from apps.base.errors import BadInputError
 from apps.tasks.models import Task
-from apps.workers.models import Worker
+from apps.workers.kinds import find_kind
 from apps.worlds.registry import get_world
-from tentalis.core import desk
 from tentalis.core.steps import parse_steps
 from tentalis.core.worlds import AttemptDraft, DraftStep
 
@@ -34,20 +33,17 @@ def read_parts(parts: Sequence[Mapping[str, Any]] | None, *, query: str, prompt:
 
 def call_tool(task: Task, parts: Sequence[AnswerPart]) -> str | None:
     """What the tool says that the answer so far ends in a call of, as it is written into the answer; None: no call."""
-    if task.worker.kind != Worker.Kind.DESK or not parts[-1].sampled:
+    form = find_kind(task.worker.kind).form
+    if form is None or not parts[-1].sampled or (call := form.find_call("".join(part.text for part in parts))) is None:
         return None
-    call = desk.find_open_call("".join(part.text for part in parts))
-    if call is None:
-        return None
-    name, _, arguments = call.partition(" ")
-    return f"<result> {get_world(task.environment).call_tool(task.prompt, name, arguments.strip())}</result>"
+    return form.write_result(get_world(task.environment).call_tool(task.prompt, *call))
 
 
 def read_answer(task: Task, parts: Sequence[AnswerPart], *, is_cut: bool) -> AttemptDraft:
     """The whole answer as its worker's kind reads its own."""
     text = "".join(part.text for part in parts)
-    if task.worker.kind == Worker.Kind.DESK:
-        return _read_desk(text, parts, is_cut=is_cut)
+    if form := find_kind(task.worker.kind).form:
+        return form.read(parts, is_cut=is_cut)
     parsed = parse_steps(text)
     steps = [
         DraftStep(kind=step.kind, text=step.text, tool_name=step.tool_name, tool_result=step.result or "")
@@ -60,27 +56,4 @@ def read_answer(task: Task, parts: Sequence[AnswerPart], *, is_cut: bool) -> Att
         ended=not is_cut,
         finish_reason="length" if is_cut else "stop",
         error="" if text.strip() else "the answer is empty",
-    )
-
-
-def _read_desk(text: str, parts: Sequence[AnswerPart], *, is_cut: bool) -> AttemptDraft:
-    results = iter(
-        [part.text.removeprefix("<result> ").removesuffix("</result>") for part in parts if not part.sampled]
-    )
-    steps = [
-        DraftStep(
-            kind="other" if segment.kind == "bad" else segment.kind,
-            text=segment.text,
-            tool_name=segment.text.partition(" ")[0] if segment.kind == "call" else "",
-            tool_result=next(results, "") if segment.kind == "call" else "",
-        )
-        for segment in desk.read_attempt(text).segments
-    ]
-    text = text.removesuffix(desk.END_MARK)
-    return AttemptDraft(
-        text=text,
-        answer=next((step.text for step in reversed(steps) if step.kind == "answer"), ""),
-        steps=steps,
-        ended=not is_cut and not text.endswith("</call>"),
-        finish_reason="length" if is_cut else "stop",
     )

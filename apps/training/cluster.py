@@ -21,7 +21,7 @@ from apps.training import run_control
 from apps.training.box import key_of
 from apps.training.models import TrainingRun
 from apps.training.rewards import issue_reward_url
-from apps.workers.models import Worker
+from apps.workers.kinds import find_kind
 from tentalis.celery import app
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning import openrlhf_recipes
@@ -36,8 +36,6 @@ EXPIRES_S = 60
 RESULT_FILE = "result.json"
 STRAY_FOR = timedelta(days=1)
 GIVEN_UP = (TrainingRun.State.CANCELLED, TrainingRun.State.FAILED, TrainingRun.State.PAUSED)
-DESK_STOPS = ("</call>",)
-"""What ends a turn of the desk's model: its tool is asked then."""
 
 
 def name_job(run_id: int, attempt: int) -> str:
@@ -47,7 +45,8 @@ def name_job(run_id: int, attempt: int) -> str:
 
 def describe(run: TrainingRun) -> dict[str, Any]:
     """What a run's spec says besides, on the cluster: `options`, and `resume_uri` where an attempt got somewhere."""
-    stops = {"stops": list(DESK_STOPS)} if run.worker.kind == Worker.Kind.DESK else {}
+    form = find_kind(run.worker.kind).form
+    stops = {"stops": list(form.stops)} if form else {}
     return {"options": {**stops, **settings.TENTALIS["OPENRLHF_OPTIONS"]}, "resume_uri": _find_checkpoints(run)}
 
 

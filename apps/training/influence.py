@@ -10,10 +10,10 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.feedback.models import Feedback
 from apps.rollouts.models import Batch, Rollout
-from apps.tasks.models import Attempt, Environment, Task
+from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
+from apps.worlds.registry import find_world
 from tentalis.core.canon import content_hash
-from tentalis.core.desk import DeskError, parse_ticket
 from tentalis.core.meta import KindOutcomes, estimate_influence
 from tentalis.core.scoring.ranking import Difference
 
@@ -53,16 +53,10 @@ def find_gains(project: Project, handle: str, *, before_run: int | None) -> dict
 
 
 def name_kind(environment: str, prompt: str, metadata: Mapping[str, Any]) -> str:
-    """What tasks have in common: what their sender says (`metadata.kind`), the desk's rule, or the very same prompt."""
+    """What tasks have in common: what their sender or their world says, or the very same prompt."""
     if isinstance(kind := metadata.get("kind"), str) and kind:
         return f"{environment}: {kind[:80]}"
-    if environment == Environment.DESK:
-        try:
-            ticket = parse_ticket(prompt)
-        except DeskError:
-            return "desk: no ticket"
-        return f"desk: {ticket.family}, {ticket.context}"
-    return f"{environment}: {content_hash(prompt)[:16]}"
+    return f"{environment}: {find_world(environment).find_kind(prompt) or content_hash(prompt)[:16]}"
 
 
 def _find_heard(batch: Batch, handle: str) -> dict[str, float]:

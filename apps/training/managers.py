@@ -78,7 +78,7 @@ def train_manager(*, project: Project, handle: str, after_run: int | None = None
     Returns:
         What came of it; None where nothing was audited since the last time.
     Raises:
-        DeskError: the project's rubric cannot be read.
+        ValueError: the project's rubric cannot be read.
     """
     with transaction.atomic():
         lock_fits(project.pk)

@@ -29,6 +29,7 @@ from apps.training.models import TrainingRun
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
+from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.preflight_rules import (
@@ -53,7 +54,6 @@ from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch
 REPLAYED = 4
 """Prompts whose text the server is asked to read out and in again."""
 
-STATELESS = frozenset({"chat", "desk"})
 GOOD = 0.5
 ANSWERS = {Batch.Kind.ROLLOUTS: "attempts", Batch.Kind.PAIRS: "sides of pairs"}
 """What the answers of a batch are called; else they are called by its kind."""
@@ -212,7 +212,7 @@ def _ask_environment(tasks: Sequence[Task]) -> GateAnswer:
     starts = {
         str(task.pk): [str(task.metadata.get("environment_sha256", ""))]
         for task in tasks
-        if task.environment not in STATELESS
+        if (world := WORLDS.get(task.environment)) is None or not world.keeps_nothing
     }
     return ask_environment(starts, is_stateless=not starts)
 

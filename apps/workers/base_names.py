@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
+from apps.workers.kinds import find_kind
+
 if TYPE_CHECKING:
     from apps.workers.models import Worker
 
@@ -14,7 +16,7 @@ BUILT_IN_PARAMETERS = 136_000
 
 def needs_directory(worker: "Worker") -> bool:
     """Whether somebody must say where its base weights are: all but the built-in engine's model are not ours."""
-    if worker.kind == "echo":
+    if not find_kind(worker.kind).asks_model:
         return False
     return worker.provider_id is not None or settings.TENTALIS["INFERENCE_BACKEND"] != "engine"
 

@@ -7,6 +7,7 @@ from django.db.models import F, Q
 from apps.accounts.models import Project
 from apps.base.models import Timestamped
 from apps.inference.models import Provider
+from apps.workers.kinds import CHAT, ECHO, OPENCLAW, OUTSIDE, find_kind
 
 
 class Worker(Timestamped):
@@ -27,12 +28,10 @@ class Worker(Timestamped):
         supervision: which actions of an outside agent wait for a person (`tentalis.core.supervision`); {}: none.
     """
 
-    class Kind(models.TextChoices):
-        ECHO = "echo", "Echo (repeats the prompt; for trying things out)"
-        DESK = "desk", "Desk (the built-in model and its ticket world)"
-        CHAT = "chat", "Chat (any OpenAI-compatible model)"
-        OUTSIDE = "outside", "Outside (an agent of your own, over the API)"
-        OPENCLAW = "openclaw", "OpenClaw (an agent on an OpenClaw of yours)"
+    class Kind:
+        """Kinds that are asked for by name; `kinds.KINDS` holds all there are."""
+
+        ECHO, CHAT, OUTSIDE, OPENCLAW = ECHO, CHAT, OUTSIDE, OPENCLAW
 
     class AdaptersPer(models.TextChoices):
         WORKER = "worker", "One for everybody"
@@ -42,7 +41,7 @@ class Worker(Timestamped):
     name = models.CharField(
         max_length=64, validators=[RegexValidator(r"^[a-z0-9][a-z0-9_-]*$", "Lower-case letters, digits, - and _.")]
     )
-    kind = models.CharField(max_length=16, choices=Kind.choices)
+    kind = models.CharField(max_length=32)
     provider = models.ForeignKey(Provider, models.PROTECT, null=True, blank=True, related_name="workers")
     agent_server = models.ForeignKey(
         Provider, models.PROTECT, null=True, blank=True, related_name="agents", help_text="Gateway of an OpenClaw."
@@ -84,6 +83,10 @@ class Worker(Timestamped):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def kind_label(self) -> str:
+        return find_kind(self.kind).label
 
     @property
     def line(self) -> "Worker":

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.workers.base_names import count_parameters
+from apps.workers.kinds import find_kind
 from tentalis.core.learning.recipes import CLIPPED, RECIPES, Recipe, choose_learning_rate
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def choose_recipe(project: Project, worker: "Worker", *, changes: Mapping[str, Any] | None = None) -> Recipe:
     """The changes over the project's recipe over the settings over the measured one for this kind of worker."""
-    start = RECIPES["desk" if worker.kind == "desk" else "chat"].to_json()
+    start = RECIPES[find_kind(worker.kind).recipe].to_json()
     if worker.base_directory:
         start["learning_rate"] = choose_learning_rate(count_parameters(worker))
     installation = {

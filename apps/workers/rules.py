@@ -1,7 +1,7 @@
 """What a worker's fields must hold, said field by field."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from django.conf import settings
@@ -10,28 +10,16 @@ from django.core.exceptions import ValidationError
 from apps.base.errors import ConflictError
 from apps.inference.grants import is_granted, say_not_granted, usable
 from apps.inference.models import Provider
+from apps.workers.kinds import KINDS, find_kind
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from tentalis.core.checked import FieldError, Number
+from apps.worlds.registry import find_world
+from tentalis.core.checked import FieldError
 from tentalis.core.supervision import read_supervision
 
 MOST_FALLBACKS: Final = 5
 MOST_BATCH_TASKS: Final = 10_000
 _AGENT_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_TEMPERATURE: Final = {"temperature": Number(low=0, high=2, is_whole=False)}
-_MODEL: Final = {
-    **_TEMPERATURE,
-    "max_tokens": Number(low=1, high=65_536, is_whole=True),
-    "top_p": Number(low=0.01, high=1, is_whole=False),
-}
-SAMPLING: Final[Mapping[str, Mapping[str, Number]]] = {
-    Worker.Kind.ECHO: {},
-    Worker.Kind.DESK: {**_TEMPERATURE, "max_tokens": Number(low=8, high=128, is_whole=True)},
-    Worker.Kind.CHAT: _MODEL,
-    Worker.Kind.OUTSIDE: {},
-    Worker.Kind.OPENCLAW: _MODEL,
-}
-"""What may be set in `Worker.sampling`, by kind."""
 
 
 def find_errors(worker: Worker) -> dict[str, list[str]]:
@@ -44,8 +32,8 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
             name: [f"{words} (found {getattr(worker, name)!r})" for words in messages]
             for name, messages in error.message_dict.items()
         }
-    if worker.kind not in Worker.Kind.values:
-        errors["kind"] = [f"must be one of {', '.join(Worker.Kind.values)}; found {worker.kind!r}"]
+    if worker.kind not in KINDS:
+        errors["kind"] = [KINDS.refuse(worker.kind)]
         return errors
     if worker.user_batch_tasks is not None and not 1 <= worker.user_batch_tasks <= MOST_BATCH_TASKS:
         wanted = f"must be a whole number from 1 to {MOST_BATCH_TASKS} or empty"
@@ -68,11 +56,12 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
 
 def find_environment_error(worker: Worker, environment: str) -> str:
     """Why this worker cannot work in an environment; "" where it can."""
-    if worker.kind == Worker.Kind.DESK and environment != "desk":
-        return f"{worker.name} only knows the ticket desk, found environment {environment!r}"
-    if worker.kind == Worker.Kind.OPENCLAW and environment == "desk":
-        return f"{worker.name} works with OpenClaw's own tools and cannot use the ticket desk's"
-    return ""
+    kind = find_kind(worker.kind)
+    if kind.environment and environment != kind.environment:
+        home = find_world(kind.environment).label
+        return f"{worker.name} only knows {home} ({kind.environment}), found environment {environment!r}"
+    refusal = find_world(environment).refuse_agent(kind)
+    return f"{worker.name} {refusal}" if refusal else ""
 
 
 def require_own_line(worker: Worker, what: str) -> None:
@@ -131,8 +120,8 @@ def _check_provider(worker: Worker) -> str:
     provider = worker.provider
     if provider is None:
         return "a chat worker needs a model server, found none" if worker.kind == Worker.Kind.CHAT else ""
-    if worker.kind == Worker.Kind.ECHO:
-        return f"an echo worker asks no model, found {provider.name!r}"
+    if not find_kind(worker.kind).asks_model:
+        return f"a worker of kind {worker.kind} asks no model, found {provider.name!r}"
     if provider.project_id not in {None, worker.project_id}:
         return f"must be one of the project's model servers, found number {provider.pk}"
     return _check_grant(provider, worker)
@@ -181,8 +170,8 @@ def _check_fallbacks(worker: Worker) -> str:
         return f"wanted a list of names, found {found!r:.100}"
     if len(found) > MOST_FALLBACKS or len(set(found)) < len(found):
         return f"wanted at most {MOST_FALLBACKS}, each once; found {', '.join(found):.200}"
-    if found and worker.kind == Worker.Kind.ECHO:
-        return f"an echo worker asks no model, found {', '.join(found):.200}"
+    if found and not find_kind(worker.kind).asks_model:
+        return f"a worker of kind {worker.kind} asks no model, found {', '.join(found):.200}"
     for name in found:
         server, slash, model = name.partition("/")
         if slash and model:
@@ -200,7 +189,7 @@ def _check_fallbacks(worker: Worker) -> str:
 def _check_sampling(worker: Worker) -> list[str]:
     if not isinstance(worker.sampling, dict):
         return [f"must be an object, found {type(worker.sampling).__name__}"]
-    ranges = SAMPLING[worker.kind]
+    ranges = find_kind(worker.kind).sampling
     words = []
     for name, value in worker.sampling.items():
         if name not in ranges:

@@ -1,15 +1,12 @@
 """Reads about workers that more than one place needs."""
 
-from apps.workers.agents.desk import BASE_MODEL
+from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
 
 
 def find_base_model(worker: Worker) -> str:
     """Name the worker's model server knows its base model by; "" for a worker without a model."""
-    if worker.kind == Worker.Kind.ECHO:
+    kind = find_kind(worker.kind)
+    if not kind.asks_model:
         return ""
-    if worker.base_model:
-        return worker.base_model
-    if worker.kind == Worker.Kind.DESK:
-        return BASE_MODEL
-    return worker.provider.default_model if worker.provider else ""
+    return worker.base_model or kind.base_model or (worker.provider.default_model if worker.provider else "")

@@ -14,6 +14,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.inference.models import Provider
 from apps.workers.bases import BaseWeightsError, check_directory
+from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
 from apps.workers.rules import find_errors, say_learners
 from apps.workers.selectors import find_base_model
@@ -197,7 +198,7 @@ def _require_no_line(worker: Worker) -> None:
 
 def _check(worker: Worker) -> None:
     """Raises BadInputError naming every field at fault."""
-    if worker.kind in Worker.Kind.values:
+    if worker.kind in KINDS:
         worker.base_model = worker.base_model or find_base_model(worker)
     errors = find_errors(worker)
     if "base_directory" not in errors:

@@ -7,9 +7,3 @@ class UnknownEnvironmentError(BadInputError):
     """No environment has that name; the message lists those there are."""
 
     code = "unknown_environment"
-
-
-class EnvironmentNotAvailableError(BadInputError):
-    """The environment is known, and this installation cannot run it."""
-
-    code = "environment_not_available"

@@ -1,28 +1,72 @@
-"""The worlds there are, by name."""
+"""The worlds there are, by name: the packages of this folder, and what other packages add."""
 
-from typing import Final
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, Final
 
-from apps.worlds.chat.world import ChatWorld
-from apps.worlds.desk.world import DeskWorld
-from apps.worlds.errors import EnvironmentNotAvailableError, UnknownEnvironmentError
-from tentalis.core.worlds import World
+from apps import worlds
+from apps.worlds.errors import UnknownEnvironmentError
+from tentalis.core.scoring.weights import WeightProfile
+from tentalis.core.worlds import AgentKind, World
+from tentalis.plugins import Registry
 
-WORLDS: Final[dict[str, World]] = {world.name: world for world in (ChatWorld(), DeskWorld())}
-NOT_AVAILABLE: Final = ("terminal", "swe", "gui")
-"""Known to everyone who speaks to us, and waiting for their sandbox."""
+DEFAULT: Final = "chat"
+"""Where work belongs that nobody placed."""
 
 
 def get_world(name: str) -> World:
     """The world of that name.
 
     Raises:
-        UnknownEnvironmentError, EnvironmentNotAvailableError
+        UnknownEnvironmentError: there is none.
     """
     if world := WORLDS.get(name):
         return world
-    available = ", ".join(sorted(WORLDS))
-    if name in NOT_AVAILABLE:
-        message = f"environment {name!r} needs a sandbox that this installation does not have; available: {available}"
-        raise EnvironmentNotAvailableError(message, errors={"environment": [message]})
-    message = f"environment must be one of {available}; found {name!r}"
+    message = f"environment: {WORLDS.refuse(name)}"
     raise UnknownEnvironmentError(message, errors={"environment": [message]})
+
+
+def find_world(name: str) -> World:
+    """The world of that name; of one that is here no more, a plain one that says what is known of it."""
+    return WORLDS.get(name) or World()
+
+
+def name_choices() -> list[tuple[str, str]]:
+    """(name, label) of every world, for who chooses one."""
+    return [(world.name, world.label) for world in WORLDS.values()]
+
+
+def find_own_agents() -> Iterator[AgentKind]:
+    """The kinds of workers that the worlds of this folder bring along."""
+    for module in _list_packages():
+        if hasattr(module, "AGENT"):
+            yield module.AGENT
+
+
+def _list_packages() -> list[ModuleType]:
+    found = iter_modules(worlds.__path__, f"{worlds.__name__}.")
+    return [import_module(module.name) for module in found if module.ispkg]
+
+
+def _read_world(name: str, found: Any) -> World:
+    world = found() if inspect.isclass(found) else found
+    if not isinstance(world, World):
+        raise TypeError(f"wanted a tentalis.core.worlds.World, found {type(world).__name__}")
+    for field in ("name", "label"):
+        if not isinstance(getattr(world, field, None), str) or not getattr(world, field):
+            raise TypeError(f"a world wants a {field}, found none")
+    if world.name != name:
+        raise ValueError(f"wanted a world that is named as its entry point, {name!r}, found {world.name!r}")
+    WeightProfile(name, world.profile)
+    return world
+
+
+WORLDS: Final = Registry[World](
+    "tentalis.worlds",
+    "environment",
+    lambda: {module.WORLD.name: module.WORLD for module in _list_packages()},
+    _read_world,
+)

@@ -4,8 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from tentalis.core.checked import Checked, Choice, FieldError, Number, choice, flag, number, several, text
-from tentalis.core.scoring.weights import ENVIRONMENTS
+from tentalis.core.checked import Checked, FieldError, Number, Text, choice, flag, number, several, text
 
 Who = Literal["none", "ai", "human", "both"]
 AiManager = Literal["", "rule-book", "llm", "rubric", "verdict"]
@@ -27,12 +26,12 @@ class ReviewPolicy(Checked):
         uncertain_spread: votes this far apart (max - min) or further are uncertain, in (0, 1]; None never looks.
         uncertain_margin: a score this close to 0.5 or closer is uncertain, in [0, 0.5]; None never looks. With either
             of the two set, a task nobody could score is uncertain too.
-        environments: where the policy applies.
+        environments: where the policy applies; empty: everywhere.
         patience_s: how long a review waits, 1 s to a year.
         on_timeout: then: learn from the scores without it, fail the task, or let an AI manager review.
-        ai_manager: who reviews where an AI manager is asked: the desk's rule book, a model, the project's rubric, whose
-            weights can be refitted to audits, or the worker's own model with one word (`verdict`), which audits can
-            train; "" takes the rule book at the desk and a model elsewhere.
+        ai_manager: who reviews where an AI manager is asked: an environment's rule book, a model, the project's rubric,
+            whose weights can be refitted to audits, or the worker's own model with one word (`verdict`), which audits
+            can train; "" takes whom the environment names, which is a model where it names nobody.
         model: of the `llm` manager: `SERVER/MODEL` of one of the project's model servers, or a model of the
             installation's; "" takes the installation's.
         hint_model: turns a reviewer's words into a hint: `SERVER/MODEL` of one of the project's model servers, or a
@@ -56,9 +55,7 @@ class ReviewPolicy(Checked):
     rate: float = number(1.0, 0, 1)
     uncertain_spread: float | None = number(None, 0, 1, above=True)
     uncertain_margin: float | None = number(None, 0, 0.5)
-    environments: tuple[str, ...] = several(
-        ENVIRONMENTS, Choice(ENVIRONMENTS), least=1, most=len(ENVIRONMENTS), distinct=True
-    )
+    environments: tuple[str, ...] = several((), Text(32, 1), most=100, distinct=True)
     patience_s: int = number(86_400, 1, 365 * 24 * 3600)
     on_timeout: OnTimeout = choice("learn_without", get_args(OnTimeout))
     human_rate: float = number(1.0, 0, 1)
@@ -74,10 +71,6 @@ class ReviewPolicy(Checked):
         super().__post_init__()
         if self.on_timeout == "ai" and self.who == "ai":
             raise self.refuse("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
-
-    def manager_for(self, environment: str) -> str:
-        """Which AI manager reviews there."""
-        return self.ai_manager or ("rule-book" if environment == "desk" else "llm")
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ def decide(
             raise FieldError.at(name, wanted=SHARE.wanted, found=value)
     if policy.who == "none":
         return ReviewDecision((), "the policy asks for no reviews")
-    if environment not in policy.environments:
+    if policy.environments and environment not in policy.environments:
         return ReviewDecision((), f"the policy does not review {environment}")
     uncertainty = reason = _find_uncertainty(policy, spread, score)
     if _is_drawn("review", task_id, policy.rate):

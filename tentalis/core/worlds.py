@@ -1,10 +1,14 @@
 """What a world gives to the agents that work in it, and what an agent hands back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from tentalis.core import hints
+from tentalis.core.checked import Number
+from tentalis.core.field_limits import MAX_PROMPT_CHARS
+from tentalis.core.scoring.verdicts import VerdictQuestion
 from tentalis.core.token_use import NOTHING_USED, TokenUse
 
 
@@ -115,55 +119,125 @@ class PanelItem:
     seed: int = 0
 
 
-class World(Protocol):
-    """One environment: chat, terminal, swe, gui, desk."""
+@dataclass(frozen=True)
+class HintGrammar:
+    """The hints that a world's models were taught to read, where they read no others.
 
-    name: str
-    noun: str
-    """What people call a task here, such as `task` or `ticket`."""
+    Args:
+        read: those in a text, as one text; "" where it holds none.
+        example: for who wrote none of them.
+    """
+
+    read: Callable[[str], str]
+    example: str
+
+
+class ItemRubric(Protocol):
+    """A rubric whose items a world finds in an attempt by itself, without asking a model."""
+
+    def weigh(self, rubric: str) -> dict[str, float]:
+        """Item -> its weight, as a project's rubric says it; ValueError where it cannot be read."""
+
+    def find(self, prompt: str, steps: Sequence[tuple[str, str]]) -> Mapping[str, float]:
+        """The items that an attempt shows, in [0, 1] each; steps: (kind, text)."""
+
+    def tell(self, prompt: str, weights: Mapping[str, float]) -> str:
+        """What the weights want of a task, as a hint; "" where they want nothing in particular."""
+
+
+class World:
+    """One environment, and all that is its own. What a world leaves out is as in a plain conversation.
+
+    Attributes:
+        label: what people call it; noun: what they call a task here, such as `task` or `ticket`.
+        keeps_nothing: nothing of a try is left that another would find: it may be tried again, in a shadow too.
+        profile: scorer -> its weight, summing to 1, where a project says nothing else.
+        manager: which AI manager reviews where a project's policy names none.
+        grammar: of its hints; None: any words are one.
+        rubric: None: a model judges a rubric's criteria.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    noun: ClassVar[str] = "task"
+    keeps_nothing: ClassVar[bool] = True
+    profile: ClassVar[Mapping[str, float]] = {"prm": 0.6, "hallucination": 0.3, "effort": 0.1}
+    manager: ClassVar[str] = "llm"
+    grammar: ClassVar[HintGrammar | None] = None
+    rubric: ClassVar[ItemRubric | None] = None
+
+    def refuse_agent(self, kind: "AgentKind") -> str:
+        """Why a worker of this kind cannot work here, to follow its name; "" where it can."""
+        return ""
 
     def say_limits(self) -> Sequence[str]:
         """What `check_prompt` asks for, a line each, for people who write a task; none where any text will do."""
+        return ()
 
     def draw_prompt(self, rng: Random) -> str | None:
         """A task of this world that may be trained on, made up anew at each call; None where it can make none up."""
+        return None
 
     def check_prompt(self, prompt: str) -> None:
         """Raise ValueError saying what was wanted and found where the prompt cannot be a task here."""
+        if not prompt.strip():
+            raise ValueError("prompt must hold some text, found none")
+        if len(prompt) > MAX_PROMPT_CHARS:
+            raise ValueError(f"prompt must have at most {MAX_PROMPT_CHARS} characters, found {len(prompt)}")
 
     def check_reference(self, reference: Any) -> None:
         """Raise ValueError saying what was wanted and found where `verify` could not use the reference."""
+        if reference is not None:
+            raise ValueError(f"a task of {self.name} takes no reference, found {reference!r:.80}")
 
     def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
         """The conversation an agent is given."""
+        system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        return [*system, {"role": "user", "content": prompt}]
 
     def call_tool(self, prompt: str, name: str, arguments: str) -> str:
         """Run a tool call; an unknown tool or bad arguments come back as words, not as an exception."""
+        return f"there is no tool {name!r} here"
 
     def verify(self, prompt: str, reference: Any, draft: AttemptDraft) -> Verification | None:
-        """Check an attempt; None where this world cannot."""
+        """Check an attempt; None where this world cannot. Raises ValueError for a reference it cannot use."""
+        return None
+
+    def find_rules(self, prompt: str) -> Sequence[str] | None:
+        """What a manager who knows the rules says of a task; None where the world has no rule book."""
+        return None
+
+    def find_kind(self, prompt: str) -> str:
+        """What tasks have in common that the same rule is learned from; "" where each is its own kind."""
+        return ""
+
+    def ask_verdict(self, prompt: str, text: str) -> VerdictQuestion | None:
+        """The question whose one word judges an attempt, where its models can read no other; None: the usual one."""
+        return None
 
     def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
-        """The same conversation with a hint in it, as a teacher reads it."""
+        """The same conversation with a hint in it, as a teacher reads it: behind the last user message.
+
+        Raises:
+            ValueError: a blank hint, or none the world's models understand.
+        """
+        return hints.hinted_messages(messages, hint)
 
     def is_held_out(self, prompt: str) -> bool:
         """Whether this prompt belongs to those that are only ever measured on, never trained on."""
+        return False
 
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks, the same for the same seed; [] where the world has none."""
+        return []
 
     def skills(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks of every kind alike, of which those a base model can do must not be lost; [] without any."""
+        return []
 
 
 class Agent(Protocol):
     """A kind of worker: how it does a group of tries."""
-
-    longest_try: ClassVar[int | None]
-    """Tokens of a try at most, where its worker's sampling does not say; 0: no model is asked; None: nobody knows."""
-
-    asks_model: ClassVar[bool]
-    """Whether the model that `work` is told answers; else something else chooses it, and no model can be measured."""
 
     def work(
         self,
@@ -185,3 +259,103 @@ class Agent(Protocol):
         Raises:
             ProviderBusyError, ProviderRefusedError: nothing could be asked at all.
         """
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A try to be finished anew from somewhere in it.
+
+    Args:
+        prompt_token_ids: (P,); token_ids, sampled: (T,) the whole try.
+        size: how many of its tokens stay.
+    """
+
+    prompt: str
+    prompt_token_ids: Sequence[int]
+    token_ids: Sequence[int]
+    sampled: Sequence[bool]
+    size: int
+
+
+@runtime_checkable
+class FinishingAgent(Protocol):
+    """An agent that can go on from the middle of a try, token for token."""
+
+    def finish(
+        self, begun: Sequence[Begun], *, world: World, n: int, seed: int, model: str
+    ) -> list[list[AttemptDraft]]:
+        """Finish each try n times from where it is said."""
+
+
+class AnswerForm(Protocol):
+    """How a kind of worker writes a try as one text, for trainers that sample by themselves.
+
+    Attributes:
+        stops: what ends a turn of its model: a tool is asked then.
+    """
+
+    stops: Sequence[str]
+
+    def find_call(self, text: str) -> tuple[str, str] | None:
+        """(tool, arguments) of the call that the text so far ends in; None: no tool waits."""
+
+    def write_result(self, result: str) -> str:
+        """What a tool said, as it stands in the text."""
+
+    def read(self, parts: Sequence[tuple[str, bool]], *, is_cut: bool) -> AttemptDraft:
+        """The whole text; parts: (text, whether the model wrote it or a tool)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSeat:
+    """What a worker gives to the agent that does its tasks.
+
+    Args:
+        client: of its model server; None where its kind asks none.
+        base_model: name the server knows the base by, whose tokenizer all adapters share.
+        longest_answer: tokens of an answer, where the worker's sampling does not say.
+        top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
+    """
+
+    client: Any
+    base_model: str
+    system_prompt: str
+    sampling: Mapping[str, Any]
+    longest_answer: int
+    top_k: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentKind:
+    """A kind of worker.
+
+    Args:
+        label, about: what people call it, and what it is for.
+        make: its agent; None: who does its work is not made here.
+        environment: the only one it works in; "": any.
+        sampling: what may be set in a worker's sampling, and its bounds.
+        longest_try: tokens of a try at most, where its worker's sampling does not say; 0: no model is asked;
+            None: nobody knows.
+        acts: it has tools of its own, with which a try may change something anywhere.
+        base_model: name of the model it takes where the worker names none.
+        recipe: the one it learns by at first.
+        form: how its model writes a try as one text; None: as steps of ordinary text.
+        finishes: its agent is a `FinishingAgent`.
+    """
+
+    name: str
+    label: str
+    about: str = ""
+    make: Callable[[AgentSeat], Agent] | None = None
+    environment: str = ""
+    sampling: Mapping[str, Number] = field(default_factory=dict)
+    longest_try: int | None = None
+    acts: bool = False
+    base_model: str = ""
+    recipe: str = "chat"
+    form: AnswerForm | None = None
+    finishes: bool = False
+
+    @property
+    def asks_model(self) -> bool:
+        return self.longest_try != 0

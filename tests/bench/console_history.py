@@ -71,9 +71,7 @@ def _write_people(size: Size) -> dict[str, int]:
     )
     members += [Member(project=other, user=owner, role=Role.MANAGER) for other in others]
     Member.objects.bulk_create([Member(project=project, user=owner, role=Role.OWNER), *members])
-    desk, phone = (
-        Worker.objects.create(project=project, name=name, kind=Worker.Kind.DESK) for name in ("desk", "phone")
-    )
+    desk, phone = (Worker.objects.create(project=project, name=name, kind="desk") for name in ("desk", "phone"))
     return {
         "project": project.pk,
         "owner": owner.pk,

@@ -214,12 +214,11 @@ def make_counter(kept: dict[str, Any]) -> Any:
     from apps.evals.models import Evaluation
     from apps.evals.panels import choose_panel
     from apps.gate import gating
-    from apps.workers.models import Worker
     from apps.worlds.registry import get_world
     from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch
     from tests.factories import make_project, make_worker
 
-    worker = make_worker(make_project(), "desk", kind=Worker.Kind.DESK)
+    worker = make_worker(make_project(), "desk", kind="desk")
     line: list[Adapter | None] = [None]
     held_up: list[str] = []
     for version, one in enumerate(kept["line"], start=1):

@@ -250,7 +250,6 @@ def make_desk(name: str, model: Path, engine: str) -> Desk:
     from apps.accounts.services import create_project
     from apps.accounts.tokens import create_token
     from apps.inference.providers import create_provider
-    from apps.workers.models import Worker
     from apps.workers.services import create_worker
 
     by = User.objects.filter(is_superuser=True).order_by("pk")[0]
@@ -261,7 +260,7 @@ def make_desk(name: str, model: Path, engine: str) -> Desk:
         allow_private=True,
     )  # fmt: skip
     worker = create_worker(
-        project=project, name="claw", kind=Worker.Kind.DESK, by=by, provider=provider, base_model="desk-claw",
+        project=project, name="claw", kind="desk", by=by, provider=provider, base_model="desk-claw",
         base_directory=str(model),
     )  # fmt: skip
     agent = User.objects.create_user(username=f"lobster-{name}", is_agent=True)

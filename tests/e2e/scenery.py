@@ -63,7 +63,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
     project = make_project(slug, rubric="Totals follow the house rules; each step names its rule.")
     Project.objects.filter(pk=project.pk).update(name="Ticket desk")
     project.refresh_from_db()
-    worker = make_worker(project, name="desk", kind=Worker.Kind.DESK)
+    worker = make_worker(project, name="desk", kind="desk")
     add_servers(project)
     _measure(worker, None, BASE_ACCURACY)
     adapter: Adapter | None = None

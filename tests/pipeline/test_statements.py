@@ -14,7 +14,6 @@ from apps.outbox.services import claim_links
 from apps.pipeline import flow
 from apps.rollouts.models import TrainingUse
 from apps.tasks.models import Task
-from apps.workers.models import Worker
 from tentalis.celery import app
 from tentalis.core.desk import make_tickets
 from tests.apps.gateway.running import make_provider
@@ -56,7 +55,7 @@ def test_an_attempt_costs_two_statements_at_most() -> None:
     project = make_project(group_size=GROUP, batch_tasks=3 * TASKS, review_policy=policy)
     alice, asked = make_user("alice"), Counter[str]()
     with FakeModelServer(reply=lambda prompt, index: f"<step> a{index}</step><answer> fee</answer>") as server:
-        worker = make_worker(project, "desk", kind=Worker.Kind.DESK, provider=make_provider(project, server.url))
+        worker = make_worker(project, "desk", kind="desk", provider=make_provider(project, server.url))
         for number, ticket in enumerate(make_tickets(1, TASKS, held_out=False)):
             with counting(asked, "submit"):
                 flow.submit(

@@ -5,8 +5,16 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.serializers.strict import NumberField, ObjectField, StrictSerializer, TextField, WordField
-from apps.tasks.models import Environment, Task
+from apps.api.serializers.strict import (
+    NumberField,
+    ObjectField,
+    RegisteredField,
+    StrictSerializer,
+    TextField,
+    WordField,
+)
+from apps.tasks.models import Task
+from apps.worlds.registry import name_choices
 from tentalis.core.field_limits import MAX_HANDED_IN_STEPS, MAX_JUDGEMENT_CHARS, MAX_PROMPT_CHARS
 
 MAX_ID_CHARS = 150
@@ -40,7 +48,7 @@ class AssignTaskIn(StrictSerializer):
     """Work for an agent."""
 
     manager_id = TextField(required=False, allow_blank=True, max_length=MAX_ID_CHARS, help_text="Yourself.")
-    task_type = WordField(choices=Environment.choices)
+    task_type = RegisteredField(name_choices)
     prompt = TextField(max_length=MAX_PROMPT_CHARS)
     metadata = ObjectField(required=False, max_bytes=20_000, help_text="project and worker choose those.")
 
@@ -63,7 +71,7 @@ class ResultIn(StrictSerializer):
     )
     elapsed_seconds = NumberField(required=False, allow_null=True, min_value=0)
     model_version = TextField(required=False, allow_blank=True, allow_null=True, max_length=200)
-    task_type = WordField(required=False, choices=Environment.choices)
+    task_type = RegisteredField(name_choices, required=False)
 
 
 class JudgementIn(StrictSerializer):

@@ -11,6 +11,7 @@ from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
     NumberField,
     ObjectField,
+    RegisteredField,
     StrictSerializer,
     TextField,
     TrueFalseField,
@@ -22,8 +23,8 @@ from apps.feedback.judgement import MAX_ACTIVE_S, MAX_SPANS
 from apps.feedback.models import Feedback, GoldItem, Review, ReviewDraft
 from apps.feedback.queue import CHOICES, MAX_FILTER_CHARS, PURPOSES
 from apps.feedback.skip import Then
-from apps.tasks.models import Environment
 from apps.training.provenance import trace_feedback
+from apps.worlds.registry import name_choices
 from tentalis.core.checked import rule_of
 from tentalis.core.field_limits import (
     MAX_APPEAL_CHARS,
@@ -71,7 +72,7 @@ class ClaimIn(StrictSerializer):
     """From which project the next open review is wanted, and which: by the filters of the list."""
 
     project = TextField(max_length=64)
-    environment = WordField(required=False, choices=Environment.choices)
+    environment = RegisteredField(name_choices, required=False)
     worker = TextField(required=False, max_length=MAX_FILTER_CHARS, help_text="Name of the worker that did the task.")
     purpose = WordField(required=False, choices=CHOICES["purpose"])
     due = WordField(required=False, choices=CHOICES["due"])

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -69,6 +69,17 @@ class WordField(serializers.ChoiceField):
         if not isinstance(data, str) or data not in self.choices:
             raise serializers.ValidationError(f"wanted one of {', '.join(map(str, self.choices))}, found {show(data)}")
         return super().to_internal_value(data)
+
+
+class RegisteredField(WordField):
+    """One of the names that are registered when it is asked for.
+
+    Args:
+        list_choices: the (name, label) pairs there are.
+    """
+
+    def __init__(self, list_choices: Callable[[], Sequence[tuple[str, str]]], **options: Any) -> None:
+        super().__init__(choices=list_choices(), **options)
 
 
 @extend_schema_field({"type": "object", "additionalProperties": {}})

@@ -12,6 +12,7 @@ from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
+    RegisteredField,
     StrictSerializer,
     TextField,
     TrueFalseField,
@@ -20,11 +21,13 @@ from apps.api.serializers.strict import (
 )
 from apps.feedback.rights import find_managed
 from apps.scoring.models import StepScore
-from apps.tasks.models import Attempt, Environment, Step, Task
+from apps.tasks.models import Attempt, Step, Task
 from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
+from apps.workers.kinds import kind_choices
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, MOST_FALLBACKS
+from apps.worlds.registry import name_choices
 from tentalis.core.field_limits import MAX_GROUP, MAX_HANDED_IN_STEPS, MAX_PROMPT_CHARS, MAX_SYSTEM_PROMPT_CHARS
 from tentalis.core.judged_files import KINDS, TASKS
 from tentalis.core.task_files import FORMS
@@ -120,7 +123,7 @@ class WorkerIn(WorkerFields):
 
     project = TextField(max_length=64)
     name = TextField(max_length=64)
-    kind = WordField(choices=Worker.Kind.choices)
+    kind = RegisteredField(kind_choices)
 
 
 class TaskOut(RowOut[Task]):
@@ -158,7 +161,7 @@ class TaskIn(StrictSerializer):
 
     project = TextField(max_length=64)
     prompt = TextField(max_length=MAX_PROMPT_CHARS)
-    environment = WordField(choices=Environment.choices)
+    environment = RegisteredField(name_choices)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
     group_size = WholeNumberField(required=False, min_value=1, max_value=MAX_GROUP, help_text="Default: the project's.")
     reference = AnyJSONField(required=False, allow_null=True, help_text=REFERENCE)
@@ -180,7 +183,7 @@ class ManyTasksIn(StrictSerializer):
     """What many new tasks share."""
 
     project = TextField(max_length=64)
-    environment = WordField(choices=Environment.choices)
+    environment = RegisteredField(name_choices)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
     group_size = WholeNumberField(
         required=False, min_value=1, max_value=MAX_GROUP, help_text="Of tasks that say none. Default: the project's."

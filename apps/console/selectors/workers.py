@@ -175,7 +175,7 @@ def show_worker(worker: Worker) -> WorkerView:
 
 def say_sampling(worker: Worker) -> list[tuple[str, str]]:
     """Its sampling settings in words: (what, how)."""
-    if worker.kind in {Worker.Kind.ECHO, getattr(Worker.Kind, "OUTSIDE", "outside")}:
+    if find_kind(worker.kind).make is None or not find_kind(worker.kind).asks_model:
         return []
     said = []
     temperature = worker.sampling.get("temperature")

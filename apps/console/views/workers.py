@@ -3,7 +3,6 @@
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as _lazy
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.accounts.rights import Right
@@ -13,17 +12,7 @@ from apps.console.selectors import workers
 from apps.console.views.frame import Scene, fill_in, leave, posted, project_view, read_number, show
 from apps.console.views.training import worker_or_404
 from apps.workers import bases, services
-from apps.workers.models import Worker
-
-KINDS = {
-    Worker.Kind.CHAT: _lazy(
-        "A model of your own, behind any OpenAI-compatible address, answers the tasks you give it."
-    ),
-    Worker.Kind.OUTSIDE: _lazy("Your own agent takes tasks and hands in results over REST, MCP or the command line."),
-    Worker.Kind.OPENCLAW: _lazy("An agent on an OpenClaw of yours does the tasks with its own tools."),
-    Worker.Kind.DESK: _lazy("The built-in model and its world of tickets: to see the whole loop without a model."),
-    Worker.Kind.ECHO: _lazy("It repeats what it is told: to try out pages and programs."),
-}
+from apps.workers.kinds import KINDS, find_kind
 
 
 @require_GET
@@ -58,8 +47,8 @@ def compare_base(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
 @project_view(Right.WORKERS_WRITE)
 def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
     kind = (request.POST if request.method == "POST" else request.GET).get("kind", "")
-    if kind not in Worker.Kind.values:
-        kinds = [(each, each.label, words) for each, words in KINDS.items()]
+    if kind not in KINDS:
+        kinds = [(each.name, each.label, each.about) for each in KINDS.values()]
         wrong = 400 if kind or request.method == "POST" else 200
         return show(request, scene, "worker_kind", {"kinds": kinds}, status=wrong)
     initial = {"provider": read_number(request, "provider")}
@@ -72,7 +61,7 @@ def create_worker(request: HttpRequest, scene: Scene) -> HttpResponse:
         if request.GET.get("then") == "connect":
             return leave(scene, "connect")
         return leave(scene, "worker", worker.name)
-    context = {"form": form, "worker": None, "kind": Worker.Kind(kind).label}
+    context = {"form": form, "worker": None, "kind": find_kind(kind).label}
     return show(request, scene, "worker_form", context, status=status)
 
 

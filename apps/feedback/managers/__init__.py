@@ -9,6 +9,7 @@ from apps.feedback.managers.manager import Manager, ManagerWord, NoWord
 from apps.feedback.managers.rubric import RubricManager
 from apps.feedback.managers.rule_book import RuleBookManager
 from apps.feedback.managers.verdict import VerdictManager
+from apps.feedback.rules import choose_manager
 from apps.inference.services import client_for, find_server
 from apps.tasks.models import Task
 from tentalis.core.review_policy import ReviewPolicy
@@ -18,7 +19,7 @@ __all__ = ["Manager", "ManagerWord", "NoWord", "find_manager"]
 
 def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
     """The AI manager the rules name for a task's environment."""
-    name = rules.manager_for(task.environment)
+    name = choose_manager(rules, task.environment)
     if name == "rule-book":
         return RuleBookManager()
     if name == "verdict":

@@ -12,22 +12,14 @@ from apps.calibration.selectors import find_rubric
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.tasks.drafts import read_context
-from apps.tasks.models import Attempt, Environment, Task
+from apps.tasks.models import Attempt, Task
+from apps.worlds.registry import find_world
 from tentalis.core.canon import content_hash
-from tentalis.core.desk import SUM_HINT, UNIT_HINT, parse_ticket
-from tentalis.core.desk_rubric import (
-    FOLLOWS,
-    RIGHT_SUMS,
-    WITH_UNIT,
-    find_favourite,
-    find_items,
-    read_rubric,
-    weigh_rules,
-)
 from tentalis.core.meta import judge_items
 from tentalis.core.scoring.criteria import build_criteria_request, read_criteria, read_items, weigh_criteria
 from tentalis.core.scoring.judging import Judgement, parse_judgement
 from tentalis.core.scoring.protocol import Unscored
+from tentalis.core.worlds import ItemRubric
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 4096
@@ -47,16 +39,16 @@ def written_weights(project: Project, environment: str) -> dict[str, float]:
     """The weights a rubric manager starts from: what the project's rubric says, word by word.
 
     Raises:
-        DeskError: the rubric names an option the desk does not have.
+        ValueError: the environment reads rubrics by itself, and not this one.
     """
-    if environment == Environment.DESK:
-        return weigh_rules(read_rubric(project.rubric))
+    if own := find_world(environment).rubric:
+        return own.weigh(project.rubric)
     return weigh_criteria(read_criteria(project.rubric))
 
 
 @dataclass(frozen=True)
 class RubricManager:
-    """Scores an attempt by sigmoid(w . phi); at the desk it finds phi itself, elsewhere a model judges each criterion.
+    """Scores an attempt by sigmoid(w . phi); its world finds phi, or a model judges each criterion.
 
     Args:
         open_client: called when something is asked.
@@ -78,8 +70,8 @@ class RubricManager:
             written = written_weights(task.project, self.environment)
             fitted, gate = find_rubric(task.project_id, self.author, of=content_hash(written))
             weights = fitted or written
-            if self.environment == Environment.DESK:
-                found, text = _look_at_desk(task, attempts), _tell_rules(task, weights)
+            if own := find_world(self.environment).rubric:
+                found, text = _look(own, task, attempts), own.tell(task.prompt, weights)
             else:
                 found, text = self._ask(task, attempts), ""
         except (TentalisError, ValueError) as error:
@@ -120,21 +112,8 @@ class RubricManager:
             return list(pool.map(ask, attempts))
 
 
-def _look_at_desk(task: Task, attempts: Sequence[Attempt]) -> list[Found]:
-    ticket = parse_ticket(task.prompt)
-    return [
-        find_items(ticket, [("bad" if one.kind == "other" else one.kind, one.text) for one in attempt.ordered_steps])
-        for attempt in attempts
-    ]
-
-
-def _tell_rules(task: Task, weights: Mapping[str, float]) -> str:
-    """What the weights want of a ticket, as the desk's hints say it; "" where they want nothing in particular."""
-    option = find_favourite(weights, parse_ticket(task.prompt))
-    hints = [f"use {option}"] if option else []
-    hints += [UNIT_HINT] if weights.get(WITH_UNIT, 0.0) > 0 else []
-    hints += [SUM_HINT] if weights.get(RIGHT_SUMS, 0.0) + weights.get(FOLLOWS, 0.0) > 0 else []
-    return ", ".join(hints)
+def _look(rubric: ItemRubric, task: Task, attempts: Sequence[Attempt]) -> list[Found]:
+    return [rubric.find(task.prompt, [(step.kind, step.text) for step in attempt.ordered_steps]) for attempt in attempts]
 
 
 def _explain(weights: Mapping[str, float], items: Mapping[str, float]) -> str:

@@ -1,13 +1,13 @@
-"""The desk's manager: knows the house rules, checks every step, and says the whole rule."""
+"""The manager who knows a world's rules: it checks every step, and says the whole rule."""
 
 from dataclasses import dataclass
 from statistics import fmean
 
 from apps.base.errors import TentalisError
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
-from apps.tasks.models import Attempt, Environment, Task
+from apps.tasks.models import Attempt, Task
 from apps.tasks.verifying import read_verification
-from tentalis.core.desk import parse_ticket, rule_book_hints
+from apps.worlds.registry import find_world
 
 
 @dataclass(frozen=True)
@@ -15,14 +15,14 @@ class RuleBookManager:
     author: str = "agent:rule-book"
 
     def review(self, task: Task, attempts: list[Attempt]) -> ManagerWord | NoWord:
-        if task.environment != Environment.DESK:
-            return NoWord(f"the rule book is the desk's and says nothing of environment {task.environment}")
         overall: dict[int, ManagerScore] = {}
         steps: dict[tuple[int, int], ManagerScore] = {}
         try:
-            hints = rule_book_hints(parse_ticket(task.prompt))
+            hints = find_world(task.environment).find_rules(task.prompt)
         except (TentalisError, ValueError) as error:
             return NoWord(f"the rule book cannot be applied: {error}")
+        if hints is None:
+            return NoWord(f"environment {task.environment} has no rule book")
         why = "no attempt gave an answer"
         for attempt in attempts:
             found = read_verification(attempt)

@@ -17,6 +17,7 @@ from apps.inference.services import client_for
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
+from apps.worlds.registry import find_world
 from tentalis.core.scoring.protocol import Unscored
 from tentalis.core.scoring.verdicts import VerdictQuestion, ask_verdict, score_verdict
 from tentalis.outbound.scopes import ScopedThreadPool
@@ -46,8 +47,8 @@ def name_verdict_manager(worker: Worker) -> str:
 
 def ask_about(attempt: Attempt, task: Task) -> VerdictQuestion:
     """The question about one attempt, as its manager asks it now."""
-    return ask_verdict(
-        environment=task.environment,
+    own = find_world(task.environment).ask_verdict(task.prompt, attempt.text)
+    return own or ask_verdict(
         prompt=task.prompt,
         text=attempt.text,
         rubric=task.project.rubric,

@@ -1,7 +1,9 @@
 """The scorers, one a file. Those that ask a model are made for each task."""
 
+import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any, Final
 
 from apps.scoring.scorers.diff_size import DiffSizeScorer
 from apps.scoring.scorers.efficiency import EfficiencyScorer
@@ -12,26 +14,44 @@ from apps.scoring.scorers.outcome import OutcomeScorer
 from apps.scoring.scorers.share import ShareScorer
 from apps.scoring.scorers.step_verifier import StepVerifier
 from tentalis.core.scoring.judging import Criterion
-from tentalis.core.scoring.protocol import Scorer
+from tentalis.core.scoring.protocol import AttemptContext, Scorer, ScorerResult, Unscored
+from tentalis.plugins import Registry
 
-__all__ = ["ASKING", "COMPUTED", "HallucinationScorer", "JudgeScorer"]
-
-COMPUTED: Mapping[str, Scorer] = MappingProxyType(
-    {
-        scorer.name: scorer
-        for scorer in (
-            OutcomeScorer(),
-            OutcomeScorer("success"),
-            StepVerifier(),
-            EffortScorer(),
-            EfficiencyScorer(),
-            ShareScorer("tests", good="tests_passed", total="tests_run"),
-            ShareScorer("action_validity", good="valid_actions", total="actions"),
-            DiffSizeScorer(),
-        )
-    }
-)
-"""Scorers that only compute, by name."""
+__all__ = ["ASKING", "SCORERS", "HallucinationScorer", "JudgeScorer"]
 
 ASKING: Mapping[str, Criterion] = MappingProxyType({"prm": "prm", "hallucination": "hallucination"})
 """Scorers that ask a judge, and what they ask it."""
+
+
+class AskingScorer:
+    """Stands in the registry for a scorer that is made anew for each task, with the judge it asks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def score(self, context: AttemptContext) -> ScorerResult:
+        return ScorerResult(scorer=self.name, value=Unscored("no judge was convened"))
+
+
+def _list_own() -> Mapping[str, Scorer]:
+    computed = (
+        OutcomeScorer(),
+        OutcomeScorer("success"),
+        StepVerifier(),
+        EffortScorer(),
+        EfficiencyScorer(),
+        ShareScorer("tests", good="tests_passed", total="tests_run"),
+        ShareScorer("action_validity", good="valid_actions", total="actions"),
+        DiffSizeScorer(),
+    )
+    return {scorer.name: scorer for scorer in (*computed, *map(AskingScorer, ASKING))}
+
+
+def _read_scorer(name: str, found: Any) -> Scorer:
+    scorer: Scorer = found() if inspect.isclass(found) else found
+    if scorer.name != name or not callable(scorer.score):
+        raise ValueError(f"wanted a scorer that is named as its entry point, {name!r}, found {scorer.name!r}")
+    return scorer
+
+
+SCORERS: Final = Registry[Scorer]("tentalis.scorers", "scorer", _list_own, _read_scorer)

@@ -1,6 +1,5 @@
-"""The kinds of workers: how each does a group of tries."""
+"""The agents that do the tasks of workers."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -9,23 +8,16 @@ from apps.base.errors import ConflictError
 from apps.inference.grants import require_granted
 from apps.inference.openclaw import OpenClawServer
 from apps.inference.services import client_for
-from apps.workers.agents.chat import MAX_TOKENS, ChatAgent
-from apps.workers.agents.desk import BASE_MODEL, DeskAgent
-from apps.workers.agents.echo import EchoAgent
+from apps.workers.agents.chat import MAX_TOKENS
 from apps.workers.agents.openclaw import OpenClawAgent
+from apps.workers.kinds import OPENCLAW, OUTSIDE, find_kind, find_longest_try
 from apps.workers.recipes import choose_recipe
-from tentalis.core.worlds import Agent
+from apps.workers.selectors import find_base_model
+from tentalis.core.worlds import Agent, AgentSeat
 
 if TYPE_CHECKING:
     from apps.workers.models import Worker
 
-AGENTS: Mapping[str, type[Agent]] = {
-    "echo": EchoAgent,
-    "desk": DeskAgent,
-    "chat": ChatAgent,
-    "openclaw": OpenClawAgent,
-}
-"""By the kind of worker; an outside worker's agent is none of ours."""
 QUICK_TOKENS = 256
 
 
@@ -38,35 +30,34 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
     Raises:
         ConflictError: an outside worker's tasks are not done here; or its server is switched off.
     """
-    if worker.kind == "outside":
-        raise ConflictError(f"{worker.name} works outside: its agent hands in what it did")
-    if worker.kind == "echo":
-        return EchoAgent()
-    if worker.kind == "openclaw":
+    kind = find_kind(worker.kind)
+    if kind.name == OPENCLAW:
         return _make_openclaw(worker, task_id)
-    client = client_for(worker.provider, worker.project_id)
-    top_k = choose_recipe(worker.project, worker).stored_top_k
-    if worker.kind == "desk":
-        return DeskAgent(
-            client,
-            base_model=worker.base_model or BASE_MODEL,
-            system_prompt=worker.system_prompt,
-            top_k=top_k,
-            **worker.sampling,
-        )
-    sampling = {"max_tokens": find_longest_answer(worker), **worker.sampling}
-    return ChatAgent(client, system_prompt=worker.system_prompt, top_k=top_k, **sampling)
+    if kind.name == OUTSIDE:
+        raise ConflictError(f"{worker.name} works outside: its agent hands in what it did")
+    if kind.make is None:
+        raise ConflictError(f"{worker.name} is of kind {worker.kind}, which is not installed any more")
+    seat = AgentSeat(
+        client=client_for(worker.provider, worker.project_id) if kind.asks_model else None,
+        base_model=find_base_model(worker),
+        system_prompt=worker.system_prompt,
+        sampling=worker.sampling,
+        longest_answer=find_longest_answer(worker),
+        top_k=choose_recipe(worker.project, worker).stored_top_k if kind.asks_model else 0,
+    )
+    return kind.make(seat)
 
 
 def can_ask_model(worker: "Worker") -> bool:
     """Whether an agent of ours can do this worker's tasks with a model that is named to it."""
-    return worker.kind in AGENTS and AGENTS[worker.kind].asks_model
+    kind = find_kind(worker.kind)
+    return kind.make is not None and kind.asks_model and not kind.acts
 
 
 def is_quick(worker: "Worker") -> bool:
     """Whether tries at several tasks take about as long as those at one, so that none holds up the others."""
-    usual = AGENTS[worker.kind].longest_try if worker.kind in AGENTS else None
-    return usual is not None and worker.sampling.get("max_tokens", usual) <= QUICK_TOKENS
+    longest = find_longest_try(worker)
+    return longest is not None and longest <= QUICK_TOKENS
 
 
 def find_longest_answer(worker: "Worker") -> int:

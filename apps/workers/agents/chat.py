@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from time import perf_counter
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from apps.inference.client import ModelClient, Sample
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
@@ -22,9 +22,6 @@ class ChatAgent:
         top_p: nucleus sampling; 1 is off.
         top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
     """
-
-    longest_try: ClassVar[int | None] = MAX_TOKENS
-    asks_model: ClassVar[bool] = True
 
     client: ModelClient
     _: KW_ONLY

@@ -1,16 +1,12 @@
 """The worker that needs no model."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
 
 
 class EchoAgent:
     """Answers with the prompt; for trying out everything around a worker."""
-
-    longest_try: ClassVar[int | None] = 0
-    asks_model: ClassVar[bool] = False
 
     def work(
         self,

@@ -9,7 +9,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from apps.base.errors import TentalisError
 from apps.inference.calls import find_spans
@@ -37,9 +37,6 @@ class OpenClawAgent:
         task_id: of the task at hand; None for none.
         sampling: temperature, max_tokens, top_p, where set: OpenClaw hands them on as far as it can.
     """
-
-    longest_try: ClassVar[int | None] = None
-    asks_model: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -1,1 +1,5 @@
 """The plain conversation: a prompt in, an answer out."""
+
+from apps.worlds.chat.world import ChatWorld
+
+WORLD = ChatWorld()

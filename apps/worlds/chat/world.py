@@ -1,19 +1,16 @@
 """Plain conversation: no tools, and checked only where the task brings a reference."""
 
-from collections.abc import Mapping, Sequence
-from random import Random
+from collections.abc import Mapping
 from typing import Any, Final
 
 from apps.checks.language import Check, read_check
 from apps.checks.results import decide
-from tentalis.core import hints
-from tentalis.core.field_limits import MAX_PROMPT_CHARS
-from tentalis.core.worlds import AttemptDraft, PanelItem, Verification
+from tentalis.core.worlds import AttemptDraft, Verification, World
 
 _MATCHES: Final = ("exact", "contains", "number")
 
 
-class ChatWorld:
+class ChatWorld(World):
     """A prompt in, an answer out.
 
     A reference is a check (`apps.checks.language`), or short for one: a text (exact), a number (number), or
@@ -21,32 +18,12 @@ class ChatWorld:
     """
 
     name = "chat"
-    noun = "task"
-
-    def say_limits(self) -> Sequence[str]:
-        return ()
-
-    def draw_prompt(self, rng: Random) -> str | None:
-        return None
-
-    def check_prompt(self, prompt: str) -> None:
-        """Refuse an empty or endless prompt."""
-        if not prompt.strip():
-            raise ValueError("prompt must hold some text, found none")
-        if len(prompt) > MAX_PROMPT_CHARS:
-            raise ValueError(f"prompt must have at most {MAX_PROMPT_CHARS} characters, found {len(prompt)}")
+    label = "Chat"
 
     def check_reference(self, reference: Any) -> None:
         """Raise ValueError where `verify` could not use the reference."""
         if reference is not None:
             _read_reference(reference)
-
-    def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
-        system = [{"role": "system", "content": system_prompt}] if system_prompt else []
-        return [*system, {"role": "user", "content": prompt}]
-
-    def call_tool(self, prompt: str, name: str, arguments: str) -> str:
-        return f"there is no tool {name!r} here"
 
     def verify(self, prompt: str, reference: Any, draft: AttemptDraft) -> Verification | None:
         """Compare the answer with the reference; None without one. Raises ValueError for an unreadable reference."""
@@ -61,20 +38,6 @@ class ChatWorld:
             checks=[found.to_json()],
             infrastructure=found.words if found.share is None else "",
         )
-
-    def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
-        """The conversation with the hint behind the last user message; raises HintError for a blank hint."""
-        return hints.hinted_messages(messages, hint)
-
-    def is_held_out(self, prompt: str) -> bool:
-        return False
-
-    def panel(self, size: int, seed: int) -> list[PanelItem]:
-        return []
-
-    def skills(self, size: int, seed: int) -> list[PanelItem]:
-        """None: nobody keeps any here."""
-        return []
 
 
 def _read_reference(reference: Any) -> Check:

@@ -2,20 +2,49 @@
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from apps.worlds.desk.rubric import DeskRubric
 from tentalis.core import desk
 from tentalis.core.conversations.turns import find_last_said, write_behind
-from tentalis.core.worlds import AttemptDraft, PanelItem, Verification
+from tentalis.core.scoring.verdicts import VerdictQuestion, ask_in_turns
+from tentalis.core.worlds import AgentKind, AttemptDraft, HintGrammar, PanelItem, Verification, World
 
 _SEEDS_PER_PANEL: Final = 1_000_003
 
 
-class DeskWorld:
+def _read_hints(text: str) -> str:
+    return ", ".join(desk.parse_hints(text))
+
+
+class DeskWorld(World):
     """Tickets in, chains of steps with an answer out."""
 
     name = "desk"
+    label = "Ticket desk"
     noun = "ticket"
+    profile: ClassVar = {"outcome": 0.5, "step_verifier": 0.5}
+    manager = "rule-book"
+    grammar = HintGrammar(_read_hints, f'"use fee" or "{desk.UNIT_HINT}"')
+    rubric = DeskRubric()
+
+    def refuse_agent(self, kind: AgentKind) -> str:
+        return "works with tools of its own and cannot use the ticket desk's" if kind.acts else ""
+
+    def find_rules(self, prompt: str) -> Sequence[str]:
+        return desk.rule_book_hints(desk.parse_ticket(prompt))
+
+    def find_kind(self, prompt: str) -> str:
+        try:
+            ticket = desk.parse_ticket(prompt)
+        except desk.DeskError:
+            return "no ticket"
+        return f"{ticket.family}, {ticket.context}"
+
+    def ask_verdict(self, prompt: str, text: str) -> VerdictQuestion:
+        """The ticket, the answer and "ok?": all that its small model can read, and no rubric, which it has to learn
+        from audits."""
+        return ask_in_turns((("user", prompt), ("assistant", text), ("user", "ok?")), " yes", " no")
 
     def say_limits(self) -> Sequence[str]:
         return desk.say_forms()

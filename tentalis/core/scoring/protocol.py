@@ -124,7 +124,7 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """One of `weights.KNOWN_SCORERS`."""
+        """As weight profiles call it."""
         ...
 
     def score(self, context: AttemptContext) -> ScorerResult: ...

@@ -41,25 +41,22 @@ class VerdictQuestion:
         return self.yes if is_good else self.no
 
 
-def ask_verdict(
-    *, environment: str, prompt: str, text: str, rubric: str = "", constitution: str = ""
-) -> VerdictQuestion:
+def ask_verdict(*, prompt: str, text: str, rubric: str = "", constitution: str = "") -> VerdictQuestion:
     """The question about one attempt; the same attempt and rubric give the same question.
-
-    At the desk it is the ticket, the answer and "ok?": all that its small model can read, and no rubric, which it
-    has to learn from audits.
 
     Args:
         text: the whole attempt; of a very long one the end, where its answer is.
     """
-    if environment == "desk":
-        turns = (("user", prompt), ("assistant", text), ("user", "ok?"))
-        return VerdictQuestion(_write(turns), " yes", " no")
     rules = "\n\n".join(part for part in (constitution.strip(), rubric.strip()) if part)
     parts = [f"Task:\n{prompt}", f"The agent's work:\n{text[-MAX_WORK_CHARS:]}"]
     if rules:
         parts.insert(0, f"Rubric:\n{rules}")
-    return VerdictQuestion(_write((("system", ASKS), ("user", "\n\n".join(parts)))))
+    return ask_in_turns((("system", ASKS), ("user", "\n\n".join(parts))))
+
+
+def ask_in_turns(turns: Sequence[tuple[str, str]], yes: str = "yes", no: str = "no") -> VerdictQuestion:
+    """A question of (role, text) turns, whose next word is the verdict."""
+    return VerdictQuestion(tuple({"role": role, "content": text} for role, text in turns), yes, no)
 
 
 def score_verdict(yes_logprob: float, no_logprob: float) -> float:
@@ -76,7 +73,3 @@ def score_verdict(yes_logprob: float, no_logprob: float) -> float:
     if not math.isfinite(yes_logprob) or not math.isfinite(no_logprob):
         raise ScoringError(f"log-probs: wanted finite numbers, found {yes_logprob} and {no_logprob}")
     return float(sigmoid(yes_logprob - no_logprob))
-
-
-def _write(turns: Sequence[tuple[str, str]]) -> Messages:
-    return tuple({"role": role, "content": content} for role, content in turns)

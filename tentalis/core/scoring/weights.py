@@ -9,18 +9,6 @@ from typing import Any, Self
 
 from tentalis.core.scoring.protocol import Score, ScoringError, Unscored, check_score
 
-KNOWN_SCORERS = (
-    "prm",
-    "hallucination",
-    "effort",
-    "success",
-    "efficiency",
-    "tests",
-    "diff_size",
-    "action_validity",
-    "outcome",
-    "step_verifier",
-)
 SUPPORTING = frozenset({"effort", "efficiency", "diff_size", "hallucination"})
 """Scorers of how work was done. None of them says whether it is right, so none of them is a score by itself."""
 _SUM_TOLERANCE = 1e-9
@@ -38,7 +26,7 @@ class WeightProfile:
     Args:
         weights: scorer -> weight in (0, 1]; they sum to 1.
     Raises:
-        ScoringError: an unknown scorer, a weight out of range, or another sum.
+        ScoringError: no scorer, a weight out of range, or another sum.
     """
 
     environment: str
@@ -49,8 +37,6 @@ class WeightProfile:
         if not self.weights:
             raise ScoringError(f"{where}: wanted at least one scorer, found none")
         for scorer, weight in self.weights.items():
-            if scorer not in KNOWN_SCORERS:
-                raise ScoringError(f"{where}: wanted scorers of {', '.join(KNOWN_SCORERS)}, found {scorer!r}")
             _require_weight(f"{where}: {scorer}", weight)
         total = math.fsum(self.weights.values())
         if abs(total - 1.0) > _SUM_TOLERANCE:
@@ -68,28 +54,6 @@ class WeightProfile:
                 f"weight profile {environment!r}: wanted an object of scorer and weight, found {type(data).__name__}"
             )
         return cls(environment, data)
-
-
-PROFILES: Mapping[str, WeightProfile] = MappingProxyType(
-    {
-        environment: WeightProfile(environment, weights)
-        for environment, weights in {
-            "chat": {"prm": 0.6, "hallucination": 0.3, "effort": 0.1},
-            "terminal": {"success": 0.8, "efficiency": 0.2},
-            "swe": {"tests": 0.5, "prm": 0.3, "diff_size": 0.2},
-            "gui": {"prm": 0.5, "action_validity": 0.3, "efficiency": 0.2},
-            "desk": {"outcome": 0.5, "step_verifier": 0.5},
-        }.items()
-    }
-)
-ENVIRONMENTS = tuple(PROFILES)
-
-
-def profile_for(environment: str) -> WeightProfile:
-    """The profile a project starts with. Raises ScoringError for an environment there is none for."""
-    if environment not in PROFILES:
-        raise ScoringError(f"environment: wanted one of {', '.join(ENVIRONMENTS)}, found {environment!r}")
-    return PROFILES[environment]
 
 
 @dataclass(frozen=True)

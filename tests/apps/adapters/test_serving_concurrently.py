@@ -83,7 +83,7 @@ def make_line(project: Project, server: VllmStub, kind: str = Worker.Kind.CHAT) 
 def helper(project: Project, server: EventfulServer, store: Path) -> Worker:
     project.gate_policy = SMALL
     project.save()
-    return make_line(project, server, Worker.Kind.DESK)
+    return make_line(project, server, "desk")
 
 
 def deploy(adapter: Adapter) -> None:

@@ -80,7 +80,7 @@ def clerk(
         default_model="desk",
         by=make_user("root", is_superuser=True),
     )
-    return make_worker(project, "clerk", Worker.Kind.DESK, provider=provider, base_directory="desk")
+    return make_worker(project, "clerk", "desk", provider=provider, base_directory="desk")
 
 
 def work(clerk: Worker, alice: User) -> None:
@@ -143,7 +143,7 @@ def test_the_services_own_address_serves_no_adapter_and_says_what_does(
         default_model=MODEL,
         by=make_user("root", is_superuser=True),
     )
-    adapter = make_served(make_worker(project, "clerk", Worker.Kind.DESK, provider=provider), 1, tmp_path)
+    adapter = make_served(make_worker(project, "clerk", "desk", provider=provider), 1, tmp_path)
     with pytest.raises(
         AdapterNotServableError, match=r"Tinker .* loads no adapters: .* python -m gpu_workers\.backends"
     ):

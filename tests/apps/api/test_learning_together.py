@@ -11,7 +11,7 @@ from tests.factories import make_attempt, make_task, make_worker
 
 def make_two(project: Project, as_alice: Caller) -> tuple[Worker, int]:
     """A desk worker, and the number of one that learns with it."""
-    first = make_worker(project, "first", Worker.Kind.DESK, base_model="desk")
+    first = make_worker(project, "first", "desk", base_model="desk")
     body = {"project": "shop", "name": "second", "kind": "desk", "learns_with": "first"}
     made = as_alice.post("workers", body)
     assert (made.status, made.body["learns_with"], made.body["learners"]) == (201, "first", [])

@@ -300,7 +300,7 @@ def test_a_button_is_never_a_link(scene: Scene) -> None:
 def test_a_task_that_the_environment_makes_up_is_filled_in_anew_at_each_click_and_taken(
     alice: User, project: Project
 ) -> None:
-    worker = make_worker(project, kind=Worker.Kind.DESK)
+    worker = make_worker(project, kind="desk")
     client, address = sign_in(alice), path("task-new", slug="shop")
     page = html.unescape(client.get(address).content.decode())
     assert "Draw a ticket" in page

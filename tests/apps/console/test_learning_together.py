@@ -16,12 +16,12 @@ from tests.factories import make_attempt, make_task, make_worker
 
 @pytest.fixture
 def first(project: Project) -> Worker:
-    return make_worker(project, "first", Worker.Kind.DESK, base_model="desk")
+    return make_worker(project, "first", "desk", base_model="desk")
 
 
 @pytest.fixture
 def second(first: Worker) -> Worker:
-    return make_worker(first.project, "second", Worker.Kind.DESK, base_model="desk", learns_with=first)
+    return make_worker(first.project, "second", "desk", base_model="desk", learns_with=first)
 
 
 def read(client: Client, page: str, *args: object) -> str:

@@ -5,7 +5,6 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.training.models import ManagerRun, TrainingRun
-from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
 from tests.apps.console.test_quality import look
 from tests.e2e.quality_scenery import let_a_manager_learn
@@ -46,7 +45,7 @@ def test_a_fit_shows_its_weights_before_and_after_and_its_curve(alice: User, fit
 
 
 def test_a_managers_adapter_shows_what_it_is_and_what_trained_it(alice: User, project: Project) -> None:
-    worker = make_worker(project, "desk", Worker.Kind.DESK)
+    worker = make_worker(project, "desk", "desk")
     run = TrainingRun.objects.create(project=project, worker=worker, purpose="manager", recipe={}, recipe_hash="0")
     fit = ManagerRun.objects.create(
         project=project,

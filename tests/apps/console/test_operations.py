@@ -30,6 +30,7 @@ from apps.reports.queues import find_open_queues, find_queue_depths
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
+from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
 from apps.workers.rules import SAMPLING
 from tests.apps.adapters.test_canary import served  # noqa: F401  (a fixture)
@@ -273,9 +274,9 @@ def test_an_openclaw_worker_names_its_openclaw_and_the_agent_there(scene: Scene,
 
 def test_a_worker_is_asked_for_what_its_kind_needs_and_nothing_else(scene: Scene, client: Client) -> None:
     page = client.get(path("worker-new")).content.decode()
-    assert all(f'href="?kind={kind}"' in page for kind in Worker.Kind.values)
+    assert all(f'href="?kind={kind}"' in page for kind in KINDS)
     shown = {}
-    for kind in Worker.Kind.values:
+    for kind in KINDS:
         form = client.get(path("worker-new"), {"kind": kind}).context["form"]
         shown[kind] = {field.name: field.field.required for field in form.visible_fields()}
         for name, rule in SAMPLING[kind].items():

@@ -55,7 +55,7 @@ def test_an_empty_project_says_on_each_way_what_is_missing(owner: Client) -> Non
 
 
 def test_a_token_is_made_there_for_an_agent_and_stands_in_the_snippets_once(owner: Client, project: Project) -> None:
-    make_worker(project, kind=Worker.Kind.DESK, name="desk")
+    make_worker(project, kind="desk", name="desk")
     answer = owner.post(path("connect-token"), {"purpose": "agent", "username": "claw"})
     text = answer.context["made"]["text"]
     assert (answer.status_code, read(answer).count(f"API_KEY={text}")) == (201, 2)
@@ -241,7 +241,7 @@ def test_pages_of_what_is_measured_say_what_is_missing_for_a_worker_outside_the_
     worker = make_worker(project, kind=Worker.Kind.OUTSIDE, name="claw")
     said = "to come with tasksets"
     assert said in read(owner.get(path(page)))
-    Worker.objects.filter(pk=worker.pk).update(kind=Worker.Kind.DESK)
+    Worker.objects.filter(pk=worker.pk).update(kind="desk")
     assert said not in read(owner.get(path(page)))
 
 

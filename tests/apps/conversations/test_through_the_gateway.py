@@ -21,7 +21,6 @@ from apps.pipeline import conversing
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
-from apps.workers.models import Worker
 from tentalis.core.desk import Ticket, make_tickets, read_attempt, verify
 from tests.apps.gateway.running import GatewayProcess, make_agent_token, make_provider
 from tests.bench.talker_user import THANKS, User
@@ -57,7 +56,7 @@ def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, e
     project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.save()
     provider = make_provider(project, f"{engine}/v1", kind="engine", default_model="desk")
-    make_worker(project, "desk", Worker.Kind.DESK, provider=provider, base_model="desk")
+    make_worker(project, "desk", "desk", provider=provider, base_model="desk")
     token = make_agent_token(project)
     person = User(random.Random(3))
     tickets = make_tickets(5, TALKS, held_out=False, families=["order", "return", "delay", "broken"])

@@ -20,7 +20,7 @@ POLICY = GatePolicy(panel_size=60, fresh_size=20, confirm_size=50)
 
 @pytest.fixture
 def desk(project: Project) -> Worker:
-    return make_worker(project, "desk", kind=Worker.Kind.DESK)
+    return make_worker(project, "desk", kind="desk")
 
 
 def open_sides(adapter: Adapter, policy: GatePolicy = POLICY) -> SideMeasurements:

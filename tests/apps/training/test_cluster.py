@@ -32,7 +32,7 @@ def run(project: Project, settings: Settings, tmp_path: Path) -> TrainingRun:
     """A desk's run that waits for the cluster."""
     settings.ARTIFACTS = tmp_path
     settings.TENTALIS = {**settings.TENTALIS, "OPENRLHF_OPTIONS": {"engines": 2}, "REWARD_BASE_URL": "http://web"}
-    worker = make_worker(project, name="clerk", kind=Worker.Kind.DESK)
+    worker = make_worker(project, name="clerk", kind="desk")
     batch = Batch.objects.create(project=project, worker=worker, number=1, target_tasks=1, state="closed")
     read_sent(cluster.QUEUE)
     return services.queue_run(batch=batch, by="ledger", backend="openrlhf")

@@ -40,7 +40,7 @@ def project(db: None, settings: Settings, tmp_path: Path) -> Project:
 
 @pytest.fixture
 def worker(project: Project) -> Worker:
-    return make_worker(project, "desk", Worker.Kind.DESK)
+    return make_worker(project, "desk", "desk")
 
 
 @pytest.fixture

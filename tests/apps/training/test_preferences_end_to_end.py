@@ -25,8 +25,8 @@ from apps.tasks.services import save_steps
 from apps.training import preflight, services
 from apps.training.models import TrainingRun
 from apps.training.provenance import trace_attempts, trace_feedback
-from apps.workers.agents.desk import DeskAgent
 from apps.workers.models import Worker
+from apps.worlds.desk.agent import DeskAgent
 from apps.worlds.desk.world import DeskWorld
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.desk import make_tickets, parse_ticket, solve

@@ -25,8 +25,8 @@ from apps.tasks.services import save_steps
 from apps.training import scorers, services
 from apps.training.labelled import iterate_records
 from apps.training.models import TrainingRun
-from apps.workers.agents.desk import DeskAgent
 from apps.workers.models import Worker
+from apps.worlds.desk.agent import DeskAgent
 from apps.worlds.desk.world import DeskWorld
 from gpu_workers.runner import run as train_spec
 from tentalis.core.contracts import TrainSpec

@@ -49,7 +49,7 @@ def worker(db: None, settings: Settings, tmp_path: Path, engine: str) -> Worker:
     provider = Provider.objects.create(
         project=project, name="engine", kind="engine", base_url=engine, allow_private=True
     )
-    return make_worker(project, "desk", Worker.Kind.DESK, provider=provider, base_directory="desk")
+    return make_worker(project, "desk", "desk", provider=provider, base_directory="desk")
 
 
 def work(worker: Worker, seed: int, tickets: int) -> list[Task]:

@@ -46,7 +46,7 @@ def worker(project: Project) -> Worker:
     provider = Provider.objects.create(
         project=project, name="engine", kind="engine", base_url="http://127.0.0.1:1", allow_private=True
     )
-    return make_worker(project, "desk", Worker.Kind.DESK, provider=provider, base_directory="desk")
+    return make_worker(project, "desk", "desk", provider=provider, base_directory="desk")
 
 
 def audit(worker: Worker, truths: Sequence[float], *, said: float = 1.0) -> list[Task]:

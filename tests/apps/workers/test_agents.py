@@ -11,10 +11,10 @@ from apps.inference.client import ModelClient
 from apps.inference.errors import ProviderRefusedError
 from apps.workers.agents import is_quick
 from apps.workers.agents.chat import ChatAgent
-from apps.workers.agents.desk import DeskAgent, render_chat
 from apps.workers.agents.echo import EchoAgent
 from apps.workers.models import Worker
 from apps.worlds.chat.world import ChatWorld
+from apps.worlds.desk.agent import DeskAgent, render_chat
 from apps.worlds.desk.world import DeskWorld
 from tentalis.core.desk import look_up_stock, parse_ticket
 from tentalis.core.worlds import AttemptDraft

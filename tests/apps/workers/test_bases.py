@@ -90,7 +90,7 @@ def test_what_is_missing_stands_where_people_ask_why_nothing_trains(project: Pro
 
 
 def test_the_installations_own_engine_serves_the_built_in_model(project: Project, settings: Any) -> None:
-    clerk = make_worker(project, "clerk", Worker.Kind.DESK)
+    clerk = make_worker(project, "clerk", "desk")
     assert say_missing(clerk) == ""
     settings.TENTALIS = settings.TENTALIS | {"INFERENCE_BACKEND": "vllm"}
     assert "the installation's model server" in say_missing(clerk)
@@ -187,7 +187,7 @@ def test_a_refused_adapter_does_not_block_another_directory(
     [(136_000, 4e-3), (5_000_000, 1e-3), (90_000_000, 2e-4), (600_000_000, 5e-5), (7_600_000_000, 1e-5), (None, 1e-5)],
 )
 def test_the_learning_rate_follows_the_models_size(adder: Worker, parameters: int | None, rate: float) -> None:
-    for adder.kind in (Worker.Kind.CHAT, Worker.Kind.DESK):
+    for adder.kind in (Worker.Kind.CHAT, "desk"):
         adder.base_directory, adder.base_facts = "/models/mine", {"parameters": parameters}
         assert choose_recipe(adder.project, adder).learning_rate == rate
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apps.inference.client import ModelClient
-from apps.workers.agents.desk import DeskAgent, render_chat
+from apps.worlds.desk.agent import DeskAgent, render_chat
 from apps.worlds.desk.world import DeskWorld
 from tentalis.core.desk import make_tickets
 from tests.engine_process import run_engine

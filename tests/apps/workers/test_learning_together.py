@@ -79,7 +79,7 @@ def test_whom_it_cannot_learn_with_is_said(
     at_fault: str,
     words: str,
 ) -> None:
-    others = {"second": second, "stranger": make_worker(make_project("bakery"), "stranger", Worker.Kind.DESK)}
+    others = {"second": second, "stranger": make_worker(make_project("bakery"), "stranger", "desk")}
     wanted: dict[str, Any] = {"kind": "chat", "provider": lab, "learns_with": first} | fields
     wanted["learns_with"] = others.get(fields.get("learns_with", ""), first)
     with pytest.raises(BadInputError, match=words) as caught:
@@ -145,7 +145,7 @@ def test_who_may_not_change_workers_changes_nothing(first: Worker, second: Worke
 
 @pytest.mark.django_db(transaction=True)
 def test_of_two_who_begin_to_learn_with_each_other_at_once_one_wins(project: Project, alice: User) -> None:
-    pair = [make_worker(project, name, Worker.Kind.DESK, base_model="desk") for name in ("first", "second")]
+    pair = [make_worker(project, name, "desk", base_model="desk") for name in ("first", "second")]
     start = threading.Barrier(2)
 
     def join(number: int) -> str:

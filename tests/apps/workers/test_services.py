@@ -11,12 +11,12 @@ from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotF
 from apps.inference.models import Provider
 from apps.workers.agents import find_longest_answer, get_agent
 from apps.workers.agents.chat import ChatAgent
-from apps.workers.agents.desk import DeskAgent
 from apps.workers.agents.echo import EchoAgent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
 from apps.workers.services import change_worker, create_worker, delete_worker
+from apps.worlds.desk.agent import DeskAgent
 from tests.factories import make_project, make_task
 
 

@@ -51,7 +51,7 @@ def tokenizer() -> Any:
 
 def make_run(project: Project, *prompts: str) -> tuple[TrainingRun, list[Task]]:
     """A run at work on a batch of tickets."""
-    worker = make_worker(project, name="clerk", kind=Worker.Kind.DESK)
+    worker = make_worker(project, name="clerk", kind="desk")
     batch = Batch.objects.create(project=project, worker=worker, number=1, state="closed", target_tasks=1)
     tasks = []
     for prompt in prompts:

@@ -41,7 +41,7 @@ class Command(BaseCommand):
             admin = _make_admin()
             project = _make_project(admin)
             if not Worker.objects.filter(project=project, name=WORKER).exists():
-                create_worker(project=project, name=WORKER, kind=Worker.Kind.DESK, by=admin)
+                create_worker(project=project, name=WORKER, kind="desk", by=admin)
         if options["token_file"]:
             write_token(admin, options["token_file"])
 

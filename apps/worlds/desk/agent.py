@@ -5,18 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from time import perf_counter
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from apps.base.errors import BadInputError
 from apps.inference.client import ModelClient, Sample
 from apps.inference.errors import ProviderAnswerError
-from tentalis.core.desk import END_MARK, find_open_call, read_pieces
-from tentalis.core.worlds import AttemptDraft, DraftStep, World
+from apps.worlds.desk.form import DeskForm
+from tentalis.core.desk import END_MARK, read_pieces
+from tentalis.core.worlds import AttemptDraft, Begun, DraftStep, World
 
 MAX_TOKENS: Final = 44
 BASE_MODEL: Final = "desk"
 MAX_TRIES_A_REQUEST: Final = 512
-_CALL_END: Final = "</call>"
+_FORM: Final = DeskForm()
 
 
 @dataclass
@@ -66,22 +67,6 @@ class _Try:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A try to be finished anew from somewhere in it.
-
-    Args:
-        prompt_token_ids: (P,); token_ids, sampled: (T,) the whole try.
-        size: how many of its tokens stay.
-    """
-
-    prompt: str
-    prompt_token_ids: Sequence[int]
-    token_ids: Sequence[int]
-    sampled: Sequence[bool]
-    size: int
-
-
-@dataclass(frozen=True)
 class DeskAgent:
     """Works tickets with the desk's model.
 
@@ -90,9 +75,6 @@ class DeskAgent:
         max_tokens: of a whole try, a tool's results included.
         top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
     """
-
-    longest_try: ClassVar[int | None] = MAX_TOKENS
-    asks_model: ClassVar[bool] = True
 
     client: ModelClient
     _: KW_ONLY
@@ -223,23 +205,23 @@ class DeskAgent:
             n=n,
             max_tokens=max_tokens or self.max_tokens,
             temperature=0.0 if greedy else self.temperature,
-            stop_token_ids=self.client.tokenize(_CALL_END, model=self.base_model),
+            stop_token_ids=self.client.tokenize(*_FORM.stops, model=self.base_model),
             seed=seed,
             top_k=0 if greedy else self.top_k,
         )
 
     def _answer_call(self, each: _Try, prompt: str, world: World) -> bool:
         """Whether the try waited for the tool and may now go on; a result that leaves no room ends it."""
-        if each.finish_reason != "stop" or (call := find_open_call(each.text)) is None:
+        if each.finish_reason != "stop" or (call := _FORM.find_call(each.text)) is None:
             return False
-        name, _, arguments = call.partition(" ")
-        result = world.call_tool(prompt, name, arguments.strip())
-        text = f"<result> {result}</result>"
+        name, arguments = call
+        result = world.call_tool(prompt, name, arguments)
+        text = _FORM.write_result(result)
         token_ids = self.client.tokenize(text, model=self.base_model)
         if len(each.token_ids) + len(token_ids) >= self.max_tokens:
             each.finish_reason = "length"
             return False
-        each.calls.append({"name": name, "arguments": arguments.strip(), "result": result})
+        each.calls.append({"name": name, "arguments": arguments, "result": result})
         each.add_result(text, token_ids)
         return True
 
@@ -284,7 +266,7 @@ def _draft(each: _Try, messages: Sequence[Mapping[str, str]], sampling: Mapping[
         top=each.top if len(each.top) == len(each.token_ids) else (),
         served_by=each.served_by,
         finish_reason=each.finish_reason,
-        ended=each.finish_reason == "stop" and not text.endswith(_CALL_END),
+        ended=each.finish_reason == "stop" and not text.endswith(tuple(_FORM.stops)),
         tool_calls=each.calls,
         elapsed_s=each.elapsed_s,
         sampling=sampling,

@@ -1,0 +1,97 @@
+"""The kinds of workers there are, by name: our own, those the worlds bring along, and what other packages add."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from apps.worlds.registry import DEFAULT, find_own_agents
+from tentalis.core.checked import Number
+from tentalis.core.worlds import Agent, AgentKind, AgentSeat
+from tentalis.plugins import Registry
+
+if TYPE_CHECKING:
+    from apps.workers.models import Worker
+
+ECHO, CHAT, OUTSIDE, OPENCLAW = "echo", "chat", "outside", "openclaw"
+_MODEL: Final = {
+    "temperature": Number(low=0, high=2, is_whole=False),
+    "max_tokens": Number(low=1, high=65_536, is_whole=True),
+    "top_p": Number(low=0.01, high=1, is_whole=False),
+}
+
+
+def find_kind(name: str) -> AgentKind:
+    """The kind of that name; of one that is here no more, one that does nothing."""
+    return KINDS.get(name) or AgentKind(name=name, label=name)
+
+
+def find_home(worker: "Worker") -> str:
+    """The environment that a worker's tasks are in where nobody says."""
+    return find_kind(worker.kind).environment or DEFAULT
+
+
+def find_longest_try(worker: "Worker") -> int | None:
+    """Tokens of a try at most; 0: no model is asked; None: nobody knows."""
+    usual = find_kind(worker.kind).longest_try
+    return None if usual is None else int(worker.sampling.get("max_tokens", usual))
+
+
+def _list_own() -> Mapping[str, AgentKind]:
+    from apps.workers.agents.chat import MAX_TOKENS, ChatAgent  # the agents' package asks for the kinds
+    from apps.workers.agents.echo import EchoAgent
+
+    def make_echo(_seat: AgentSeat) -> Agent:
+        return EchoAgent()
+
+    def make_chat(seat: AgentSeat) -> Agent:
+        sampling = {"max_tokens": seat.longest_answer, **seat.sampling}
+        return ChatAgent(seat.client, system_prompt=seat.system_prompt, top_k=seat.top_k, **sampling)
+
+    ours = (
+        AgentKind(
+            name=CHAT,
+            label="Chat (any OpenAI-compatible model)",
+            about="A model of your own, behind any OpenAI-compatible address, answers the tasks you give it.",
+            make=make_chat,
+            sampling=_MODEL,
+            longest_try=MAX_TOKENS,
+        ),
+        AgentKind(
+            name=OUTSIDE,
+            label="Outside (an agent of your own, over the API)",
+            about="Your own agent takes tasks and hands in results over REST, MCP or the command line.",
+        ),
+        AgentKind(
+            name=OPENCLAW,
+            label="OpenClaw (an agent on an OpenClaw of yours)",
+            about="An agent on an OpenClaw of yours does the tasks with its own tools.",
+            sampling=_MODEL,
+            acts=True,
+        ),
+        *find_own_agents(),
+        AgentKind(
+            name=ECHO,
+            label="Echo (repeats the prompt; for trying things out)",
+            about="It repeats what it is told: to try out pages and programs.",
+            make=make_echo,
+            longest_try=0,
+        ),
+    )
+    return {kind.name: kind for kind in ours}
+
+
+def _read_kind(name: str, found: Any) -> AgentKind:
+    if not isinstance(found, AgentKind):
+        raise TypeError(f"wanted a tentalis.core.worlds.AgentKind, found {type(found).__name__}")
+    if found.name != name:
+        raise ValueError(f"wanted a kind that is named as its entry point, {name!r}, found {found.name!r}")
+    if found.make is None:
+        raise ValueError("wanted a kind that makes its agent, found none; one that works elsewhere is `outside`")
+    return found
+
+
+KINDS: Final = Registry[AgentKind]("tentalis.agents", "kind of worker", _list_own, _read_kind)
+
+
+def kind_choices() -> list[tuple[str, str]]:
+    """(name, label) of every kind, for who chooses one."""
+    return [(kind.name, kind.label) for kind in KINDS.values()]

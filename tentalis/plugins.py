@@ -1,0 +1,141 @@
+"""What others add to an installation: packages that name worlds, scorers, agents or backends as entry points.
+
+A package says so in its pyproject.toml:
+
+    [project.entry-points."tentalis.worlds"]
+    counter = "tentalis_counter:CounterWorld"
+
+What cannot be loaded is kept with its error and used by nobody.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from threading import RLock
+from typing import Any, Final, Generic, TypeVar
+
+NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An entry point of another package.
+
+    Args:
+        package: and its version, as installed.
+        error: why it is not used; "" where it is.
+    """
+
+    group: str
+    name: str
+    package: str
+    error: str = ""
+
+
+def find_plugins(group: str) -> Iterator[tuple[Plugin, EntryPoint]]:
+    """The entry points of a group by name and package. Nothing of them is imported."""
+    found = [(Plugin(group, point.name, _name_package(point)), point) for point in entry_points(group=group)]
+    yield from sorted(set(found), key=lambda pair: (pair[0].name, pair[0].package, pair[1].value))
+
+
+def load_plugin(plugin: Plugin, point: EntryPoint, *, taken: Mapping[str, str]) -> tuple[Plugin, Any]:
+    """Import one; with its error and None where that fails, or the name is no name or taken.
+
+    Args:
+        taken: name -> whose it is.
+    """
+    if not NAME.fullmatch(plugin.name):
+        error = f"wanted a name of lower-case letters, digits and _, found {plugin.name!r:.80}"
+        return replace(plugin, error=error), None
+    if plugin.name in taken:
+        return replace(plugin, error=f"the name {plugin.name} is taken by {taken[plugin.name]}"), None
+    try:
+        return plugin, point.load()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - another's code: whatever it does must not stop ours
+        return replace(plugin, error=_say(error)), None
+
+
+def _name_package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "no package"
+
+
+def _say(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
+
+
+class Registry(Generic[T]):
+    """Things of one kind by name: our own, and those that other packages add as entry points.
+
+    Read once a process, when it is first asked.
+
+    Args:
+        noun: what a message calls one.
+        built_in: ours, which nobody can take the place of.
+        read: makes a thing of what an entry point holds; raises ValueError or TypeError saying what it lacks.
+    """
+
+    def __init__(
+        self, group: str, noun: str, built_in: Callable[[], Mapping[str, T]], read: Callable[[str, Any], T]
+    ) -> None:
+        self.group, self.noun = group, noun
+        self._built_in, self._read = built_in, read
+        self._lock = RLock()
+        REGISTRIES[group] = self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._things)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._things
+
+    def get(self, name: str) -> T | None:
+        return self._things.get(name)
+
+    def values(self) -> Iterable[T]:
+        return self._things.values()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._things)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Those of other packages, with why one is not used."""
+        return self._loaded[1]
+
+    def refuse(self, found: object) -> str:
+        """What to say to who names one there is none of."""
+        return f"wanted one of {', '.join(self)}, found {found!r:.80}"
+
+    def forget(self) -> None:
+        """Read the installed packages anew when asked next."""
+        with self._lock:
+            vars(self).pop("_loaded", None)
+
+    @property
+    def _things(self) -> Mapping[str, T]:
+        return self._loaded[0]
+
+    @cached_property
+    def _loaded(self) -> tuple[Mapping[str, T], tuple[Plugin, ...]]:
+        with self._lock:
+            things = dict(self._built_in())
+            owners = dict.fromkeys(things, "Tentalis itself")
+            plugins = []
+            for plugin, point in find_plugins(self.group):
+                plugin, found = load_plugin(plugin, point, taken=owners)
+                if not plugin.error:
+                    try:
+                        things[plugin.name] = self._read(plugin.name, found)
+                        owners[plugin.name] = plugin.package
+                    except Exception as error:  # noqa: BLE001 - as above: it may be made by their code
+                        plugin = replace(plugin, error=_say(error))
+                plugins.append(plugin)
+            return things, tuple(plugins)
+
+
+REGISTRIES: Final[dict[str, Registry[Any]]] = {}
+"""Every registry by the group of its entry points."""
