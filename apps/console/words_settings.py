@@ -134,7 +134,7 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("Review when the score is this close to 0.5"),
         _("On the scale from 0 to 1. Empty: never for this reason."),
     ),
-    "environments": (_("Environments"), _("Tasks of the others are not reviewed.")),
+    "environments": (_("Environments"), _("None chosen: all of them. Else tasks of the others are not reviewed.")),
     "patience_s": (_("Review deadline"), _("How long a review stays open.")),
     "on_timeout": (_("If the deadline passes"), ""),
     "human_rate": (

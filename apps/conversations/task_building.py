@@ -154,12 +154,11 @@ def make_task(turn: Turn, read: ReadTurn, redactor: Redactor, *, by: str) -> Tas
 
 def choose_environment(worker: Worker, prompt: str) -> str:
     """The world a person's words belong to: the worker's own where they are a task there, else a conversation."""
-    home = find_home(worker)
     try:
-        get_world(home).check_prompt(prompt)
+        get_world(worker.home).check_prompt(prompt)
     except ValueError:
         return DEFAULT
-    return home
+    return worker.home
 
 
 def find_submitter(project: Project, handle: str) -> User:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from apps.worlds.registry import DEFAULT, find_own_agents
+from apps.worlds.registry import find_own_agents
 from tentalis.core.checked import Number
 from tentalis.core.worlds import Agent, AgentKind, AgentSeat
 from tentalis.plugins import Registry
@@ -22,11 +22,6 @@ _MODEL: Final = {
 def find_kind(name: str) -> AgentKind:
     """The kind of that name; of one that is here no more, one that does nothing."""
     return KINDS.get(name) or AgentKind(name=name, label=name)
-
-
-def find_home(worker: "Worker") -> str:
-    """The environment that a worker's tasks are in where nobody says."""
-    return find_kind(worker.kind).environment or DEFAULT
 
 
 def find_longest_try(worker: "Worker") -> int | None:

@@ -8,6 +8,7 @@ from apps.accounts.models import Project
 from apps.base.models import Timestamped
 from apps.inference.models import Provider
 from apps.workers.kinds import CHAT, ECHO, OPENCLAW, OUTSIDE, find_kind
+from apps.worlds.registry import DEFAULT
 
 
 class Worker(Timestamped):
@@ -87,6 +88,11 @@ class Worker(Timestamped):
     @property
     def kind_label(self) -> str:
         return find_kind(self.kind).label
+
+    @property
+    def home(self) -> str:
+        """The environment that its tasks are in where nobody says."""
+        return find_kind(self.kind).environment or DEFAULT
 
     @property
     def line(self) -> "Worker":

@@ -20,7 +20,7 @@ COLUMNS = ("id", "project", "worker", "environment", "state", "score", "prompt")
 PACKED = (".parquet", ".zip")
 ENDED = ("done", "failed", "cancelled")
 LOOK_S = 20
-Environment = Annotated[str, typer.Option("--environment", "-e", help="chat or desk; default: fits the worker.")]
+Environment = Annotated[str, typer.Option("--environment", "-e", help="Default: the worker's own.")]
 GroupSize = Annotated[int | None, typer.Option(min=1, max=MAX_GROUP, help="Attempts; default: the project's.")]
 TaskId = Annotated[int, typer.Argument(min=1, help="Number of the task.")]
 
@@ -244,6 +244,7 @@ def read_object(option: str, text: str) -> dict[str, Any] | None:
 
 
 def _fit_environment(client: Any, project: str, worker: str) -> str:
-    """desk for a desk worker, else chat."""
+    """Where the project's workers, or the named one, are at home; chat where they differ."""
     rows = list_rows(client, client.list_workers, project=project, name=worker, is_active=None if worker else True)
-    return "desk" if rows and all(row["kind"] == "desk" for row in rows) else "chat"
+    homes = {str(row["environment"]) for row in rows}
+    return homes.pop() if len(homes) == 1 else "chat"

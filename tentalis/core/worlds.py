@@ -294,7 +294,7 @@ class AnswerForm(Protocol):
         stops: what ends a turn of its model: a tool is asked then.
     """
 
-    stops: Sequence[str]
+    stops: ClassVar[Sequence[str]]
 
     def find_call(self, text: str) -> tuple[str, str] | None:
         """(tool, arguments) of the call that the text so far ends in; None: no tool waits."""

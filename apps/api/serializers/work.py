@@ -59,6 +59,9 @@ class WorkerOut(RowOut[Worker]):
 
     provider = serializers.CharField(source="provider.name", allow_null=True, default=None)
     agent_server = serializers.CharField(source="agent_server.name", allow_null=True, default=None)
+    environment = serializers.CharField(
+        source="home", read_only=True, help_text="Where its tasks are done where nobody says."
+    )
     learners: Any = serializers.SlugRelatedField(
         slug_field="name", many=True, read_only=True, help_text="Workers that learn with it."
     )
@@ -78,7 +81,7 @@ class WorkerOut(RowOut[Worker]):
     class Meta:
         model = Worker
         fields = (
-            "id project name kind provider agent_server agent_id base_model base_directory base_facts base_compared "
+            "id project name kind environment provider agent_server agent_id base_model base_directory base_facts base_compared "
             "base_missing system_prompt sampling supervision adapters_per user_batch_tasks fallbacks learns_with "
             "learners is_active adapter created_at"
         )

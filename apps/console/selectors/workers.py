@@ -22,6 +22,7 @@ from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.workers.base_names import BUILT_IN, name_base
 from apps.workers.bases import say_missing
+from apps.workers.kinds import find_kind as find_worker_kind
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.sampling import describe_sampling, find_sampling_fault
@@ -175,7 +176,7 @@ def show_worker(worker: Worker) -> WorkerView:
 
 def say_sampling(worker: Worker) -> list[tuple[str, str]]:
     """Its sampling settings in words: (what, how)."""
-    if find_kind(worker.kind).make is None or not find_kind(worker.kind).asks_model:
+    if not find_worker_kind(worker.kind).sampling:
         return []
     said = []
     temperature = worker.sampling.get("temperature")

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from apps.scoring.scorers.diff_size import DiffSizeScorer
 from apps.scoring.scorers.efficiency import EfficiencyScorer
@@ -34,7 +34,7 @@ class AskingScorer:
 
 
 def _list_own() -> Mapping[str, Scorer]:
-    computed = (
+    computed: tuple[Scorer, ...] = (
         OutcomeScorer(),
         OutcomeScorer("success"),
         StepVerifier(),
@@ -44,14 +44,14 @@ def _list_own() -> Mapping[str, Scorer]:
         ShareScorer("action_validity", good="valid_actions", total="actions"),
         DiffSizeScorer(),
     )
-    return {scorer.name: scorer for scorer in (*computed, *map(AskingScorer, ASKING))}
+    return {scorer.name: scorer for scorer in (*computed, *(AskingScorer(name) for name in ASKING))}
 
 
 def _read_scorer(name: str, found: Any) -> Scorer:
-    scorer: Scorer = found() if inspect.isclass(found) else found
+    scorer = found() if inspect.isclass(found) else found
     if scorer.name != name or not callable(scorer.score):
         raise ValueError(f"wanted a scorer that is named as its entry point, {name!r}, found {scorer.name!r}")
-    return scorer
+    return cast("Scorer", scorer)
 
 
 SCORERS: Final = Registry[Scorer]("tentalis.scorers", "scorer", _list_own, _read_scorer)

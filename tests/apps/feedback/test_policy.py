@@ -16,7 +16,7 @@ from apps.feedback.create_reviews import open_reviews
 from apps.feedback.expiry import expire_reviews, expire_reviews_of
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Review
-from apps.feedback.rules import validate_review_policy
+from apps.feedback.rules import choose_manager, validate_review_policy
 from apps.feedback.selectors import effective_judgement, find_hint
 from apps.feedback.submit import give_feedback
 from apps.scoring.models import StepScore
@@ -256,7 +256,7 @@ def test_an_unreadable_policy_is_refused_by_name(policy: Any, message: str) -> N
 
 def test_the_manager_is_the_desks_rule_book_there_and_a_model_elsewhere() -> None:
     rules = validate_review_policy({"who": "both", "model": "gpt"})
-    assert (rules.manager_for("desk"), rules.manager_for("chat"), rules.model) == ("rule-book", "llm", "gpt")
+    assert (choose_manager(rules, "desk"), choose_manager(rules, "chat"), rules.model) == ("rule-book", "llm", "gpt")
 
 
 @pytest.mark.django_db

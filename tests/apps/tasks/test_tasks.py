@@ -36,7 +36,7 @@ def test_a_submitted_task_is_queued_and_its_work_is_in_the_outbox(
         ({"prompt": "x" * 100_001}, "prompt", "found 100,001"),
         ({"prompt": "a\x00b"}, "prompt", "NUL"),
         ({"environment": "moon"}, "environment", "found 'moon'"),
-        ({"environment": "gui"}, "environment", "sandbox"),
+        ({"environment": "gui"}, "environment", "wanted one of chat, desk, found 'gui'"),
         ({"environment": "desk"}, "prompt", "ticket"),
         ({"group_size": 0}, "group_size", "found 0"),
         ({"group_size": 65}, "group_size", "found 65"),

@@ -6,7 +6,7 @@ import pytest
 
 from apps.worlds.chat.world import ChatWorld
 from apps.worlds.desk.world import DeskWorld
-from apps.worlds.errors import EnvironmentNotAvailableError, UnknownEnvironmentError
+from apps.worlds.errors import UnknownEnvironmentError
 from apps.worlds.registry import get_world
 from tentalis.core.desk import is_held_out, look_up_stock, make_tickets, parse_ticket
 from tentalis.core.worlds import AttemptDraft, DraftStep, Verification
@@ -25,16 +25,17 @@ def verify(prompt: str, attempt: AttemptDraft) -> Verification:
     return found
 
 
-@pytest.mark.parametrize("name", ["terminal", "swe", "gui"])
-def test_an_environment_without_its_sandbox_says_so(name: str) -> None:
-    with pytest.raises(EnvironmentNotAvailableError, match="sandbox") as raised:
-        get_world(name)
+def test_an_environment_nobody_knows_lists_those_there_are() -> None:
+    with pytest.raises(UnknownEnvironmentError, match="one of chat, desk, found 'casino'") as raised:
+        get_world("casino")
     assert "environment" in raised.value.errors
 
 
-def test_an_environment_nobody_knows_lists_those_there_are() -> None:
-    with pytest.raises(UnknownEnvironmentError, match="one of chat, desk; found 'casino'"):
-        get_world("casino")
+def test_the_desk_reads_ticket_answer_and_the_question() -> None:
+    asked = DeskWorld().ask_verdict("Order: 1 mug", "<answer> 4</answer>")
+    assert [turn["content"] for turn in asked.messages] == ["Order: 1 mug", "<answer> 4</answer>", "ok?"]
+    assert asked.choose(is_good=True) == " yes"
+    assert asked.choose(is_good=False) == " no"
 
 
 def test_the_desk_gives_full_marks_to_the_house_way() -> None:

@@ -28,17 +28,10 @@ def test_what_is_no_log_prob_is_no_score(bad: float) -> None:
         score_verdict(bad, -1.0)
 
 
-def test_the_desk_reads_ticket_answer_and_the_question() -> None:
-    asked = ask_verdict(environment="desk", prompt="Order: 1 mug", text="<answer> 4</answer>", rubric="order: ship")
-    assert [turn["content"] for turn in asked.messages] == ["Order: 1 mug", "<answer> 4</answer>", "ok?"]
-    assert asked.choose(is_good=True) == " yes"
-    assert asked.choose(is_good=False) == " no"
-
-
-def test_elsewhere_the_rubric_comes_first_and_the_end_of_a_long_attempt_stays() -> None:
-    asked = ask_verdict(environment="chat", prompt="Say hello.", text="x" * 30_000 + "END", rubric="Be kind.")
+def test_the_rubric_comes_first_and_the_end_of_a_long_attempt_stays() -> None:
+    asked = ask_verdict(prompt="Say hello.", text="x" * 30_000 + "END", rubric="Be kind.")
     content = asked.messages[-1]["content"]
     assert content.startswith("Rubric:\nBe kind.\n\nTask:\nSay hello.")
     assert content.endswith("END")
     assert content.count("x") == MAX_WORK_CHARS - 3
-    assert "Rubric" not in ask_verdict(environment="chat", prompt="p", text="t").messages[-1]["content"]
+    assert "Rubric" not in ask_verdict(prompt="p", text="t").messages[-1]["content"]
