@@ -106,9 +106,9 @@ class Registry(Generic[T]):
         """Those of other packages, with why one is not used."""
         return self._loaded[1]
 
-    def refuse(self, found: object) -> str:
+    def refuse(self, name: object) -> str:
         """What to say to who names one there is none of."""
-        return f"wanted one of {', '.join(self)}, found {found!r:.80}"
+        return f"wanted one of {', '.join(self)}, found {name!r:.80}"
 
     def forget(self) -> None:
         """Read the installed packages anew when asked next."""

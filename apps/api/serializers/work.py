@@ -81,9 +81,9 @@ class WorkerOut(RowOut[Worker]):
     class Meta:
         model = Worker
         fields = (
-            "id project name kind environment provider agent_server agent_id base_model base_directory base_facts base_compared "
-            "base_missing system_prompt sampling supervision adapters_per user_batch_tasks fallbacks learns_with "
-            "learners is_active adapter created_at"
+            "id project name kind environment provider agent_server agent_id base_model base_directory base_facts "
+            "base_compared base_missing system_prompt sampling supervision adapters_per user_batch_tasks fallbacks "
+            "learns_with learners is_active adapter created_at"
         )
 
     def get_base_missing(self, worker: Worker) -> str:

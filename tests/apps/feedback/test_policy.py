@@ -95,7 +95,7 @@ def test_the_rule_book_has_no_word_outside_the_desk_and_says_so() -> None:
     assert task.state == Task.State.LEARNING
     review = task.reviews.get()
     assert review.state == Review.State.SKIPPED
-    assert "says nothing of environment chat" in review.reason
+    assert "environment chat has no rule book" in review.reason
     assert not Feedback.objects.exists()
 
 

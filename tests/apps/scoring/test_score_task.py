@@ -169,10 +169,10 @@ def test_a_projects_own_weights_stand_in_for_the_built_in_ones(project: Project)
 
 
 def test_weights_that_cannot_be_used_stop_the_scoring_by_name(project: Project) -> None:
-    project.weight_profiles = {"desk": {"beauty": 1.0}}
+    project.weight_profiles = {"desk": {"outcome": 0.5}}
     project.save()
     task = make_desk_task(project, [write_answer()])
-    with pytest.raises(ScoringError, match="found 'beauty'"):
+    with pytest.raises(ScoringError, match="found 0.5"):
         score_tasks([task.pk])
     assert not StepScore.objects.exists()
 
