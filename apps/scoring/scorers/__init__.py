@@ -48,7 +48,7 @@ def _list_own() -> Mapping[str, Scorer]:
 
 
 def _read_scorer(name: str, found: Any) -> Scorer:
-    scorer = found() if inspect.isclass(found) else found
+    scorer: Any = found() if inspect.isclass(found) else found
     if scorer.name != name or not callable(scorer.score):
         raise ValueError(f"wanted a scorer that is named as its entry point, {name!r}, found {scorer.name!r}")
     return cast("Scorer", scorer)

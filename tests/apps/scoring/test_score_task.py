@@ -172,7 +172,7 @@ def test_weights_that_cannot_be_used_stop_the_scoring_by_name(project: Project) 
     project.weight_profiles = {"desk": {"outcome": 0.5}}
     project.save()
     task = make_desk_task(project, [write_answer()])
-    with pytest.raises(ScoringError, match="found 0.5"):
+    with pytest.raises(ScoringError, match=r"found 0\.5"):
         score_tasks([task.pk])
     assert not StepScore.objects.exists()
 
