@@ -29,7 +29,7 @@ from apps.training.models import TrainingRun
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
-from apps.worlds.registry import WORLDS, get_world
+from apps.worlds.registry import WORLDS
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.preflight_rules import (

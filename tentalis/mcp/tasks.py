@@ -18,9 +18,7 @@ ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_h
 
 SETTLED = frozenset({"done", "failed", "cancelled"})
 State = Literal["queued", "working", "scoring", "in_review", "learning", "done", "failed", "cancelled"]
-Environment = Annotated[
-    str, Field(max_length=32, description="Where it is done.")
-]
+Environment = Annotated[str, Field(max_length=32, description="Where it is done.")]
 TaskId = Annotated[int, Field(ge=1, description="Number of the task.")]
 ProjectSlug = Annotated[str, Field(description="Slug; empty: the only one the token may be used in.")]
 Limit = Annotated[int, Field(ge=1, le=200)]

@@ -20,6 +20,6 @@ def drop(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("accounts", "0008_projects_are_archived")]
+    dependencies = [("accounts", "0009_own_work_is_held_out")]
 
     operations = [migrations.RunPython(drop, migrations.RunPython.noop)]

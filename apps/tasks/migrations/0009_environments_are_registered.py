@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tasks", "0007_tasks_of_sessions_are_found")]
+    dependencies = [("tasks", "0008_the_same_words_are_found_again")]
 
     operations = [
         migrations.RemoveConstraint(model_name="task", name="task_environment_is_known"),
