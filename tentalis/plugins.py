@@ -16,6 +16,8 @@ from importlib.metadata import EntryPoint, entry_points
 from threading import RLock
 from typing import Any, Final, Generic, TypeVar
 
+BACKENDS: Final = "tentalis.backends"
+GROUPS: Final = ("tentalis.worlds", "tentalis.agents", "tentalis.scorers", BACKENDS)
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 T = TypeVar("T")
 
@@ -39,6 +41,17 @@ def find_plugins(group: str) -> Iterator[tuple[Plugin, EntryPoint]]:
     """The entry points of a group by name and package. Nothing of them is imported."""
     found = [(Plugin(group, point.name, _name_package(point)), point) for point in entry_points(group=group)]
     yield from sorted(set(found), key=lambda pair: (pair[0].name, pair[0].package, pair[1].value))
+
+
+def name_plugins(group: str) -> list[str]:
+    """What a group's entry points are called, as far as these are names. Nothing of them is imported."""
+    return [plugin.name for plugin, _ in find_plugins(group) if NAME.fullmatch(plugin.name)]
+
+
+def list_plugins() -> list[Plugin]:
+    """Everything that other packages add, each with why it is not used; backends load on the training box alone."""
+    found = [plugin for registry in REGISTRIES.values() for plugin in registry.plugins]
+    return found + [plugin for plugin, _ in find_plugins(BACKENDS)]
 
 
 def load_plugin(plugin: Plugin, point: EntryPoint, *, taken: Mapping[str, str]) -> tuple[Plugin, Any]:

@@ -67,7 +67,7 @@ def create_worker(
         base_model: name that server knows the model by; "" takes the kind's or the server's default.
         base_directory: where the trainer finds the same model's files; without it a worker on a model server of its own
             works and trains nothing.
-        sampling: see `rules.SAMPLING`.
+        sampling: what its kind allows.
         supervision: see `tentalis.core.supervision`; only an outside worker can have one.
         adapters_per: worker or user: whether every person it talks with teaches adapters of their own.
         user_batch_tasks: tasks that fill a batch of one person; None: the project's `batch_tasks`.

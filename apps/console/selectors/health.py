@@ -11,6 +11,7 @@ from apps.operations.models import Alarm, ServerLook
 from apps.outbox.selectors import ServerWait, find_dead, find_server_wait
 from apps.reports.queues import QueueDepth, find_open_queues
 from apps.workers.models import Worker
+from tentalis.plugins import Plugin, list_plugins
 
 MOST = 100
 LOW_SHARE = 0.1
@@ -54,6 +55,7 @@ class Health:
         waits: work that waits for a server; None where none does.
         dead: pieces of work that failed for good, up to `MOST`.
         alarms: of the whole installation.
+        plugins: what other packages add to it, used or not.
     """
 
     stores: Sequence[Part]
@@ -65,6 +67,7 @@ class Health:
     dead: int
     rooms: Sequence[Room]
     alarms: Sequence[Alarm]
+    plugins: Sequence[Plugin]
 
     @property
     def is_well(self) -> bool:
@@ -91,4 +94,5 @@ def read_health(project: Project) -> Health:
         dead=find_dead(project.pk)[:MOST].count(),
         rooms=[Room(disk) for disk in find_disks()],
         alarms=list(Alarm.objects.filter(state=Alarm.State.OPEN).order_by("-id")[:MOST]),
+        plugins=list_plugins(),
     )

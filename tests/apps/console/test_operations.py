@@ -30,9 +30,8 @@ from apps.reports.queues import find_open_queues, find_queue_depths
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
-from apps.workers.kinds import KINDS
+from apps.workers.kinds import KINDS, find_kind
 from apps.workers.models import Worker
-from apps.workers.rules import SAMPLING
 from tests.apps.adapters.test_canary import served  # noqa: F401  (a fixture)
 from tests.apps.adapters.test_deployment import make_adapter
 from tests.apps.console.builders import sign_in
@@ -279,7 +278,7 @@ def test_a_worker_is_asked_for_what_its_kind_needs_and_nothing_else(scene: Scene
     for kind in KINDS:
         form = client.get(path("worker-new"), {"kind": kind}).context["form"]
         shown[kind] = {field.name: field.field.required for field in form.visible_fields()}
-        for name, rule in SAMPLING[kind].items():
+        for name, rule in find_kind(kind).sampling.items():
             assert (form.fields[name].min_value, form.fields[name].max_value) == (rule.low, rule.high)
     assert list(shown["echo"]) == ["name"]
     assert (shown["chat"]["provider"], shown["outside"]["provider"], shown["openclaw"]["agent_server"]) == (

@@ -180,4 +180,4 @@ def test_a_persons_words_at_the_desk_teach_where_they_hold_its_grammar(project: 
     assert good.hints.get().text == "use gift, write the unit"
     nothing = vague.hints.get()
     assert (nothing.text, nothing.source) == ("", "none")
-    assert "hold no hint in the desk's grammar" in nothing.reason
+    assert "hold no hint that is read here" in nothing.reason

@@ -1,0 +1,140 @@
+"""What other packages add: it works without a word of it in the repository, and what is broken harms nobody."""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import change_project
+from apps.accounts.tokens import create_token
+from apps.base.errors import BadInputError
+from apps.scoring.services import score_tasks
+from apps.tasks.models import Task
+from apps.tasks.services import work_tasks
+from apps.training.services import list_backends
+from apps.workers.kinds import KINDS
+from apps.worlds.registry import WORLDS
+from gpu_workers.backends import find_backend
+from gpu_workers.backends.errors import BackendNotInstalledError
+from tentalis.plugins import REGISTRIES
+from tests.apps.console.builders import sign_in
+from tests.edges.caller import Caller
+
+PACKAGE = Path(__file__).with_name("counter_package.py")
+POINTS = """[tentalis.worlds]
+counter = tentalis_counter:CounterWorld
+[tentalis.agents]
+counting = tentalis_counter:AGENT
+[tentalis.scorers]
+thrift = tentalis_counter:ThriftScorer
+"""
+BROKEN = """[tentalis.worlds]
+chat = tentalis_counter:CounterWorld
+lost = nowhere:World
+other = tentalis_counter:CounterWorld
+plain = tentalis_counter:AGENT
+Loud! = tentalis_counter:CounterWorld
+[tentalis.agents]
+exits = exiting:AGENT
+[tentalis.scorers]
+prm = tentalis_counter:ThriftScorer
+[tentalis.backends]
+moon = nowhere:train
+"""
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Put a package with these entry points beside us, as pip would."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def put(points: str, name: str = "tentalis-counter") -> None:
+        info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(points)
+        (tmp_path / "tentalis_counter.py").write_text(PACKAGE.read_text())
+        (tmp_path / "exiting.py").write_text("raise SystemExit(3)\n")
+        _look_again()
+
+    yield put
+    monkeypatch.undo()
+    sys.modules.pop("tentalis_counter", None)
+    _look_again()
+
+
+def _look_again() -> None:
+    importlib.invalidate_caches()
+    for registry in REGISTRIES.values():
+        registry.forget()
+
+
+def test_a_world_of_another_package_takes_tasks_and_is_scored(install: Install, alice: User, project: Project) -> None:
+    install(POINTS)
+    assert len(PACKAGE.read_text().splitlines()) <= 80
+    as_alice = Caller(create_token(user=alice, name="t", scopes=Right.values, project=None, by=alice)[1])
+    worker = as_alice.post("workers", {"project": project.slug, "name": "abacus", "kind": "counting"})
+    assert (worker.status, worker.body["environment"]) == (201, "counter")
+    given = {"project": project.slug, "worker": "abacus", "environment": "counter", "group_size": 2}
+    refused = as_alice.post("tasks", given | {"prompt": "many"})
+    assert (refused.status, refused.body["errors"]) == (400, {"prompt": ["wanted a number to count to, found 'many'"]})
+    elsewhere = as_alice.post("tasks", given | {"prompt": "3", "environment": "chat"})
+    assert "only knows Counting (counter), found environment 'chat'" in str(elsewhere.body["errors"])
+    made = as_alice.post("tasks", given | {"prompt": "3"})
+    assert made.status == 201, made.body
+
+    work_tasks([made.body["id"]], by="test")
+    score_tasks([made.body["id"]])
+    task = Task.objects.get(pk=made.body["id"])
+    assert list(task.attempts.values_list("answer", "outcome", "score")) == [("3", 1.0, 0.75)] * 2
+    scores = task.attempts.first().step_scores.filter(step=None).values_list("scorer", "score")  # type: ignore[union-attr]
+    assert {"thrift", "outcome"} <= dict(scores).keys()
+    assert "counter" in str(as_alice.get("schema?format=json").body["components"]["schemas"]["TaskRequest"])
+
+    pages = sign_in(alice)
+    form = pages.get(reverse("console:task-new", args=[project.slug])).content.decode()
+    assert '<option value="counter"' in form
+    assert "Counting" in pages.get(reverse("console:task", args=[project.slug, task.pk])).content.decode()
+    health = pages.get(reverse("console:health", args=[project.slug])).content.decode()
+    assert "tentalis-counter 1.0" in health
+    change_project(project=project, by=alice, weight_profiles={"counter": {"thrift": 1.0}})
+    with pytest.raises(BadInputError, match=r"wanted one of .*thrift, found 'beauty'"):
+        change_project(project=project, by=alice, weight_profiles={"counter": {"beauty": 1.0}})
+
+
+def test_what_is_broken_is_listed_with_its_error_and_nobody_takes_the_place_of_ours(install: Install) -> None:
+    install(BROKEN)
+    ours = type(WORLDS.get("chat")).__name__
+    assert (WORLDS.names, "exits" in KINDS, ours) == (("chat", "desk"), False, "ChatWorld")
+    told = StringIO()
+    call_command("plugins", stdout=told)
+    errors = {row["name"]: row["error"] for row in map(json.loads, told.getvalue().splitlines())}
+    assert errors.pop("moon") == ""  # the training box loads it, and nobody else
+    assert errors == {
+        "chat": "the name chat is taken by Tentalis itself",
+        "prm": "the name prm is taken by Tentalis itself",
+        "lost": "ModuleNotFoundError: No module named 'nowhere'",
+        "other": "ValueError: wanted a world that is named as its entry point, 'other', found 'counter'",
+        "plain": "TypeError: wanted a tentalis.core.worlds.World, found AgentKind",
+        "Loud!": "wanted a name of lower-case letters, digits and _, found 'Loud!'",
+        "exits": "SystemExit: 3",
+    }
+    assert ("moon", "moon") in list_backends()
+    with pytest.raises(BackendNotInstalledError, match=r"'moon' of tentalis-counter 1.0: .*No module named 'nowhere'"):
+        find_backend("moon")
+
+
+def test_of_two_packages_with_one_name_the_first_by_name_has_it(install: Install) -> None:
+    install(POINTS, "b-counter")
+    install(POINTS, "a-counter")
+    found = {plugin.package: plugin.error for plugin in WORLDS.plugins}
+    assert found == {"a-counter 1.0": "", "b-counter 1.0": "the name counter is taken by a-counter 1.0"}
