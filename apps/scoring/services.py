@@ -12,7 +12,6 @@ from django.db import connection
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
-from apps.base.errors import TentalisError
 from apps.base.inserting import insert
 from apps.calibration.services import record_comparisons
 from apps.inference.metering import charge

@@ -255,7 +255,7 @@ def _check_migrations(patient: _Patient) -> Iterator[Finding]:
     if not patient.config or not (patient.address("database_url") and patient.address("redis_url")):
         yield Finding("migrations", None, "no database to look at")
         return
-    done = _manage(patient, "migrate", "--check", "-v", "0")
+    done = _manage(patient, patient.config, "migrate", "--check", "-v", "0")
     last = (done.stderr.strip().splitlines() or ["some are not; `tentalis up` applies them"])[-1]
     yield Finding("migrations", done.returncode == 0, "all applied" if done.returncode == 0 else last)
 
@@ -269,7 +269,7 @@ def _check_plugins(patient: _Patient) -> Iterator[Finding]:
         for (group, name), package in packages.items():
             yield Finding(f"{group}: {name}", None, f"of {package}; loaded when the stack runs")
         return
-    done = _manage(patient, "plugins")
+    done = _manage(patient, patient.config, "plugins")
     for line in done.stdout.splitlines():
         told = json.loads(line)
         words = f"of {told['package']}"
@@ -283,12 +283,12 @@ def _check_plugins(patient: _Patient) -> Iterator[Finding]:
         yield Finding("plugins", False, last)
 
 
-def _manage(patient: _Patient, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _manage(patient: _Patient, config: Config, *arguments: str) -> "subprocess.CompletedProcess[str]":
     names = ("database_url", "redis_url", "engine_url", "console_url", "gateway_url")
     addresses = {name: patient.address(name) for name in names}
     return subprocess.run(
         [sys.executable, "-m", "django", *arguments],
-        env=web_environment(patient.home, patient.config, patient.environ, addresses),
+        env=web_environment(patient.home, config, patient.environ, addresses),
         cwd=PROJECT_DIRECTORY,
         capture_output=True,
         text=True,

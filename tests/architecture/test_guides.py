@@ -124,3 +124,35 @@ def test_a_parameter_of_a_public_function_says_what_it_is() -> None:
                     if taken and name not in OF_A_FIELD:
                         nameless.add((str(path.relative_to(ROOT)), name))
     assert nameless == set()
+
+
+MAY_NAME_A_WORLD = (
+    "apps/worlds/",
+    "tentalis/core/desk",  # what the built-in world is made of, read by the training box too
+    "gpu_workers/desk/",
+    "apps/pipeline/demonstration.py",
+    "apps/pipeline/management/commands/demo.py",
+    "apps/api/management/commands/bootstrap.py",
+    "apps/console/glossary_files.py",
+    # where it is the name of the built-in model
+    "apps/workers/base_names.py",
+    "gpu_workers/",
+    "tentalis/cli/",
+    "tentalis/platform/",
+    "tentalis/core/learning/recipes.py",
+)
+
+
+def test_nothing_but_a_world_itself_and_the_demonstration_names_it() -> None:
+    """What differs between worlds is asked of the world, so that one of another package is one like ours."""
+    named = set()
+    for path in (path for top in ("apps", "tentalis", "gpu_workers") for path in (ROOT / top).rglob("*.py")):
+        place = str(path.relative_to(ROOT))
+        if place.startswith(MAY_NAME_A_WORLD) or "/migrations/" in place:
+            continue
+        for node in ast.walk(read_tree(path)):
+            is_name = isinstance(node, ast.Constant) and node.value in {"desk", "Desk"}
+            module = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
+            if is_name or (module or "").startswith(("apps.worlds.desk", "apps.worlds.chat", "tentalis.core.desk")):
+                named.add((place, getattr(node, "lineno", 0)))
+    assert named == set()

@@ -113,7 +113,9 @@ class RubricManager:
 
 
 def _look(rubric: ItemRubric, task: Task, attempts: Sequence[Attempt]) -> list[Found]:
-    return [rubric.find(task.prompt, [(step.kind, step.text) for step in attempt.ordered_steps]) for attempt in attempts]
+    return [
+        rubric.find(task.prompt, [(step.kind, step.text) for step in attempt.ordered_steps]) for attempt in attempts
+    ]
 
 
 def _explain(weights: Mapping[str, float], items: Mapping[str, float]) -> str:
