@@ -25,6 +25,7 @@ from apps.scoring.scorers import ASKING, SCORERS, HallucinationScorer, JudgeScor
 from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.verifying import verify_draft
+from apps.worlds.registry import get_world
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import (
     AttemptContext,

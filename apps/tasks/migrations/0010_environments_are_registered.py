@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tasks", "0008_the_same_words_are_found_again")]
+    dependencies = [("tasks", "0009_a_verification_is_kept")]
 
     operations = [
         migrations.RemoveConstraint(model_name="task", name="task_environment_is_known"),
