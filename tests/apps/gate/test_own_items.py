@@ -130,5 +130,5 @@ def test_own_items_are_measured_prompts_like_any(clerk: Worker) -> None:
     assert list_measured(panel, GatePolicy(), sha256="ab" * 32) == {
         f"Double the number {number}" for number in range(3)
     }
-    desk = make_worker(clerk.project, "desk", kind=Worker.Kind.DESK)
+    desk = make_worker(clerk.project, "desk", kind="desk")
     assert (find_generator(desk) or panel.world).name == "desk"
