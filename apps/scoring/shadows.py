@@ -10,8 +10,7 @@ from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.scoring.services import score_unsaved_sample
 from apps.tasks.models import ShadowAttempt, Task
-from apps.workers.agents import get_agent
-from apps.workers.kinds import find_kind
+from apps.workers.agents import can_ask_model, get_agent
 from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.worlds import AttemptDraft
 
@@ -31,8 +30,8 @@ def find_own_shadow(task: Task) -> Shadow | None:
 
 def _may_try_again(task: Task) -> bool:
     """Whether its model is asked here, and a second answer changes nothing: else it would act a second time."""
-    kind, world = find_kind(task.worker.kind), WORLDS.get(task.environment)
-    return kind.make is not None and kind.asks_model and not kind.acts and world is not None and world.keeps_nothing
+    world = WORLDS.get(task.environment)
+    return can_ask_model(task.worker) and world is not None and world.keeps_nothing
 
 
 def find_mirrored(task_ids: Sequence[int]) -> list[tuple[int, int]]:
