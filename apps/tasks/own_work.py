@@ -85,7 +85,7 @@ def _can_be_measured(project: Project, task: Task) -> bool:
         return True
     policy = ReviewPolicy.from_json(project.review_policy)
     asks_people = policy.who == "human" or (policy.who == "both" and policy.human_rate > 0)
-    return asks_people and policy.rate > 0 and task.environment in policy.environments
+    return asks_people and policy.rate > 0 and policy.reviews(task.environment)
 
 
 def _find_kept(project: Project, tasks: Sequence[Task]) -> set[int]:

@@ -72,6 +72,10 @@ class ReviewPolicy(Checked):
         if self.on_timeout == "ai" and self.who == "ai":
             raise self.refuse("on_timeout", wanted="learn_without or fail when who is 'ai'", found="ai")
 
+    def reviews(self, environment: str) -> bool:
+        """Whether the policy applies there."""
+        return not self.environments or environment in self.environments
+
 
 @dataclass(frozen=True)
 class ReviewDecision:
@@ -104,7 +108,7 @@ def decide(
             raise FieldError.at(name, wanted=SHARE.wanted, found=value)
     if policy.who == "none":
         return ReviewDecision((), "the policy asks for no reviews")
-    if policy.environments and environment not in policy.environments:
+    if not policy.reviews(environment):
         return ReviewDecision((), f"the policy does not review {environment}")
     uncertainty = reason = _find_uncertainty(policy, spread, score)
     if _is_drawn("review", task_id, policy.rate):
