@@ -69,7 +69,7 @@ def ask_evaluation(
         BadInputError, ConflictError: saying what was wanted and what was found.
     """
     require_right(by, worker.project, Right.EVALS_WRITE)
-    if (why := NOT_ASKED.get(Worker.Kind(worker.kind))) is not None:
+    if (why := NOT_ASKED.get(worker.kind)) is not None:
         raise BadInputError.at("worker", f"wanted one whose model is asked by name, found {worker.name}: {why}")
     if adapter is not None and adapter.worker_id != worker.line_id:
         raise BadInputError.at("adapter", f"wanted one of {worker.name}'s line, found {adapter.name}")
