@@ -191,4 +191,4 @@ def open_panel(name: str) -> Panel | None:
     size, _, draw = rest.partition("/")
     if world_name not in WORLDS or not (size.isdecimal() and draw.isdecimal()):
         return None
-    return Panel(name, WORLDS[world_name], int(size), PANEL_SEED + int(draw))
+    return Panel(name, get_world(world_name), int(size), PANEL_SEED + int(draw))
