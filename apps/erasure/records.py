@@ -13,7 +13,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet, TextField
+from django.db.models.functions import Cast, Concat
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -24,6 +25,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError
 from apps.conversations.forgotten import HOLD_GATEWAYS, hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
+from apps.evals.models import Item
 from apps.feedback.models import Feedback, Hint, ReviewDraft
 from apps.inference.models import Exchange, Session
 from apps.outbox.kinds import SegmentKind
@@ -117,6 +119,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
         "hints": Hint.objects.filter(task__in=tasks).count(),
         "drafts": ReviewDraft.objects.filter(review__task__in=tasks).count(),
         "rollouts": rollouts.count(),
+        "items": _find_items(project, sessions, tasks, text).count(),
     }
     return Found(sessions, exchanges, tasks, counts, batches, [adapter.name for adapter in adapters], files)
 
@@ -138,6 +141,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         found = find_person(project=project, by=by, end_user=end_user, text=text)
         _stop_work(found.sessions, found.tasks)
         _leave_batches(found.tasks)
+        _find_items(project, found.sessions, found.tasks, text).delete()
         for chunk in _chunks(found.tasks):
             Task.objects.filter(pk__in=chunk).delete()
         for chunk in _chunks(found.exchanges):
@@ -228,6 +232,19 @@ def _find_exchanges(sessions: Iterable[int], loose: Iterable[int], tasks: Iterab
     )
     made |= Q(shadow_attempt__task__in=tasks)
     return list(Exchange.objects.filter(made).distinct().order_by("pk").values_list("pk", flat=True))
+
+
+def _find_items(project: Project, sessions: Sequence[int], tasks: Sequence[int], text: str) -> "QuerySet[Item]":
+    """Items that were made of it, or hold the text; those of frozen tasksets too."""
+    made = Q(source__in=[*(f"task {pk}" for pk in tasks), *(f"session {pk}" for pk in sessions)])
+    if text:
+        quoted = json.dumps(text.strip(), ensure_ascii=False)[1:-1]
+        said = Concat(Cast("messages", TextField()), Cast("reference", TextField()), Cast("checks", TextField()))
+        held = Item.objects.annotate(said=said).filter(
+            Q(prompt__icontains=text.strip()) | Q(source__icontains=text.strip()) | Q(said__icontains=quoted)
+        )
+        made |= Q(pk__in=held.filter(taskset__project=project).values("pk"))
+    return Item.objects.filter(made, taskset__project=project)
 
 
 def _runs_of(batches: Sequence[int]) -> list[int]:

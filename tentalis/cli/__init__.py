@@ -63,6 +63,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "skill": Entry("tentalis.cli.skill", "app", "Written procedures workers may use."),
     "eval": Entry("tentalis.cli.evaluation", "app", "How models do on items, and two of them compared."),
+    "taskset": Entry("tentalis.cli.taskset", "app", "What workers are measured on: named sets of tasks."),
     "session": Entry("tentalis.cli.conversation", "app", "Conversations the gateway saw."),
     "webhook": Entry("tentalis.cli.webhook", "app", "Addresses told what happens."),
     "search": Entry("tentalis.cli.search", "search", "Find tasks, feedback, sessions, runs and more by their words."),

@@ -6,6 +6,7 @@ import typer
 
 from tentalis.cli.output import AsJson, print_result, print_row, print_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
+from tentalis.core.field_limits import MAX_HELD_OUT_PERCENT
 
 app = typer.Typer(no_args_is_help=True)
 Slug = Annotated[str, typer.Argument(help="Slug of the project; default: your only one.")]
@@ -51,6 +52,17 @@ def rename(
     with open_client() as client:
         project = client.change_project(slug, name=name)
     typer.echo(f"{project['slug']} is called {project['name']} now")
+
+
+@app.command("hold-out")
+def hold_out(
+    percent: Annotated[int, typer.Argument(min=0, max=MAX_HELD_OUT_PERCENT, help="Share of its own work; 0: none.")],
+    slug: Slug = "",
+) -> None:
+    """Put a share of a project's own work aside as it comes, to be measured on and never learnt from."""
+    with open_client() as client:
+        project = client.change_project(choose_project(client, slug), held_out_percent=percent)
+    typer.echo(f"{project['slug']} puts {project['held_out_percent']} % of its own work aside")
 
 
 @app.command()

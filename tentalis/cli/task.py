@@ -89,10 +89,7 @@ def import_tasks(
     become metadata. A JSON line is an object of prompt, reference, metadata, group_size and seed. Finished work
     (preferences, sft, kto, stepwise) comes as .jsonl, .parquet or .zip, in TRL's formats.
     """
-    from tentalis.core.task_files import guess_form
-
-    text = _read_packed(file) if file.lower().endswith(PACKED) else _read_prompt("-" if file == "-" else f"@{file}")
-    usual = "packed" if file.lower().endswith(PACKED) else guess_form(file, text)
+    text, usual = read_rows_file(file)
     with open_client() as client:
         slug = choose_project(client, project)
         made = client.import_tasks(
@@ -218,12 +215,24 @@ def _read_prompt(text: str) -> str:
         raise typer.BadParameter(f"the prompt's file {text[1:]} cannot be read: {error}") from None
 
 
-def _read_packed(file: str) -> str:
-    """A Parquet file or an archive, as it is sent."""
+def read_rows_file(file: str) -> tuple[str, str]:
+    """A file's rows as they are sent, and their form by its name or beginning; "-" is the standard input."""
+    from tentalis.core.edge_limits import EdgeLimits
+    from tentalis.core.task_files import guess_form
+
+    if file == "-":
+        text = sys.stdin.read()
+        return text, guess_form(file, text)
     try:
-        return base64.b64encode(Path(file).read_bytes()).decode()
-    except OSError as error:
+        most = 4 * EdgeLimits.import_chars  # bytes of a sign; nothing larger is read into memory to be refused there
+        if (size := Path(file).stat().st_size) > most:
+            raise typer.BadParameter(f"{file}: wanted at most {most:,} bytes, found {size:,}")
+        if file.lower().endswith(PACKED):
+            return base64.b64encode(Path(file).read_bytes()).decode(), "packed"
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from None
+    return text, guess_form(file, text)
 
 
 def _read_json(option: str, text: str) -> Any:

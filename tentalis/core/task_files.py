@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tentalis.core.edge_limits import EdgeLimits
@@ -62,7 +63,9 @@ def guess_form(name: str, text: str) -> str:
     return "csv" if "prompt" in (cell.strip().lower() for cell in first.split(",")) and "," in first else "lines"
 
 
-def read_task_rows(text: str, *, form: str, most: int = EdgeLimits.import_tasks) -> list[TaskRow]:
+def read_task_rows(
+    text: str, *, form: str, most: int = EdgeLimits.import_tasks, beside: Collection[str] = ()
+) -> list[TaskRow]:
     """The tasks of a file, in its order.
 
     Args:
@@ -70,13 +73,14 @@ def read_task_rows(text: str, *, form: str, most: int = EdgeLimits.import_tasks)
             known, other columns become metadata. A JSON line is an object of prompt, reference, metadata, group_size
             and seed; of an export of tasks what was done with them is left out. Blank lines are left out.
         most: tasks.
+        beside: further fields that a JSON line may have; they come as metadata, as other columns of CSV do.
     Raises:
         TaskFileError: with each line that is not what is wanted.
     """
     readers: dict[str, Callable[[str], Iterator[TaskRow | tuple[int, str]]]] = {
         "lines": _read_lines,
         "csv": _read_csv,
-        "jsonl": _read_json_lines,
+        "jsonl": partial(_read_json_lines, beside=beside),
     }
     if form not in readers:
         raise TaskFileError({0: f"form: wanted one of {', '.join(FORMS)}, found {form!r}"})
@@ -149,13 +153,13 @@ def _read_cells(line: int, names: list[str], cells: list[str]) -> TaskRow | tupl
     return TaskRow(line, said["prompt"], said.get("reference", ""), said.get("match", ""), metadata, **numbers)
 
 
-def _read_json_lines(text: str) -> Iterator[TaskRow | tuple[int, str]]:
+def _read_json_lines(text: str, *, beside: Collection[str]) -> Iterator[TaskRow | tuple[int, str]]:
     for line, found in enumerate(text.split("\n"), start=1):
         if found.strip():
-            yield _read_object(line, found)
+            yield _read_object(line, found, beside)
 
 
-def _read_object(line: int, text: str) -> TaskRow | tuple[int, str]:
+def _read_object(line: int, text: str, beside: Collection[str]) -> TaskRow | tuple[int, str]:
     try:
         said = read_json(text, most_levels=_LEVELS, most_digits=_DIGITS)
     except StrictJsonError as error:
@@ -169,8 +173,8 @@ def _read_object(line: int, text: str) -> TaskRow | tuple[int, str]:
                 said |= {name: _read_nested(said[name]) for name in ("metadata", "reference") if name in said}
             except StrictJsonError as error:
                 return line, f"metadata, reference: {error}"
-    if unknown := [name for name in said if name not in _JSON_FIELDS]:
-        return line, f"wanted {', '.join(_JSON_FIELDS)}; found {', '.join(unknown)[:200]}"
+    if unknown := [name for name in said if name not in (*_JSON_FIELDS, *beside)]:
+        return line, f"wanted {', '.join((*_JSON_FIELDS, *beside))}; found {', '.join(unknown)[:200]}"
     if not isinstance(prompt := said.get("prompt"), str) or not prompt.strip():
         return line, "prompt: wanted some text, found none"
     for name in ("group_size", "seed"):
@@ -178,6 +182,7 @@ def _read_object(line: int, text: str) -> TaskRow | tuple[int, str]:
             return line, f"{name}: wanted a whole number, found {number!r:.60}"
     if not isinstance(metadata := said.get("metadata") or {}, dict):
         return line, "metadata: wanted an object"
+    metadata = metadata | {name: said[name] for name in beside if name in said}
     reference = said.get("reference")
     return TaskRow(line, prompt, reference, None, metadata, said.get("group_size"), said.get("seed"))
 

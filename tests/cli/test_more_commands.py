@@ -64,6 +64,31 @@ def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run) ->
     assert (refused.code, "outcomes" in refused.err) == (1, True)
 
 
+def test_tasksets_are_filled_split_and_frozen(signed_in: Run, tmp_path: Path) -> None:
+    file, huge = tmp_path / "sums.csv", tmp_path / "huge.jsonl"
+    file.write_text("prompt,reference,split\nWhat is 3 + 4?,7,held_out\nName a sea.,,train\n")
+    with huge.open("wb") as big:
+        big.truncate(2**30)
+    assert signed_in("taskset", "create", "exam").code == 0
+    assert signed_in("taskset", "create", "exam").code == 1
+    assert "exam version 1: 2 items added" in signed_in("taskset", "add", "exam", str(file)).out
+    assert "2 were there already" in signed_in("taskset", "add", "exam", str(file)).out
+    refused = signed_in("taskset", "add", "exam", str(huge))
+    assert (refused.code, "wanted at most 4,000,000 bytes" in refused.err) == (2, True)
+    refused = signed_in("taskset", "add", "exam")
+    assert (refused.code, "wanted one of text, tasks, sessions, count" in refused.err) == (1, True)
+    assert "sums.csv, line 2" in signed_in("taskset", "show", "exam").out
+    assert signed_in("taskset", "split", "exam", "train=50", "train=50").code == 2
+    assert signed_in("taskset", "split", "exam", "held_out=100", "--json").json["held_out"] == 2
+    assert "exam version 1 is frozen" in signed_in("taskset", "freeze", "exam").out
+    task = make_task(Project.objects.get())
+    assert "exam version 2" in signed_in("taskset", "add", "exam", "--task", str(task.pk)).out
+    assert [row["version"] for row in signed_in("taskset", "list", "--json").json] == [2, 1]
+    assert signed_in("taskset", "show", "exam@3").code == 2
+    Member.objects.filter(user__username="alice").update(role=Role.OWNER)
+    assert "puts 20 % of its own work aside" in signed_in("project", "hold-out", "20").out
+
+
 def test_skills_have_versions(signed_in: Run, tmp_path: Path) -> None:
     file = tmp_path / "greet.md"
     for text in ("Say hello.", "Say good day."):

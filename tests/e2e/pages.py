@@ -73,7 +73,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "session": path("session", scene.project.sessions.earliest("pk").pk),
         "exchange": path("exchange", scene.project.exchanges.filter(turn="main").latest("pk").pk),
         "tasksets": path("taskset-list"),
-        "taskset": path("taskset", scene.project.tasksets.get().pk),
+        "taskset": path("taskset", scene.project.tasksets.earliest("pk").pk),
         "blockers": path("blockers"),
         "glossary": path("glossary"),
         "dead_letters": path("dead-letters"),
@@ -102,6 +102,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
     suspect = fall_under_suspicion(scene.worker)
     _invite(scene)
     type(scene.failed_run).objects.filter(pk=scene.failed_run.pk).update(notes=NOTES)
+    taskset = scene.project.tasksets.earliest("pk")
     older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
     return {
         "review_bulk_new": path("bulk-new"),
@@ -117,6 +118,9 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "adapter_canary": path("adapter-canary", scene.candidate.pk),
         "adapter_shadow": path("adapter-shadow", scene.candidate.pk),
         "task_cancel": path("task-cancel", scene.in_review.pk),
+        "task_keep": path("task-keep", scene.reviewed.pk),
+        "taskset_new": path("taskset-new"),
+        **{f"taskset_{name}": path(f"taskset-{name}", taskset.pk) for name in ("add", "split", "freeze")},
         "run_describe": path("run-describe", scene.run.pk),
         "train": path("train", scene.worker.name),
         "run_cancel": path("run-cancel", runs["waiting"].pk),

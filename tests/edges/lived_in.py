@@ -81,6 +81,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     skill = Skill.objects.create(project=project, name="greet", description="How to greet.", body="Say hello.")
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
+    taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
     experiment = ExperimentRun.objects.create(project=project, experiment="e")
     webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
@@ -123,6 +124,9 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST tokens": {"name": "mine", "scopes": ["tasks:read"]},
         "PATCH tokens/{token}": {"limits": {"requests_per_minute": 5}},
         "PATCH runs/{run}": {"name": "Half the rate", "tags": ["rate"]},
+        "POST tasksets": {"project": slug, "name": "fresh", "environment": "chat"},
+        "POST tasksets/{taskset}/items": {"split": "held_out", "text": '{"prompt": "Name a lake."}', "form": "jsonl"},
+        "POST tasksets/{taskset}/split": {"shares": {"train": 50, "held_out": 50}},
         "POST adapters/{adapter}/canary": {"percent": 10},
         "POST adapters/{adapter}/shadow": {"percent": 10},
         "POST manager-runs/{manager_run}/rollback": {"reason": "It fell."},

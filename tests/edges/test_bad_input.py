@@ -100,6 +100,7 @@ TEMPLATES = {
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
     "gold": "{gold}", "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",
     "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}", "rewards": "{secret}",
+    "tasksets": "{taskset}",
 }  # fmt: skip
 
 

@@ -1,9 +1,26 @@
 """Tasksets and their items."""
 
+from typing import Any
+
 from rest_framework import serializers
 
 from apps.api.serializers.rows import RowOut
+from apps.api.serializers.strict import (
+    ObjectField,
+    RegisteredField,
+    StrictSerializer,
+    TextField,
+    WholeNumberField,
+    WordField,
+)
+from apps.api.serializers.work import PACKED
 from apps.evals.models import Item, Taskset
+from apps.evals.services import MAX_ABOUT_CHARS
+from apps.worlds.registry import name_choices
+from tentalis.core.task_files import FORMS
+from tentalis.limits import LIMITS
+
+MAX_DRAWN = 10_000
 
 
 class TasksetOut(RowOut[Taskset]):
@@ -22,3 +39,62 @@ class ItemOut(RowOut[Item]):
     class Meta:
         model = Item
         fields = "id split prompt messages reference checks seed weight source content_hash created_at"
+
+
+class TasksetIn(StrictSerializer):
+    """A new, empty taskset."""
+
+    project = TextField(max_length=64)
+    name = TextField(max_length=100, help_text="Lower-case letters, digits and inner hyphens.")
+    environment = RegisteredField(name_choices)
+    about = TextField(required=False, allow_blank=True, max_length=MAX_ABOUT_CHARS)
+
+
+def _ids(words: str) -> serializers.ListField:
+    number = WholeNumberField(min_value=1, max_value=2**63 - 1)
+    return serializers.ListField(
+        required=False, child=number, allow_empty=False, max_length=LIMITS.list_rows, help_text=words
+    )
+
+
+class ItemsIn(StrictSerializer):
+    """Items from one source: a file's text, tasks, sessions, or the environment's own."""
+
+    split = WordField(choices=Item.Split.choices, help_text="Of items whose row names none.")
+    text = TextField(
+        required=False,
+        max_length=LIMITS.import_chars,
+        help_text="Rows of prompt, maybe reference, seed, split, weight, checks and messages.",
+    )
+    form = WordField(required=False, choices=[(form, form) for form in (*FORMS, PACKED)], help_text="Of the text.")
+    name = TextField(required=False, max_length=150, help_text="The file's.")
+    tasks = _ids("Ids of tasks of the project.")
+    sessions = _ids("Ids of sessions: what was asked first in each.")
+    count = WholeNumberField(
+        required=False, min_value=1, max_value=MAX_DRAWN, help_text="So many tasks that the environment makes up."
+    )
+    seed = WholeNumberField(required=False, min_value=0, max_value=2**31 - 1, help_text="Of those; default: 0.")
+
+
+class AddedOut(serializers.Serializer[Any]):
+    """What became of items: a frozen taskset's are in its next version."""
+
+    taskset = serializers.IntegerField(help_text="Id of the version that holds them.")
+    version = serializers.IntegerField()
+    added = serializers.IntegerField()
+    repeated = serializers.IntegerField(help_text="So many said what an item there says already.")
+
+
+class SplitIn(StrictSerializer):
+    """Which share of the items goes on which side."""
+
+    shares = ObjectField(help_text='split -> percent, together 100: {"train": 80, "held_out": 20}.')
+    seed = WholeNumberField(required=False, min_value=0, max_value=2**31 - 1, help_text="Default: 0.")
+
+
+class SplitOut(serializers.Serializer[Any]):
+    """How many items each split has."""
+
+    train = serializers.IntegerField()
+    held_out = serializers.IntegerField()
+    skills = serializers.IntegerField()

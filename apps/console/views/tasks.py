@@ -142,6 +142,7 @@ def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
         "is_blind": is_blind,
         "cost": cost_of_task(task.pk).total,
         "is_held_out": is_held_out(task),
+        "may_keep": scene.may(Right.EVALS_WRITE) and not is_blind,
         "proposals": find_of_task(task) if scene.may(Right.REVIEWS_READ) else [],
         "present": find_present(view.reviews, user=scene.user, is_manager=is_manager, is_blind=is_blind),
         "fragments": {"task"},

@@ -1,5 +1,6 @@
 """What the gateway saw, skills, tasksets, experiments."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -45,6 +46,42 @@ class Knowledge(Sender[Answer]):
 
     def get_taskset(self, taskset_id: int) -> Answer:
         return self._get(f"tasksets/{taskset_id}")
+
+    def make_taskset(self, *, project: str, name: str, environment: str, about: str | None = None) -> Answer:
+        return self._post("tasksets", project=project, name=name, environment=environment, about=about)
+
+    def add_items(
+        self,
+        taskset_id: int,
+        *,
+        split: str,
+        text: str | None = None,
+        form: str | None = None,
+        name: str | None = None,
+        tasks: Sequence[int] | None = None,
+        sessions: Sequence[int] | None = None,
+        count: int | None = None,
+        seed: int | None = None,
+    ) -> Answer:
+        """Add items from one source, all of them or none: a text, tasks, sessions, or so many that the environment
+        makes up."""
+        return self._post(
+            f"tasksets/{taskset_id}/items",
+            split=split,
+            text=text,
+            form=form,
+            name=name,
+            tasks=tasks,
+            sessions=sessions,
+            count=count,
+            seed=seed,
+        )
+
+    def split_taskset(self, taskset_id: int, *, shares: Mapping[str, int], seed: int = 0) -> Answer:
+        return self._post(f"tasksets/{taskset_id}/split", shares=shares, seed=seed)
+
+    def freeze_taskset(self, taskset_id: int) -> Answer:
+        return self._post(f"tasksets/{taskset_id}/freeze")
 
     def list_items(self, taskset_id: int, **params: Any) -> Answer:
         """Items of a taskset: `split=…` for those of one."""

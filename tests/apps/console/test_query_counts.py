@@ -65,6 +65,11 @@ QUERIES: Mapping[str, int] = {
     "exchange": 20,
     "tasksets": 11,
     "taskset": 12,
+    "taskset_new": 9,
+    "taskset_add": 10,
+    "taskset_split": 10,
+    "taskset_freeze": 10,
+    "task_keep": 11,
     "blockers": 19,  # what waits for a server, workers without base weights
     "glossary": 9,
     "dead_letters": 19,  # saved views, names, and the time it may take

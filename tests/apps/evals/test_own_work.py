@@ -44,7 +44,7 @@ def test_the_first_tasks_all_teach_and_then_a_share_is_put_aside(asked: Project,
 
 def test_the_same_words_again_stay_on_their_side(asked: Project, alice: User) -> None:
     aside, early = draw(asked, aside=True), "What is the capital of France, where the Seine flows?"
-    submit(asked, alice, [early, *(f"Question {n}?" for n in range(FIRST_TASKS))])
+    submit(asked, alice, [early, *(f"Question {n}?" for n in range(FIRST_TASKS - 1))])
     first = submit_task(project=asked, prompt=aside, environment="chat", by=alice)
     again = submit_task(project=asked, prompt=f"Please: {aside.upper()}", environment="chat", by=alice)
     same = [

@@ -1,0 +1,81 @@
+"""Tasksets in the console: made, filled, split, frozen, and a task that is kept with its correction."""
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Project, User
+from apps.evals.holding import find_held_out
+from apps.evals.models import Item, Taskset
+from apps.feedback.models import Feedback
+from apps.tasks.models import Task
+from tests.apps.console.builders import sign_in
+from tests.factories import make_judged_task
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client(alice: User) -> Client:
+    return sign_in(alice)
+
+
+def path(name: str, *args: object) -> str:
+    return reverse(f"console:{name}", args=("shop", *args))
+
+
+def make(client: Client) -> Taskset:
+    assert client.post(path("taskset-new"), {"name": "exam", "environment": "chat"}).status_code == 302
+    return Taskset.objects.get()
+
+
+def test_a_taskset_is_made_filled_split_and_frozen(client: Client, project: Project) -> None:
+    taskset = make(client)
+    assert client.post(path("taskset-new"), {"name": "exam", "environment": "chat"}).status_code == 409
+    assert "nothing can be shown with it" in client.get(path("taskset", taskset.pk)).content.decode()
+    file = SimpleUploadedFile("sums.csv", b"prompt,reference\nWhat is 3 + 4?,7\nName a sea.,\nName a sea!,\n")
+    added = client.post(path("taskset-add", taskset.pk), {"split": "held_out", "file": file}, follow=True)
+    page = added.content.decode()
+    assert "2 items were added. 1 said what an item there says already." in page
+    assert "2 held-out items find a difference of 87.9\u00a0% between two models" in page
+    assert "To find 5.0\u00a0% takes 617 more items" not in page  # the next smaller two are told
+    assert "sums.csv, line 2" in page
+    split = client.post(path("taskset-split", taskset.pk), {"held_out": 60, "skills": 60, "seed": 0})
+    assert split.status_code == 400
+    client.post(path("taskset-split", taskset.pk), {"held_out": 0, "skills": 100, "seed": 0})
+    assert set(Item.objects.values_list("split", flat=True)) == {"skills"}
+    assert "never changes again" in client.get(path("taskset-freeze", taskset.pk)).content.decode()
+    client.post(path("taskset-freeze", taskset.pk))
+    client.post(path("taskset-add", taskset.pk), {"split": "skills", "text": "Name a lake."})
+    assert [str(one) for one in Taskset.objects.order_by("version")] == ["exam@1", "exam@2"]
+    assert "exam@2" in client.get(path("taskset-list")).content.decode()
+
+
+def test_what_is_wrong_with_a_file_is_said_by_line_and_nothing_is_kept(client: Client, project: Project) -> None:
+    taskset = make(client)
+    for said, words in (
+        ({}, "Choose a file, paste a text"),
+        ({"text": "a", "count": 3}, "one of these"),
+        ({"text": "prompt,weight\na,1\nb,nan\n"}, "line 3: weight: wanted a number above 0, at most 100, found nan"),
+        ({"count": 3}, "wanted one that makes up held_out tasks, found &#x27;chat&#x27;"),
+        ({"file": SimpleUploadedFile("big.jsonl", b"x" * 1_000_001)}, "Wanted a file of at most 1,000,000 bytes"),
+    ):
+        answer = client.post(path("taskset-add", taskset.pk), {"split": "held_out"} | said)
+        assert (answer.status_code, words in answer.content.decode()) == (400, True), words
+    assert not Item.objects.exists()
+
+
+def test_a_task_is_kept_with_its_correction_and_from_then_on_held_out(client: Client, project: Project) -> None:
+    task = make_judged_task(project, prompt="How long does a parcel take?", group_size=1)
+    Feedback.objects.create(
+        project=project, task=task, source="human", author="user:alice", score=0.2, edited_answer="Two days."
+    )
+    assert "Keep as an item" in client.get(path("task", task.pk)).content.decode()
+    assert "Two days." in client.get(path("task-keep", task.pk)).content.decode()
+    said = {"name": "exam", "split": "held_out", "reference": "Two days", "reference_match": "contains"}
+    assert client.post(path("task-keep", task.pk), said).status_code == 302
+    item = Item.objects.get()
+    assert (item.source, item.reference) == (f"task {task.pk}", {"match": "contains", "value": "Two days"})
+    assert find_held_out(Task.objects.all()) == {task.pk}
+    assert "Workers are measured on it and never learn from it" in client.get(path("task", task.pk)).content.decode()
