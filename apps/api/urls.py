@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectViewSet, TokenViewSet
+from apps.api.views.checks import CheckViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.evaluations import ComparisonView, EvaluationViewSet
@@ -55,6 +56,7 @@ router.register("sessions", SessionViewSet)
 router.register("exchanges", ExchangeViewSet)
 router.register("turns", TurnViewSet)
 router.register("skills", SkillViewSet)
+router.register("checks", CheckViewSet)
 router.register("tasksets", TasksetViewSet)
 router.register("evaluations", EvaluationViewSet)
 router.register("experiments", ExperimentViewSet)

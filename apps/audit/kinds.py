@@ -151,6 +151,9 @@ class Kind(models.TextChoices):
     # skills
     SKILL_CREATED = "skill.created"
     SKILL_CHANGED = "skill.changed"
+    # checks
+    CHECK_WRITTEN = "check.written"
+    CHECK_CHANGED = "check.changed"
     # evals, experiments
     TASKSET_CHANGED = "taskset.changed"
     TASKSET_FROZEN = "taskset.frozen"

@@ -55,8 +55,8 @@ _UNITS: Final[Mapping[str, Callable[[str], int]]] = {
 }
 
 Run = Callable[[str], CheckResult]
-Find = Callable[[str], Any]
-"""`name@version` -> the check of that name; raises CheckError where there is none."""
+Find = Callable[[str], tuple[str, Any]]
+"""`name` or `name@version` -> which version that is, and its check as it is stored; raises CheckError for none."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,13 @@ class Check:
 
     Args:
         kind: its kind, or what joins its parts; size: checks in it, itself too.
+        spec: as it is stored, with every check that it uses written out: {"use": "name@version", "is": check}.
     """
 
     kind: str
     size: int
     do: Run
+    spec: Any
 
     def run(self, answer: str) -> CheckResult:
         """What it says of an answer. Whatever goes wrong in it leaves it unscored."""
@@ -84,23 +86,19 @@ class Check:
             return leave_unscored(self.kind, f"it could not be run: {type(error).__name__}: {error}"[:500])
 
 
-def refuse_names(name: str) -> NoReturn:
-    """Where no project is, no check has a name."""
-    raise CheckError(f"use: wanted a check of a project, found {name!r} where there is none")
-
-
-def read_check(spec: Any, *, where: str = "check", find: Find = refuse_names) -> Check:
+def read_check(spec: Any, *, where: str = "check", find: Find | None = None) -> Check:
     """A check as it is written.
 
     Args:
-        where: the field it stands in, for words; find: gives the project's named checks.
+        where: the field it stands in, for words; find: gives a project's named checks; None: what is used has to be
+            written out, as it is stored.
     Raises:
         CheckError: saying which field, what was wanted and what was found.
     """
-    return _read(spec, where, find, 1, ())
+    return _read(spec, where, find, 1)
 
 
-def _read(spec: Any, where: str, find: Find, level: int, used: tuple[str, ...]) -> Check:
+def _read(spec: Any, where: str, find: Find | None, level: int) -> Check:
     if not isinstance(spec, Mapping):
         raise CheckError(f"{where}: wanted an object such as {{'check': 'contains', …}}, found {spec!r:.200}")
     if level > MOST_LEVELS:
@@ -112,15 +110,13 @@ def _read(spec: Any, where: str, find: Find, level: int, used: tuple[str, ...]) 
         fields = CheckFields({name: value for name, value in spec.items() if name != "check"}, where)
         run = KINDS[kind](fields)
         fields.refuse_others()
-        return Check(kind, 1, run)
+        return Check(kind, 1, run, dict(spec))
+    if "use" in spec and not spec.keys() - {"use", "is"}:
+        return _read_used(spec, where, find, level)
     joined = next(iter(spec), None)
-    if len(spec) != 1 or joined not in {"all", "any", "weighted", "use"}:
+    if len(spec) != 1 or joined not in {"all", "any", "weighted"}:
         raise CheckError(f"{where}: wanted one of check, all, any, weighted or use, found {_list(spec)}")
-    if joined == "use":
-        return _read_used(spec["use"], where, find, level, used)
-    return _read_joined(
-        joined, spec[joined], f"{where}.{joined}", partial(_read, find=find, level=level + 1, used=used)
-    )
+    return _read_joined(joined, spec[joined], f"{where}.{joined}", partial(_read, find=find, level=level + 1))
 
 
 def _read_joined(joined: str, given: Any, where: str, read: Callable[..., Check]) -> Check:
@@ -146,21 +142,28 @@ def _read_joined(joined: str, given: Any, where: str, read: Callable[..., Check]
             return join_weighted(joined, said, weights)
         return (join_all if joined == "all" else join_any)(joined, said)
 
-    return Check(joined, size, run)
+    specs = [part.spec for part in parts]
+    told = [list(pair) for pair in zip(weights, specs, strict=True)] if joined == "weighted" else specs
+    return Check(joined, size, run, {joined: told})
 
 
-def _read_used(name: Any, where: str, find: Find, level: int, used: tuple[str, ...]) -> Check:
-    if not isinstance(name, str):
+def _read_used(spec: Mapping[str, Any], where: str, find: Find | None, level: int) -> Check:
+    name = spec["use"]
+    if not isinstance(name, str) or not name or len(name) > 120:
         raise CheckError(f"{where}.use: wanted name@version, found {name!r:.200}")
-    if name in used:
-        raise CheckError(f"{where}.use: wanted checks that end, found {name} inside itself")
-    check = _read(find(name), f"{where}.use({name})", find, level + 1, (*used, name))
+    if find is not None:
+        name, stored = find(name)
+    elif "is" in spec:
+        stored = spec["is"]
+    else:
+        raise CheckError(f"{where}.use: wanted a check of a project, found {name!r} where there is none")
+    check = _read(stored, f"{where}.use({name})", None, level + 1)
 
     def run(answer: str) -> CheckResult:
         said = check.run(answer)
         return CheckResult(name, said.verdict, said.share, said.words, said.parts)
 
-    return Check(name, check.size + 1, run)
+    return Check(name, check.size + 1, run, {"use": name, "is": check.spec})
 
 
 class CheckFields:
@@ -396,7 +399,7 @@ KINDS: Final[Mapping[str, Callable[[CheckFields], Run]]] = {
 """Kind -> what reads its fields and gives what runs it."""
 
 
-def read_checks(specs: Any, *, where: str = "checks", find: Find = refuse_names) -> list[Check]:
+def read_checks(specs: Any, *, where: str = "checks", find: Find | None = None) -> list[Check]:
     """One check, or a list of them."""
     if isinstance(specs, Mapping):
         return [read_check(specs, where=where, find=find)]

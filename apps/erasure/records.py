@@ -47,7 +47,7 @@ _TASKS = """
 SELECT task.id FROM tasks_task task
 WHERE task.project_id = %(project)s AND (
     task.prompt ILIKE %(like)s OR task.answer ILIKE %(like)s OR task.metadata::text ILIKE %(json)s
-    OR task.reference::text ILIKE %(json)s OR task.failure ILIKE %(like)s
+    OR task.reference::text ILIKE %(json)s OR task.checks::text ILIKE %(json)s OR task.failure ILIKE %(like)s
     OR EXISTS (SELECT FROM tasks_attempt one WHERE one.task_id = task.id AND (
         one.text ILIKE %(like)s OR one.answer ILIKE %(like)s OR one.error ILIKE %(like)s))
     OR EXISTS (SELECT FROM tasks_step step JOIN tasks_attempt one ON one.id = step.attempt_id

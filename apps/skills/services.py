@@ -1,6 +1,5 @@
 """The skill store: a skill's text never changes; another text is its next version."""
 
-import re
 from typing import Any
 
 from django.db import transaction
@@ -12,8 +11,8 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
 from apps.skills.models import Skill
+from tentalis.core.field_limits import NAME_OF_VERSIONS
 
-NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
 MAX_DESCRIPTION_CHARS = 500
 MAX_BODY_CHARS = 100_000
 
@@ -26,7 +25,7 @@ def write_skill(*, project: Project, name: str, description: str, body: str, by:
         BadInputError: naming the field.
     """
     require_right(by, project, Right.SKILLS_WRITE)
-    if not NAME.fullmatch(name):
+    if not NAME_OF_VERSIONS.fullmatch(name):
         raise BadInputError.at("name", f"wanted lower-case letters, digits and inner hyphens, found {name[:80]!r}")
     for field, text, most in (
         ("description", description, MAX_DESCRIPTION_CHARS),

@@ -76,6 +76,7 @@ class Task(Stateful):
     environment = models.CharField(max_length=32)
     prompt = models.TextField()
     reference = models.JSONField(null=True, blank=True, help_text="What a right answer holds, where it is known.")
+    checks = models.JSONField(null=True, blank=True, help_text="What else a right answer is (`apps.checks`).")
     metadata = models.JSONField(default=dict, blank=True)
     group_size = models.PositiveSmallIntegerField()
     seed = models.BigIntegerField(null=True, blank=True, help_text="For sampling; empty: chosen by the engine.")

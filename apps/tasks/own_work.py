@@ -64,6 +64,7 @@ def keep_held_out(project: Project, chosen: Sequence[Task]) -> None:
             Item(
                 prompt=task.prompt,
                 reference=task.reference,
+                checks=task.checks,
                 seed=task.seed,
                 source=f"task {task.pk}",
                 content_hash=hash_words(task.prompt),
@@ -81,7 +82,7 @@ def is_drawn(project: Project, prompt: str) -> bool:
 
 
 def _can_be_measured(project: Project, task: Task) -> bool:
-    if task.reference is not None:
+    if task.reference is not None or task.checks:
         return True
     policy = ReviewPolicy.from_json(project.review_policy)
     asks_people = policy.who == "human" or (policy.who == "both" and policy.human_rate > 0)

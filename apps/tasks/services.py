@@ -19,6 +19,8 @@ from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError
 from apps.base.inserting import insert
+from apps.checks.results import CheckError
+from apps.checks.services import find_default_checks, settle_checks
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -52,6 +54,7 @@ def submit_task(
     worker: Worker | None = None,
     group_size: int | None = None,
     reference: Any = None,
+    checks: Any = None,
     parent: Task | None = None,
     metadata: Mapping[str, Any] | None = None,
     seed: int | None = None,
@@ -62,6 +65,8 @@ def submit_task(
         worker: who does it; None takes the project's only active worker.
         group_size: attempts at it; None takes the project's.
         seed: the same seed and adapter give the same attempts.
+        checks: a check or a list of them, beside what the environment verifies by itself; None takes the project's
+            defaults for the environment, [] none.
     Raises:
         BadInputError: a field is not what is wanted; every fault is in `errors`.
         NotAllowedError: `by` may not submit to this project.
@@ -72,6 +77,10 @@ def submit_task(
     worker = worker or _only_worker(project)
     size = project.group_size if group_size is None else group_size
     errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference, seed)
+    try:
+        settled = settle_checks(project, checks) if checks is not None else find_default_checks(project, environment)
+    except CheckError as error:
+        errors["checks"] = [str(error)]
     if errors:
         raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
     task = Task(
@@ -82,6 +91,7 @@ def submit_task(
         environment=environment,
         prompt=prompt,
         reference=reference,
+        checks=settled,
         metadata=dict(metadata or {}),
         group_size=size,
         seed=seed,
@@ -183,10 +193,16 @@ def _make_tasks(
     usual = project.group_size if group_size is None else group_size
     made: list[Task] = []
     faults: dict[int, str] = {}
+    usual_checks = find_default_checks(project, environment) if any(row.checks is None for row in rows) else None
     for row in rows:
         size = usual if row.group_size is None else row.group_size
         reference = row.reference if row.match is None else read_reference(row.reference, row.match)
         errors = _find_faults(project, row.prompt, environment, worker, size, row.metadata, None, reference, row.seed)
+        checks = usual_checks
+        try:
+            checks = checks if row.checks is None else settle_checks(project, row.checks)
+        except CheckError as error:
+            errors["checks"] = [str(error)]
         if common := {name: words for name, words in errors.items() if name in {"environment", "worker"}}:
             raise BadInputError("; ".join(words[0] for words in common.values()), errors=common)
         if errors:
@@ -199,6 +215,7 @@ def _make_tasks(
                 environment=environment,
                 prompt=row.prompt,
                 reference=reference,
+                checks=checks,
                 metadata=dict(row.metadata),
                 group_size=size,
                 seed=row.seed,

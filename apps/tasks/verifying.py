@@ -8,7 +8,9 @@ from tentalis.core.worlds import AttemptDraft, Verification
 def verify_draft(task: Task, draft: AttemptDraft) -> Verification | None:
     """Of a new answer: one whose scores are not stored yet, or that is nobody's attempt. None: there is nothing to know
     it by."""
-    return verify_answer(environment=task.environment, prompt=task.prompt, reference=task.reference, draft=draft)
+    return verify_answer(
+        environment=task.environment, prompt=task.prompt, reference=task.reference, checks=task.checks, draft=draft
+    )
 
 
 def read_verification(attempt: Attempt) -> Verification | None:

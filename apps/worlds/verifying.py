@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from apps.checks.language import Find, read_checks, refuse_names
+from apps.checks.language import read_checks
 from apps.checks.results import CheckResult, decide, join_all, leave_unscored
 from apps.worlds.registry import get_world
 from tentalis.core.worlds import AttemptDraft, Verification, World
@@ -21,8 +21,7 @@ def verify_answer(
     prompt: str,
     reference: Any,
     draft: AttemptDraft,
-    checks: Any = (),
-    find: Find = refuse_names,
+    checks: Any = None,
 ) -> Verification | None:
     """What is known of an answer without asking anybody; None where there is nothing to know it by.
 
@@ -30,12 +29,12 @@ def verify_answer(
     it unscored, with the cause, unless something else is wrong in full.
 
     Args:
-        checks: as `apps.checks.language.read_checks` takes them; find: gives the named checks that they use.
+        checks: of the task or item, as they are stored (`apps.checks.services.settle_checks`).
     """
     try:
         world = get_world(environment)
         found = world.verify(prompt, reference, draft)
-        said = [_run(check.run, check.kind, draft) for check in read_checks(checks, find=find)]
+        said = [_run(check.run, check.kind, draft) for check in read_checks(checks or ())]
     except Exception as error:
         logger.warning("environment %s could not verify an answer", environment, exc_info=True)
         return Verification(

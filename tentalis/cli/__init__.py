@@ -61,6 +61,7 @@ COMMANDS: dict[str, Entry] = {
     "shadow": Entry(
         "tentalis.cli.shadow", "app", "Shadow tests: adapters that repeat a share of the tasks, answers not shown."
     ),
+    "check": Entry("tentalis.cli.check", "app", "What a right answer is, as data."),
     "skill": Entry("tentalis.cli.skill", "app", "Written procedures workers may use."),
     "eval": Entry("tentalis.cli.evaluation", "app", "How models do on items, and two of them compared."),
     "taskset": Entry("tentalis.cli.taskset", "app", "What workers are measured on: named sets of tasks."),

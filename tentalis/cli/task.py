@@ -35,6 +35,9 @@ def submit(
     reference: Annotated[
         str, typer.Option(help='The right answer, as JSON: 7, "Paris" or {"match": "contains", "value": "Paris"}.')
     ] = "",
+    checks: Annotated[
+        str, typer.Option(help='Checks, as JSON: {"use": "polite"}, or a list; [] for none of the project\'s.')
+    ] = "",
     metadata: Annotated[str, typer.Option(help="A JSON object kept with the task.")] = "",
     parent: Annotated[int | None, typer.Option(min=1, help="Task this one is part of.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed and adapter give the same attempts.")] = None,
@@ -51,6 +54,7 @@ def submit(
             worker=worker or None,
             group_size=group_size,
             reference=_read_json("--reference", reference),
+            checks=_read_json("--checks", checks),
             metadata=read_object("--metadata", metadata),
             parent=parent,
             seed=seed,

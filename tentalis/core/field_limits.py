@@ -3,6 +3,10 @@
 Limits of requests and connections stand in `edge_limits.py`; those of settings with their fields (`checked.py`).
 """
 
+import re
+
+NAME_OF_VERSIONS = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
+"""Of what has versions: a skill, a check."""
 MAX_PROMPT_CHARS = 100_000
 """Of a task, and of what an agent hands in for it: an answer, a step, a tool's result."""
 MAX_SYSTEM_PROMPT_CHARS = 50_000

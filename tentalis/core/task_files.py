@@ -13,7 +13,7 @@ FORMS: Final = ("lines", "csv", "jsonl")
 MOST_FAULTS: Final = 20
 """So many are told; there may be more."""
 _FIELDS: Final = ("prompt", "reference", "match", "group_size", "seed")
-_JSON_FIELDS: Final = ("prompt", "reference", "metadata", "group_size", "seed")
+_JSON_FIELDS: Final = ("prompt", "reference", "checks", "metadata", "group_size", "seed")
 _OF_AN_EXPORT: Final = frozenset({"created_at", "state", "submitted_by", "answer"})
 _LEFT_OUT: Final = (*_OF_AN_EXPORT, "id", "worker", "environment", "score", "failure", "held_out")
 """What a platform's own export of its tasks says beside them: of the work on them, which is not taken over."""
@@ -26,7 +26,7 @@ class TaskRow(NamedTuple):
     Args:
         line: where it begins, from 1.
         reference: as JSON says it where `match` is None; else a text as people type it, and how it matches ("": guess).
-        group_size, seed: None where the file says nothing.
+        group_size, seed, checks: None where the file says nothing.
     """
 
     line: int
@@ -36,6 +36,7 @@ class TaskRow(NamedTuple):
     metadata: Mapping[str, Any] = {}
     group_size: int | None = None
     seed: int | None = None
+    checks: Any = None
 
 
 class TaskFileError(ValueError):
@@ -184,7 +185,8 @@ def _read_object(line: int, text: str, beside: Collection[str]) -> TaskRow | tup
         return line, "metadata: wanted an object"
     metadata = metadata | {name: said[name] for name in beside if name in said}
     reference = said.get("reference")
-    return TaskRow(line, prompt, reference, None, metadata, said.get("group_size"), said.get("seed"))
+    sizes = said.get("group_size"), said.get("seed")
+    return TaskRow(line, prompt, reference, None, metadata, *sizes, said.get("checks"))
 
 
 def _read_nested(value: Any) -> Any:

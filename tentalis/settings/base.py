@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "apps.inference",
     "apps.workers",
     "apps.skills",
+    "apps.checks",
     "apps.worlds",
     "apps.adapters",
     "apps.tasks",

@@ -8,6 +8,7 @@ from apps.accounts.invitations import invite
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
+from apps.checks.models import NamedCheck
 from apps.conversations.models import Turn
 from apps.evals.models import Taskset
 from apps.experiments.models import ExperimentRun
@@ -79,6 +80,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     )  # fmt: skip
     turn = Turn.objects.create(project=project, session=session, number=0)
     skill = Skill.objects.create(project=project, name="greet", description="How to greet.", body="Say hello.")
+    check = NamedCheck.objects.create(project=project, name="brief", spec={"check": "length", "max": 9})
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
     taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
@@ -101,6 +103,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "shared": shared, "grant": grant,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
         "evaluation": evaluation,
+        "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
@@ -136,6 +139,9 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST evaluations": {"project": slug, "worker": "echo", "environment": "desk", "size": 5},
         "POST skills": {"project": slug, "name": "greet", "description": "How to greet.", "body": "Say good day."},
         "PATCH skills/{skill}": {"is_active": False},
+        "POST checks": {"project": slug, "name": "brief", "spec": {"check": "length", "max": 400}},
+        "PATCH checks/{check}": {"default_for": "chat"},
+        "POST checks/try": {"project": slug, "spec": {"check": "contains", "value": "hello"}},
         "POST webhooks": {"project": slug, "url": "https://hooks.example.com/T1"},
         "PATCH webhooks/{webhook}": {"name": "chat"},
         "POST providers": {"project": slug, "name": "fresh", "kind": "vllm", "base_url": "http://box.example:9"},

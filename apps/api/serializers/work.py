@@ -135,27 +135,45 @@ class TaskOut(RowOut[Task]):
     reference = serializers.SerializerMethodField(
         help_text="What a right answer holds. null for all but owners and managers of the project."
     )
+    checks = serializers.SerializerMethodField(
+        help_text="What else it is checked by, named checks written out. null for all but owners and managers."
+    )
 
     class Meta:
         model = Task
         fields = (
-            "id project worker environment prompt reference parent metadata group_size seed state answer score "
+            "id project worker environment prompt reference checks parent metadata group_size seed state answer score "
             "failed_link failure submitted_by created_at updated_at"
         )
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_reference(self, task: Task) -> Any:
+        return task.reference if self._may_know(task) else None
+
+    @extend_schema_field(AnyJSONField(allow_null=True))
+    def get_checks(self, task: Task) -> Any:
+        return task.checks if self._may_know(task) else None
+
+    def _may_know(self, task: Task) -> bool:
+        """Whether the caller leads the project, and so knows what is right."""
         context = cast("dict[str, Any]", self.context)
         if "managed" not in context:
             context["managed"] = find_managed(current_user(context["request"]))
         managed = context["managed"]
-        return task.reference if managed is None or task.project_id in managed else None
+        return managed is None or task.project_id in managed
 
 
 REFERENCE = (
     'What a right answer is: {"match": "number", "value": 7} has it as its last number, {"match": "contains", "value": '
     '"Paris"} holds it, {"match": "exact", "value": "Paris"} is it, blanks and case aside. A bare number matches as '
     "number, a bare text as exact."
+)
+
+
+CHECKS = (
+    'A check or a list of them, such as {"check": "length", "unit": "words", "max": 80} or {"use": "polite@2"}: an '
+    "answer is as good as the worst of what they and the environment say. Default: the project's for the environment; "
+    "[]: none."
 )
 
 
@@ -168,6 +186,7 @@ class TaskIn(StrictSerializer):
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
     group_size = WholeNumberField(required=False, min_value=1, max_value=MAX_GROUP, help_text="Default: the project's.")
     reference = AnyJSONField(required=False, allow_null=True, help_text=REFERENCE)
+    checks = AnyJSONField(required=False, allow_null=True, help_text=CHECKS)
     parent: Any = WholeNumberField(required=False, allow_null=True, min_value=1, help_text="Task this one is part of.")
     metadata = ObjectField(required=False, max_bytes=20_000)
     seed = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=2**53 - 1)
@@ -175,7 +194,8 @@ class TaskIn(StrictSerializer):
 
 TASK_FILE = (
     "lines: a prompt a line. csv: a header with prompt, maybe reference, match (exact, contains or number), group_size "
-    "and seed; other columns become metadata. jsonl: objects of prompt, reference, metadata, group_size and seed."
+    "and seed; other columns become metadata. jsonl: objects of prompt, reference, checks, metadata, "
+    "group_size and seed."
 )
 
 

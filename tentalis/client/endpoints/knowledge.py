@@ -28,6 +28,24 @@ class Knowledge(Sender[Answer]):
         """An exchange with its words and exact tokens, by its number or its public id."""
         return self._get(f"exchanges/{quote(str(exchange_id), safe='')}")
 
+    def list_checks(self, **params: Any) -> Answer:
+        return self._get("checks", **params)
+
+    def get_check(self, check_id: int) -> Answer:
+        return self._get(f"checks/{check_id}")
+
+    def write_check(self, *, project: str, name: str, spec: Any, about: str = "") -> Answer:
+        """A new check, or the next version of the one of this name."""
+        return self._post("checks", project=project, name=name, spec=spec, about=about)
+
+    def set_default_check(self, check_id: int, *, default_for: str) -> Answer:
+        """Have a version check the tasks of an environment that bring no checks of their own."""
+        return self._patch(f"checks/{check_id}", default_for=default_for)
+
+    def try_check(self, *, project: str, spec: Any, answers: list[str] | None = None) -> Answer:
+        """What a check says of stored answers, or of given ones."""
+        return self._post("checks/try", project=project, spec=spec, answers=answers)
+
     def list_skills(self, **params: Any) -> Answer:
         return self._get("skills", **params)
 

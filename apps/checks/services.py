@@ -1,0 +1,105 @@
+"""The checks of a project: their text never changes, another text is the next version; and who uses which."""
+
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import BadInputError
+from apps.checks.language import Find, read_check, read_checks
+from apps.checks.models import NamedCheck
+from apps.checks.results import CheckError
+from tentalis.core.field_limits import NAME_OF_VERSIONS
+
+MAX_ABOUT_CHARS = 500
+MAX_ENVIRONMENT_CHARS = 64
+
+
+def write_check(*, project: Project, name: str, spec: Any, by: User, about: str = "") -> NamedCheck:
+    """Add a check, or the next version of the one of this name. Where its last version is a default, this one is now.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        BadInputError: naming the field.
+    """
+    require_right(by, project, Right.EVALS_WRITE)
+    if not NAME_OF_VERSIONS.fullmatch(name):
+        raise BadInputError.at("name", f"wanted lower-case letters, digits and inner hyphens, found {name[:80]!r}")
+    if len(about) > MAX_ABOUT_CHARS:
+        raise BadInputError.at("about", f"wanted at most {MAX_ABOUT_CHARS} characters, found {len(about):,}")
+    try:
+        stored = read_check(spec, where="spec", find=find_named(project)).spec
+    except CheckError as error:
+        raise BadInputError.at("spec", str(error)) from None
+    with transaction.atomic():
+        Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+        versions = NamedCheck.objects.filter(project=project, name=name)
+        last = versions.order_by("-version").first()
+        default_for = versions.exclude(default_for="").values_list("default_for", flat=True).first() or ""
+        versions.update(default_for="")
+        check = NamedCheck.objects.create(
+            project=project,
+            name=name,
+            version=last.version + 1 if last else 1,
+            about=about,
+            spec=stored,
+            default_for=default_for,
+        )
+        record(Kind.CHECK_WRITTEN, subject=check, by=by.handle, payload={"check": str(check)})
+    return check
+
+
+def set_default(*, check: NamedCheck, environment: str, by: User) -> NamedCheck:
+    """Have tasks of an environment that bring no checks of their own be checked by this version; "": by none of it.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+    """
+    require_right(by, check.project, Right.EVALS_WRITE)
+    if len(environment) > MAX_ENVIRONMENT_CHARS:
+        raise BadInputError.at("default_for", f"wanted an environment, found {environment[:80]!r}")
+    with transaction.atomic():
+        Project.objects.select_for_update(no_key=True).get(pk=check.project_id)
+        NamedCheck.objects.filter(project=check.project_id, name=check.name).exclude(pk=check.pk).update(default_for="")
+        check.default_for = environment
+        check.save(update_fields=["default_for"])
+        payload = {"check": str(check), "default_for": environment}
+        record(Kind.CHECK_CHANGED, subject=check, by=by.handle, payload=payload)
+    return check
+
+
+def find_named(project: Project) -> Find:
+    """What finds the project's checks by `name@version`, or by a name alone, which is its newest version now."""
+
+    def find(name: str) -> tuple[str, Any]:
+        slug, _, version = name.partition("@")
+        rows = NamedCheck.objects.filter(project=project, name=slug).order_by("-version")
+        if version:
+            rows = rows.filter(version=int(version) if version.isdecimal() and len(version) <= 9 else 0)
+        row = rows.first()
+        if row is None:
+            raise CheckError(f"use: wanted a check of this project, found none named {name!r:.200}")
+        return str(row), row.spec
+
+    return find
+
+
+def settle_checks(project: Project, specs: Any) -> list[Any] | None:
+    """The checks of a task or an item as they are stored; None for none.
+
+    Args:
+        specs: a check, or a list of them.
+    Raises:
+        CheckError: saying what was wanted and what was found.
+    """
+    return [check.spec for check in read_checks(specs, find=find_named(project))] or None
+
+
+def find_default_checks(project: Project, environment: str) -> list[Any] | None:
+    """Those of tasks that bring none, as they are stored; None for none."""
+    rows = NamedCheck.objects.filter(project=project, default_for=environment).order_by("name")
+    return [{"use": str(row), "is": row.spec} for row in rows] or None

@@ -1,0 +1,153 @@
+"""A project's named checks: versions, defaults, what tasks bring of them, and trying one before it counts."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError, NotAllowedError
+from apps.checks.models import NamedCheck
+from apps.checks.services import set_default, write_check
+from apps.scoring.services import score_tasks
+from apps.tasks.checking import try_check
+from apps.tasks.models import Attempt, Task
+from apps.tasks.services import submit_task, submit_tasks
+from tentalis.core.task_files import read_task_rows
+from tests.apps.feedback.builders import make_chat_task
+from tests.factories import make_project, make_user, make_worker
+
+SHORT = {"check": "length", "unit": "words", "max": 3}
+POLITE = {"any": [{"check": "contains", "value": "please"}, {"check": "contains", "value": "thank you"}]}
+
+
+@pytest.fixture
+def project(db: None) -> Project:
+    project = make_project()
+    make_worker(project)
+    return project
+
+
+@pytest.fixture
+def boss(project: Project) -> User:
+    return make_user("alice")
+
+
+def submit(project: Project, by: User, **values: Any) -> Task:
+    return submit_task(project=project, prompt="Say hello.", environment="chat", by=by, **values)
+
+
+def test_another_text_is_the_next_version_and_old_ones_stay(project: Project, boss: User) -> None:
+    first = write_check(project=project, name="short", spec=SHORT, by=boss, about="Answers are short.")
+    second = write_check(project=project, name="short", spec=SHORT | {"max": 5}, by=boss)
+    assert [str(first), str(second)] == ["short@1", "short@2"]
+    assert NamedCheck.objects.get(pk=first.pk).spec == SHORT
+    both = write_check(project=project, name="both", spec={"all": [{"use": "short@1"}, POLITE]}, by=boss)
+    assert both.spec == {"all": [{"use": "short@1", "is": SHORT}, POLITE]}
+    newest = write_check(project=project, name="newest", spec={"use": "short"}, by=boss)
+    assert newest.spec == {"use": "short@2", "is": SHORT | {"max": 5}}
+    assert AuditEntry.objects.filter(kind="check.written").count() == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "words"),
+    [
+        ("Short", SHORT, "name: wanted lower-case letters"),
+        ("short", {"check": "regex", "pattern": "("}, r"spec: spec\.pattern: wanted"),
+        ("short", {"use": "short@1"}, "found none named 'short@1'"),
+        ("short", {"use": "short@99999999999999999999"}, "found none named"),
+        ("short", {"use": "foreign@1"}, "wanted a check of this project, found none named 'foreign@1'"),
+        ("short", {"use": "foreign@1", "is": SHORT}, "found none named 'foreign@1'"),
+        ("short", {"all": [SHORT, {"use": "x@NaN"}]}, "found none named 'x@NaN'"),
+    ],
+)
+def test_a_check_that_cannot_be_used_is_refused_where_it_is_written(
+    project: Project, boss: User, name: str, spec: Any, words: str
+) -> None:
+    other = make_project(slug="other")
+    write_check(project=other, name="foreign", spec=SHORT, by=boss)
+    with pytest.raises(BadInputError, match=words):
+        write_check(project=project, name=name, spec=spec, by=boss)
+    assert not project.checks.exists()
+
+
+def test_only_who_leads_a_project_writes_its_checks(project: Project) -> None:
+    reviewer = make_user("bob")
+    with pytest.raises(NotAllowedError):
+        write_check(project=project, name="short", spec=SHORT, by=reviewer)
+    with pytest.raises(NotAllowedError):
+        try_check(project=project, spec=SHORT, by=reviewer)
+
+
+def test_a_task_keeps_the_checks_it_came_with(project: Project, boss: User) -> None:
+    write_check(project=project, name="short", spec=SHORT, by=boss)
+    assert submit(project, boss).checks is None
+    task = submit(project, boss, checks={"use": "short"})
+    write_check(project=project, name="short", spec=SHORT | {"max": 1}, by=boss)
+    task.refresh_from_db()
+    assert task.checks == [{"use": "short@1", "is": SHORT}]
+    with pytest.raises(BadInputError, match=r"checks: checks\[0\]\.max: wanted a whole number"):
+        submit(project, boss, checks=[{"check": "length", "max": float("nan")}])
+
+
+def test_a_projects_default_checks_what_brings_no_checks(project: Project, boss: User) -> None:
+    first = write_check(project=project, name="short", spec=SHORT, by=boss)
+    set_default(check=first, environment="chat", by=boss)
+    second = write_check(project=project, name="short", spec=SHORT | {"max": 9}, by=boss)
+    first.refresh_from_db()
+    assert (first.default_for, second.default_for) == ("", "chat")  # the next version takes its place
+    assert submit(project, boss).checks == [{"use": "short@2", "is": SHORT | {"max": 9}}]
+    assert submit(project, boss, checks=[]).checks is None
+    text = '{"prompt": "a"}\n{"prompt": "b", "checks": {"check": "length", "max": 2}}\n{"prompt": "c", "checks": []}'
+    rows = read_task_rows(text, form="jsonl")
+    made = submit_tasks(project=project, rows=rows, environment="chat", by=boss)
+    assert [task.checks for task in made] == [
+        [{"use": "short@2", "is": SHORT | {"max": 9}}],
+        [{"check": "length", "max": 2}],
+        None,
+    ]
+    with pytest.raises(BadInputError, match=r"line 1: checks: checks\.check: wanted one of"):
+        rows = read_task_rows('{"prompt": "a", "checks": {"check": "vibes"}}', form="jsonl")
+        submit_tasks(project=project, rows=rows, environment="chat", by=boss)
+    set_default(check=second, environment="", by=boss)
+    assert submit(project, boss).checks is None
+
+
+def test_an_answer_is_as_good_as_the_worst_of_world_and_checks(project: Project) -> None:
+    unclear = {"check": "language", "languages": ["en"]}
+    wanted = [{"use": "short@1", "is": {"weighted": [[1, SHORT], [3, POLITE]]}}]
+    answers = ["it is now 13", "it is 13, thank you", "14 or so, thank you"]
+    task = make_chat_task(project, answers, reference=13, checks=wanted)
+    other = make_chat_task(project, ["13", "14"], reference=13, checks=[unclear])
+    score_tasks([task.pk])
+    score_tasks([other.pk])
+    assert list(task.attempts.values_list("outcome", flat=True)) == [0.25, 0.75, 0.0]
+    said = Attempt.objects.get(task=task, index=1).verification
+    assert said is not None
+    assert [(one["check"], one["result"], one["share"]) for one in said["checks"]] == [
+        ("number", "passed", 1.0),
+        ("short@1", "failed", 0.75),
+    ]
+    unclear_but_right, wrong = other.attempts.all()
+    assert (unclear_but_right.outcome, unclear_but_right.score) == (None, None)
+    assert "language: too short to tell" in str(unclear_but_right.verification)
+    assert wrong.outcome == 0.0
+
+
+def test_checks_alone_verify_what_the_world_cannot(project: Project) -> None:
+    task = make_chat_task(project, ["Hello!", "Hello to you and to everybody else."], checks=[SHORT])
+    score_tasks([task.pk])
+    assert list(task.attempts.values_list("outcome", flat=True)) == [1.0, 0.0]
+
+
+def test_a_check_is_tried_on_stored_answers_and_keeps_nothing(project: Project, boss: User) -> None:
+    make_chat_task(project, ["one", "one two three four", "x y"])
+    tried = try_check(project=project, spec=SHORT, by=boss)
+    assert dict(tried.counts) == {"passed": 2, "failed": 1, "unscored": 0}
+    assert {one.attempt.task_id for one in tried.examples if one.attempt} == {Task.objects.get().pk}
+    given = try_check(project=project, spec={"check": "language", "languages": ["en"]}, by=boss, answers=["17"])
+    assert dict(given.counts) == {"passed": 0, "failed": 0, "unscored": 1}
+    assert "too short to tell" in given.examples[0].result.words
+    with pytest.raises(BadInputError, match="spec: spec: wanted an object"):
+        try_check(project=project, spec=[SHORT], by=boss)
+    assert not NamedCheck.objects.exists()
