@@ -55,6 +55,7 @@ NAMES = {
     "rollouts": "rollout", "proposals": "proposal", "batches": "batch", "runs": "run", "adapters": "adapter",
     "dead-letters": "segment", "sessions": "session", "exchanges": "exchange", "turns": "turn", "skills": "skill",
     "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
+    "checks": "check",
     "tasksets": "taskset", "evaluations": "evaluation", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task",
 }  # fmt: skip

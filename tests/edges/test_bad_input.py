@@ -97,7 +97,7 @@ TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}", "provider-grants": "{grant}",
     "prices": "{price}", "users": "{user}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
-    "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}",
+    "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}", "checks": "{check}",
     "gold": "{gold}", "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",
     "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}", "rewards": "{secret}",
     "tasksets": "{taskset}",

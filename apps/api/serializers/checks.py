@@ -1,16 +1,14 @@
 """Checks: what a right answer is, as data."""
 
-from typing import Any, cast
+from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.permissions import current_user
-from apps.api.serializers.rows import RowOut
+from apps.api.serializers.rows import RowOut, may_know
 from apps.api.serializers.strict import AnyJSONField, StrictSerializer, TextField
 from apps.checks.models import NamedCheck
 from apps.checks.services import MAX_ABOUT_CHARS, MAX_ENVIRONMENT_CHARS
-from apps.feedback.rights import find_managed
 from apps.tasks.checking import MOST_ANSWERS
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 
@@ -35,11 +33,7 @@ class CheckOut(RowOut[NamedCheck]):
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_spec(self, check: NamedCheck) -> Any:
-        context = cast("dict[str, Any]", self.context)
-        if "managed" not in context:
-            context["managed"] = find_managed(current_user(context["request"]))
-        managed = context["managed"]
-        return check.spec if managed is None or check.project_id in managed else None
+        return check.spec if may_know(self, check.project_id) else None
 
 
 class CheckIn(StrictSerializer):

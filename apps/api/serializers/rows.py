@@ -1,11 +1,13 @@
 """Rows as answers show them."""
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from django.db.models import Model
 from rest_framework import serializers
 
 from apps.api.lookup import NAMED_BY
+from apps.api.permissions import current_user
+from apps.feedback.rights import find_managed
 
 Row = TypeVar("Row", bound=Model)
 Built = tuple[type[serializers.Field], dict[str, Any]]  # type: ignore[type-arg]  # what REST framework makes a field of
@@ -34,3 +36,12 @@ class RowOut(serializers.ModelSerializer[Row]):
 
     def _number(self, field_name: str, column: Any) -> Built:
         return serializers.IntegerField, {"source": f"{field_name}_id", **({"allow_null": True} if column.null else {})}
+
+
+def may_know(serializer: serializers.BaseSerializer[Any], project_id: int) -> bool:
+    """Whether the caller leads the project, and so is told what is right. One query a request."""
+    context = cast("dict[str, Any]", serializer.context)
+    if "managed" not in context:
+        context["managed"] = find_managed(current_user(context["request"]))
+    managed = context["managed"]
+    return managed is None or project_id in managed

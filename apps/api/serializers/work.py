@@ -1,14 +1,13 @@
 """Workers, tasks, attempts and steps."""
 
-from typing import Any, cast
+from typing import Any
 
 from django.core.validators import RegexValidator
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.permissions import current_user
 from apps.api.serializers.learning import UseOut
-from apps.api.serializers.rows import RowOut
+from apps.api.serializers.rows import RowOut, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
@@ -19,7 +18,6 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
-from apps.feedback.rights import find_managed
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from apps.training.provenance import trace_attempts
@@ -148,19 +146,11 @@ class TaskOut(RowOut[Task]):
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_reference(self, task: Task) -> Any:
-        return task.reference if self._may_know(task) else None
+        return task.reference if may_know(self, task.project_id) else None
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_checks(self, task: Task) -> Any:
-        return task.checks if self._may_know(task) else None
-
-    def _may_know(self, task: Task) -> bool:
-        """Whether the caller leads the project, and so knows what is right."""
-        context = cast("dict[str, Any]", self.context)
-        if "managed" not in context:
-            context["managed"] = find_managed(current_user(context["request"]))
-        managed = context["managed"]
-        return managed is None or task.project_id in managed
+        return task.checks if may_know(self, task.project_id) else None
 
 
 REFERENCE = (
@@ -296,9 +286,17 @@ class AttemptDetailOut(AttemptOut):
     """One try at a task, and everything that learns from it."""
 
     uses = serializers.SerializerMethodField()
+    verification = serializers.SerializerMethodField(
+        help_text="What was verified: outcome, steps, each check; or why it could not be. null for all but owners and "
+        "managers of the project."
+    )
 
     class Meta(AttemptOut.Meta):
-        fields = AttemptOut.Meta.fields + " uses"
+        fields = AttemptOut.Meta.fields + " verification uses"
+
+    @extend_schema_field(AnyJSONField(allow_null=True))
+    def get_verification(self, attempt: Attempt) -> Any:
+        return attempt.verification if may_know(self, attempt.task.project_id) else None
 
     @extend_schema_field(UseOut(many=True))
     def get_uses(self, attempt: Attempt) -> list[dict[str, Any]]:

@@ -116,7 +116,7 @@ def test_a_projects_default_checks_what_brings_no_checks(project: Project, boss:
 def test_an_answer_is_as_good_as_the_worst_of_world_and_checks(project: Project) -> None:
     unclear = {"check": "language", "languages": ["en"]}
     wanted = [{"use": "short@1", "is": {"weighted": [[1, SHORT], [3, POLITE]]}}]
-    answers = ["it is now 13", "it is 13, thank you", "14 or so, thank you"]
+    answers = ["it is 13", "it is 13, thank you", "14 or so, thank you"]
     task = make_chat_task(project, answers, reference=13, checks=wanted)
     other = make_chat_task(project, ["13", "14"], reference=13, checks=[unclear])
     score_tasks([task.pk])

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tasks", "0009_a_verification_is_kept"),
+        ("tasks", "0010_environments_are_registered"),
     ]
 
     operations = [
