@@ -18,9 +18,9 @@ from apps.checks.language import read_check
 from apps.evals.holding import NearTexts, is_kept_by_world
 from apps.evals.models import Item, Taskset
 from apps.evals.selectors import find_newest
-from apps.skills.services import NAME
 from apps.worlds.registry import get_world
 from tentalis.core.conversations.turns import find_last_said
+from tentalis.core.field_limits import NAME_OF_VERSIONS
 from tentalis.core.learning.leaks import list_texts
 from tentalis.core.near_duplicates import hash_words, list_bands
 from tentalis.core.task_files import TaskFileError
@@ -229,7 +229,7 @@ def refuse_rows(faults: Mapping[int, str]) -> BadInputError:
 
 
 def _check_set(name: str, about: str) -> None:
-    if not NAME.fullmatch(name):
+    if not NAME_OF_VERSIONS.fullmatch(name):
         raise BadInputError.at("name", f"wanted lower-case letters, digits and inner hyphens, found {name[:80]!r}")
     if len(about) > MAX_ABOUT_CHARS:
         raise BadInputError.at("about", f"wanted at most {MAX_ABOUT_CHARS} characters, found {len(about)}")
