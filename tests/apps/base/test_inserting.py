@@ -1,5 +1,7 @@
 """Rows by COPY: the same as `bulk_create` writes, with Django's errors."""
 
+from typing import Any
+
 import pytest
 from django.db import IntegrityError
 
@@ -20,7 +22,7 @@ def test_what_is_copied_reads_as_what_is_inserted() -> None:
 
     (copied,), (inserted,) = insert(one for one in [make()]), Exchange.objects.bulk_create([make()])
     assert not copied._state.adding
-    mine, theirs = (Exchange.objects.filter(pk=one.pk).values().get() for one in (copied, inserted))
+    mine, theirs = (dict[str, Any](Exchange.objects.filter(pk=one.pk).values().get()) for one in (copied, inserted))
     for name in ("id", "public_id", "created_at"):
         assert mine.pop(name) is not None
         assert theirs.pop(name) is not None
