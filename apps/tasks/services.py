@@ -29,6 +29,7 @@ from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.tasks.own_work import choose_held_out, keep_held_out, note_words
 from apps.tasks.references import read_reference
 from apps.workers.agents import get_agent
+from apps.workers.agents.chat import MOST_AT_ONCE
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
@@ -41,8 +42,6 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_METADATA_CHARS = 20_000
 MAX_SEED = 2**53 - 1
-MOST_AT_ONCE = 8
-"""Requests that a set of tasks has at its server at one time."""
 
 
 def submit_task(

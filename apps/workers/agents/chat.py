@@ -9,8 +9,11 @@ from apps.inference.client import ModelClient, Sample
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from tentalis.core.steps import ParsedAnswer, Span, parse_steps, token_spans, token_starts
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
+from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS: Final = 1024
+MOST_AT_ONCE: Final = 8
+"""Prompts that an agent has at its server at one time."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +44,24 @@ class ChatAgent:
         model: str,
         greedy: bool = False,
     ) -> list[list[AttemptDraft]]:
-        """Try each prompt `group_size` times; a prompt the server refuses gives a group of failed drafts."""
-        groups = []
+        """Try each prompt `group_size` times, some prompts at once; one the server refuses gives failed drafts."""
         refusals = []
-        for prompt, seed in zip(prompts, seeds, strict=True):
+
+        def try_prompt(prompt: str, seed: int | None) -> list[AttemptDraft]:
             messages = world.messages_for(prompt, self.system_prompt)
             try:
-                groups.append(self._try_prompt(messages, group_size, seed, model, greedy))
+                return self._try_prompt(messages, group_size, seed, model, greedy)
             except ModelNotServedError:
                 raise
             except ProviderRefusedError as error:
                 refusals.append(error)
-                failed = AttemptDraft(messages=messages, error=str(error), is_lost=True, ended=False)
-                groups.append([failed] * group_size)
+                return [AttemptDraft(messages=messages, error=str(error), is_lost=True, ended=False)] * group_size
+
+        if len(prompts) <= 1:
+            groups = list(map(try_prompt, prompts, seeds))
+        else:
+            with ScopedThreadPool(min(len(prompts), MOST_AT_ONCE)) as pool:
+                groups = list(pool.map(try_prompt, prompts, seeds))
         if refusals and len(refusals) == len(groups):
             raise refusals[0]
         return groups
