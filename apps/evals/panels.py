@@ -1,7 +1,6 @@
 """What a worker's adapters are measured on: held-out items of its world, and what identifies them."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -19,6 +18,8 @@ from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy
 from tentalis.core.worlds import PanelItem, World
 
 PANEL_SEED, SKILLS_SEED = 20_000, 90_000
+LEAST_OWN = 10
+"""Of a project's own items: fewer than these refuse what is good as easily as what is bad, so nothing is asked of them."""
 MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
 
@@ -102,7 +103,7 @@ def find_generator(worker: Worker) -> World | None:
 
 def has_panel(worker: Worker) -> bool:
     """Whether a worker's adapters can be measured. At most two queries."""
-    return find_generator(worker) is not None or bool(_read_own(worker))
+    return find_generator(worker) is not None or len(_choose_own(worker)[1]) >= LEAST_OWN
 
 
 def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel | None:
@@ -114,11 +115,10 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
     if (world := find_generator(worker)) is not None:
         draw = version // policy.panel_lifetime
         return Panel(f"{world.name}/{policy.panel_size}/{draw}", world, policy.panel_size, PANEL_SEED + draw)
-    by_environment = Counter({environment: len(items) for environment, items in _read_own(worker).items()})
-    if not by_environment:
+    environment, items = _choose_own(worker)
+    if len(items) < LEAST_OWN:
         return None
-    [(environment, _)] = by_environment.most_common(1)
-    own, world = _read_own(worker)[environment][: policy.panel_size], get_world(environment)
+    own, world = items[: policy.panel_size], get_world(environment)
     return Panel(
         name=f"own/{environment}/{ItemSet('', world, own).hash[:12]}",
         world=world,
@@ -135,7 +135,15 @@ def say_missing(worker: Worker) -> str:
         return "its agent chooses the model itself, and cannot be asked held-out tasks with this one"
     if not worker.project.has_held_out:
         return "no held-out tasks in this environment"
+    if count := len(_choose_own(worker)[1]):
+        return f"{count} held-out {'item' if count == 1 else 'items'} so far: wanted at least {LEAST_OWN}"
     return "no held-out item in this environment says what a right answer is: give them a reference or checks"
+
+
+def _choose_own(worker: Worker) -> tuple[str, Sequence[PanelItem]]:
+    """The environment that most of the project's own items stand in, and these; none of none."""
+    found = _read_own(worker)
+    return max(found.items(), key=lambda one: len(one[1]), default=("", ()))
 
 
 def _read_own(worker: Worker, split: str = Item.Split.HELD_OUT) -> Mapping[str, Sequence[PanelItem]]:

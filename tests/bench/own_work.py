@@ -1,8 +1,9 @@
 """`python -m tests.bench.own_work`: a stranger's own prompts, own checks and own model server; does the loop close?
 
 A team has 400 prompts with what a right answer is, a model of its own on a server of its own, and nothing else: no
-world of ours knows its work. It submits them over REST to a `chat` worker in twelve portions and trains after each.
-A share of them holds itself out; the gate decides every adapter on those, and no person is asked.
+world of ours knows its work. It submits them over REST to a `chat` worker in twelve portions, the first of them what it
+has when it begins, and trains after each. A share of them holds itself out; the gate decides every adapter on those,
+and no person is asked.
 
 The referee is not the platform: the base and what serves at the end answer each held-out prompt some times at the
 team's server, and this file compares the answers with the team's references (pairs by prompt, an interval over
@@ -46,6 +47,8 @@ MODEL = Path("gpu_workers/desk/base")
 NAME = "shop-model"
 SLUG = "shop"
 PROMPTS, UPDATES, GROUP = 400, 12, 8
+FIRST = 150
+"""Of the prompts the team has when it begins: enough for some to be put aside before anything is trained."""
 TRIES = 16
 """Answers of each held-out prompt that the referee asks for."""
 PATIENCE_S, POLL_S = 240.0, 0.25
@@ -144,6 +147,12 @@ def make_work(seed: int) -> list[Work]:
     return list(made.values())
 
 
+def split_work(work: Sequence[Work], updates: int) -> list[Sequence[Work]]:
+    """What the team has when it begins, and then a portion an update."""
+    size = -(-(len(work) - FIRST) // max(updates - 1, 1))
+    return [work[:FIRST], *(work[start : start + size] for start in range(FIRST, len(work), size))][:updates]
+
+
 def _answer(ticket: Ticket, option: str) -> str:
     return next(text for kind, text in solve(ticket, option) if kind == "answer")
 
@@ -151,7 +160,7 @@ def _answer(ticket: Ticket, option: str) -> str:
 def learn(seed: int, *, updates: int, keep_in: Path | None, console: Console) -> Learned:
     """Let the team's worker learn from its own work, on a stack of its own."""
     work, started = make_work(seed), time.monotonic()
-    size, left = -(-len(work) // updates), 0
+    left, portions = 0, split_work(work, updates)
     with (
         own_model() as directory,
         run_engine(str(directory)) as model_url,
@@ -159,9 +168,9 @@ def learn(seed: int, *, updates: int, keep_in: Path | None, console: Console) ->
         Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as team,
     ):
         set_up(team, model_url, directory)
-        for update in range(1, updates + 1):
+        for update, portion in enumerate(portions, start=1):
             begun = time.monotonic()
-            teach(team, work[(update - 1) * size : update * size])
+            teach(team, portion)
             adapter = train(team, update)
             left += adapter["state"] in LEFT
             told = f"seed {seed} update {update:>2}: {adapter['name']} {adapter['state']}"

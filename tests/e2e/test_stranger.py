@@ -218,7 +218,11 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
     ):
         admin.sees(words)
 
-    # tasks of a file, and who judges them
+    # tasks of a file, all of which may teach, and who judges them
+    admin.open("settings", SLUG, section="general")
+    admin.fill(section="general", held_out_percent="0")
+    admin.press("Save Project")
+    admin.open("connect", SLUG)
     admin.follow("Bring your tasks")
     file = FilePayload(name="parcels.csv", mimeType="text/csv", buffer=write_file())
     for button in ("Check only", "Submit all"):

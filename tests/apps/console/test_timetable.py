@@ -200,7 +200,7 @@ def test_times_of_the_settings_are_shown_and_taken_in_peoples_units(client: Clie
     assert project.review_policy["patience_s"] == 129_600
     refused = client.post(address, sent | {"review_policy-patience_s": "36"})
     assert (refused.status_code, "such as 30 min, 12 h or 3 days, found 36" in refused.content.decode()) == (400, True)
-    for label in ("Software engineering", "Graphical interface"):
+    for label in ("Chat", "Ticket desk"):
         assert label in page
     assert "Swe" not in page
 

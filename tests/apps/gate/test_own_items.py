@@ -9,7 +9,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Verdict
 from apps.evals.models import Item, Taskset
-from apps.evals.panels import choose_panel, find_generator, has_panel, say_missing
+from apps.evals.panels import LEAST_OWN, choose_panel, find_generator, has_panel, say_missing
 from apps.gate.gating import gate_adapter
 from apps.gate.prompts import list_measured
 from apps.inference.models import Provider
@@ -97,12 +97,20 @@ def test_what_is_surely_worse_is_refused(clerk: Worker, store: Path) -> None:
 
 
 def test_few_items_say_how_many_are_missing(clerk: Worker, store: Path) -> None:
-    hold_out(clerk.project, 4)
+    hold_out(clerk.project, LEAST_OWN)
     state, verdict = judge(clerk, 3, store)
     assert state == "refused"
     missing = verdict.details["own_items"]["missing"]
     assert missing > 20
-    assert f"each tried 8 times; about {missing} more of them would tell a difference of 10 points" in verdict.words
+    assert f"each tried 6 times; about {missing} more of them would tell a difference of 10 points" in verdict.words
+
+
+def test_so_few_items_that_nothing_can_be_said_leave_it_to_a_person(clerk: Worker, store: Path) -> None:
+    hold_out(clerk.project, LEAST_OWN - 1)
+    assert not has_panel(clerk)
+    state, verdict = judge(clerk, 1, store)
+    assert (state, verdict.outcome) == ("candidate", "inconclusive")
+    assert verdict.words.startswith("9 held-out items so far: wanted at least 10: nothing is proved; a person may")
 
 
 def test_items_that_say_nothing_of_what_is_right_prove_nothing(clerk: Worker, store: Path) -> None:
@@ -124,11 +132,11 @@ def test_an_agent_that_chooses_its_model_itself_tells_nothing_of_a_candidate(cle
 def test_own_items_are_measured_prompts_like_any(clerk: Worker) -> None:
     assert find_generator(clerk) is None
     assert choose_panel(clerk, version=1, policy=GatePolicy()) is None
-    hold_out(clerk.project, 3)
+    hold_out(clerk.project, LEAST_OWN)
     panel = choose_panel(clerk, version=1, policy=GatePolicy())
     assert panel is not None
     assert list_measured(panel, GatePolicy(), sha256="ab" * 32) == {
-        f"Double the number {number}" for number in range(3)
+        f"Double the number {number}" for number in range(LEAST_OWN)
     }
     desk = make_worker(clerk.project, "desk", kind="desk")
     assert (find_generator(desk) or panel.world).name == "desk"
