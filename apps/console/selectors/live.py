@@ -48,7 +48,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "batch": Right.ROLLOUTS_READ,
     "bulk": Right.REVIEWS_READ,
     "canary": Right.ADAPTERS_READ,
-    "taskset": Right.EVALS_READ,
+    "check": Right.EVALS_READ,
     "deployment": Right.ADAPTERS_READ,
     "eval": Right.EVALS_READ,
     "experiment": Right.EVALS_READ,
@@ -78,6 +78,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "verdict": Right.ADAPTERS_READ,
     "webhook": Right.WEBHOOKS_READ,
     "worker": Right.WORKERS_READ,
+    "taskset": Right.EVALS_READ,
 }
 """What comes before the dot of a kind -> the right to hear of it. All else, such as tokens, takes the audit's."""
 

@@ -253,7 +253,7 @@ def test_nor_does_a_turn_in_which_one_helped(talk: Talk, read: Callable[[Talk], 
 def test_names_are_looked_at_when_they_are_given(alice: User, helper: Worker, names: Any, words: str) -> None:
     with pytest.raises(BadInputError, match=words):
         change_worker(worker=helper, by=alice, fallbacks=names)
-    with pytest.raises(BadInputError, match="echo worker asks no model"):
+    with pytest.raises(BadInputError, match="worker of kind echo asks no model"):
         create_worker(project=helper.project, name="parrot", kind="echo", by=alice, fallbacks=["helper"])
 
 
