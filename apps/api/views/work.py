@@ -45,6 +45,7 @@ from apps.pipeline import flow
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.waiting import current_board
 from apps.workers.bases import compare_base
+from apps.workers.kinds import kind_choices
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker, delete_worker
 from tentalis.core.task_files import guess_form
@@ -75,7 +76,7 @@ class WorkerViewSet(ResourceViewSet):
         Prefetch("learns_with__deployments", DEPLOYED),
     )
     serializer_class = WorkerOut
-    filterset_class = filter_by(Worker, "name", "kind", "is_active")
+    filterset_class = filter_by(Worker, "name", "is_active", kind=filters.ChoiceFilter(choices=kind_choices))
     rights: ClassVar = by_right(
         {
             Right.WORKERS_READ: "list retrieve",

@@ -239,7 +239,7 @@ def test_pages_of_what_is_measured_say_what_is_missing_for_a_worker_outside_the_
     owner: Client, project: Project, page: str
 ) -> None:
     worker = make_worker(project, kind=Worker.Kind.OUTSIDE, name="claw")
-    said = "to come with tasksets"
+    said = "Nothing is measured of this worker yet"
     assert said in read(owner.get(path(page)))
     Worker.objects.filter(pk=worker.pk).update(kind="desk")
     assert said not in read(owner.get(path(page)))
@@ -257,4 +257,4 @@ def test_an_adapter_that_nothing_can_measure_says_so(owner: Client, project: Pro
         uri="file:///none",
         manifest={},
     )
-    assert "to come with tasksets" in read(owner.get(path("adapter", adapter.pk)))
+    assert "Nothing is measured of this worker yet" in read(owner.get(path("adapter", adapter.pk)))

@@ -86,7 +86,7 @@ def test_only_who_leads_the_project_imports_judgements_and_only_where_they_fit(
         ({"form": "csv", "rows": "sft"}, "sft as JSON lines"),
         ({"group_size": 4}, "are done already"),
         ({"rows": "kto"}, "completion, label is not there"),
-        ({"environment": "swe"}, "environment"),
+        ({"environment": "swe"}, "wanted one of chat, desk, found 'swe'"),
     ):
         with pytest.raises(BadInputError, match=words):
             bring(project, alice, PAIR, **said)
