@@ -13,9 +13,8 @@ from apps.base.errors import BadInputError
 from apps.checks.language import Find, read_check, read_checks
 from apps.checks.models import NamedCheck
 from apps.checks.results import CheckError
-from tentalis.core.field_limits import NAME_OF_VERSIONS
+from tentalis.core.field_limits import MAX_ABOUT_CHARS, NAME_OF_VERSIONS
 
-MAX_ABOUT_CHARS = 500
 MAX_ENVIRONMENT_CHARS = 64
 
 

@@ -8,11 +8,11 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.console.forms import MATCHES, RowsFileField
 from apps.evals.models import Item
-from apps.evals.services import MAX_ABOUT_CHARS, ItemRow, draw_rows
+from apps.evals.services import ItemRow, draw_rows
 from apps.rollouts.items import read_item_rows
 from apps.tasks.references import read_reference
 from apps.worlds.registry import name_choices
-from tentalis.core.field_limits import MAX_PROMPT_CHARS
+from tentalis.core.field_limits import MAX_ABOUT_CHARS, MAX_PROMPT_CHARS
 from tentalis.core.task_files import guess_form
 from tentalis.limits import LIMITS
 

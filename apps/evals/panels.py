@@ -19,7 +19,7 @@ from tentalis.core.worlds import PanelItem, World
 
 PANEL_SEED, SKILLS_SEED = 20_000, 90_000
 LEAST_OWN = 10
-"""Of a project's own items: fewer than these refuse what is good as easily as what is bad, so nothing is asked of them."""
+"""Of a project's own items: fewer than these refuse what is good as easily as what is bad, and are not asked."""
 MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
 

@@ -20,13 +20,12 @@ from apps.evals.models import Item, Taskset
 from apps.evals.selectors import find_newest
 from apps.worlds.registry import get_world
 from tentalis.core.conversations.turns import find_last_said
-from tentalis.core.field_limits import NAME_OF_VERSIONS
+from tentalis.core.field_limits import MAX_ABOUT_CHARS, NAME_OF_VERSIONS
 from tentalis.core.learning.leaks import list_texts
 from tentalis.core.near_duplicates import hash_words, list_bands
 from tentalis.core.task_files import TaskFileError
 from tentalis.core.worlds import World
 
-MAX_ABOUT_CHARS = 2_000
 MAX_WEIGHT = 100.0
 MAX_ITEM_SEED = 2**63 - 1
 MOST_MESSAGES = 200

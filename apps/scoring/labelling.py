@@ -43,7 +43,7 @@ class Verified:
 
 
 def find_unlabelled(worker: Worker) -> QuerySet[Attempt]:
-    """The worker's answered and scored attempts that have no label yet and whose outcome a world verified."""
+    """The worker's answered and scored attempts that have no label yet and whose verification is stored."""
     labelled = StepLabel.objects.filter(attempt=OuterRef("pk"))
     return Attempt.objects.filter(
         ~Exists(labelled),
@@ -52,6 +52,7 @@ def find_unlabelled(worker: Worker) -> QuerySet[Attempt]:
         unfit="",
         is_private=False,
         outcome__isnull=False,
+        verification__isnull=False,
         exchange__isnull=False,
         task__project__learning_enabled=True,
         task__state__in=[Task.State.IN_REVIEW, Task.State.LEARNING, Task.State.DONE],

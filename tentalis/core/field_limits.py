@@ -18,6 +18,8 @@ MAX_COMMENT_CHARS = 4_000
 """Of the words on one step; of what a person tells a supervised agent to think of."""
 MAX_REASON_CHARS = 300
 """Of why something was done: skipped, closed, taken back, refused, failed."""
+MAX_ABOUT_CHARS = 500
+"""Of what a check or a taskset is for."""
 MAX_APPEAL_CHARS = 200
 """Of why a judgement is held for wrong: it is stored within a review's reason, beside who said it."""
 MAX_API_KEY_CHARS = 2_000

@@ -8,9 +8,9 @@ from rest_framework import serializers
 from apps.api.serializers.rows import RowOut, may_know
 from apps.api.serializers.strict import AnyJSONField, StrictSerializer, TextField
 from apps.checks.models import NamedCheck
-from apps.checks.services import MAX_ABOUT_CHARS, MAX_ENVIRONMENT_CHARS
+from apps.checks.services import MAX_ENVIRONMENT_CHARS
 from apps.tasks.checking import MOST_ANSWERS
-from tentalis.core.field_limits import MAX_PROMPT_CHARS
+from tentalis.core.field_limits import MAX_ABOUT_CHARS, MAX_PROMPT_CHARS
 
 SPEC = (
     '{"check": kind, …} with the kinds exact, contains, number, regex, json_schema, length, forbidden and language; '

@@ -15,8 +15,8 @@ from apps.api.serializers.strict import (
 )
 from apps.api.serializers.work import PACKED
 from apps.evals.models import Item, Taskset
-from apps.evals.services import MAX_ABOUT_CHARS
 from apps.worlds.registry import name_choices
+from tentalis.core.field_limits import MAX_ABOUT_CHARS
 from tentalis.core.task_files import FORMS
 from tentalis.limits import LIMITS
 

@@ -80,6 +80,7 @@ def attempt_tickets(worker: Worker, count: int, *, seed: int, state: str = Task.
             text=draft.text,
             answer=draft.answer,
             outcome=None if found is None else found.outcome,
+            verification=None if found is None else found.to_json(),
         )
         save_steps([attempt], [draft])
         tasks.append(task)
