@@ -93,6 +93,7 @@ class CallerRequest:
         finally:
             if self._fetch is not None:
                 self._fetch.close()
+                self._fetch = None  # it knows this request: the two would keep each other, and all that was said
             if self._reservation is not None:
                 self._reservation.release()
             if self._body is not None:
