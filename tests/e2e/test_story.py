@@ -75,7 +75,7 @@ def test_a_lead_submits_reviews_by_keyboard_sees_the_run_promotes_and_rolls_back
     expect(watching.locator("[data-live-state]")).to_have_text("Live")
     watching.evaluate("() => { window.notReloaded = true }")
     review_by_keyboard(page, platform)
-    expect(watching.locator("main table")).to_contain_text("Trained", timeout=PATIENCE_MS)
+    expect(watching.locator("main table.rows")).to_contain_text("Trained", timeout=PATIENCE_MS)
     assert watching.evaluate("() => window.notReloaded") is True
     page.goto(f"{platform}/p/desk/adapters/")
     served = page.locator("section", has_text="is served by").first

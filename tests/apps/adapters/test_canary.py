@@ -123,7 +123,7 @@ def test_a_good_canary_is_promoted(served: Worker, alice: User) -> None:
 
 def test_an_unclear_canary_goes_on_and_says_so(served: Worker, alice: User) -> None:
     begin(served, alice)
-    try_out(served, scores={1: 0.7, 2: 0.7}, tasks=60)
+    try_out(served, scores={1: 0.7, 2: 0.7}, tasks=120)
     assert canary.watch_canaries() == 0
     deployment = Deployment.objects.get(worker=served)
     assert deployment.canary_id is not None
@@ -132,7 +132,7 @@ def test_an_unclear_canary_goes_on_and_says_so(served: Worker, alice: User) -> N
 
 def test_what_ends_a_trial_says_so_with_what_it_had_found(served: Worker, alice: User) -> None:
     begin(served, alice)
-    try_out(served, scores={1: 0.7, 2: 0.7}, tasks=60)
+    try_out(served, scores={1: 0.7, 2: 0.7}, tasks=120)
     canary.watch_canaries()
     third = make_adapter(served, 3)
     deploy(served, third)
