@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from tentalis.core import hints
+from tentalis.core.canon import content_hash
 from tentalis.core.checked import Number
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.scoring.verdicts import VerdictQuestion
@@ -106,6 +107,89 @@ class Verification:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """What a turn's model wants done.
+
+    Args:
+        arguments: as the model wrote them: JSON of the tool's schema, if it kept to that.
+        fault: why it could not be read; the model is told so, and nothing is done. "" where it could.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What the world says to a call.
+
+    Args:
+        ends: the episode is over with it.
+        details: facts that were measured, as JSON.
+    """
+
+    text: str
+    ends: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeLimits:
+    """How much an episode may take. One that reaches a limit ends as answered, with what there is.
+
+    Args:
+        tokens: that its model writes, in all turns.
+        seconds: of playing, waits for its model included.
+        usd: paid for its calls; None: no limit.
+        output_chars: of one observation that its model is shown; the rest is kept, and not shown.
+        bad_calls: that cannot be read, or name no tool, in a row.
+    """
+
+    turns: int = 30
+    tokens: int = 32_000
+    seconds: float = 1_800.0
+    usd: float | None = None
+    output_chars: int = 8_000
+    bad_calls: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnAsked:
+    """An episode whose model is to say what it does next.
+
+    Args:
+        messages: the whole conversation so far, in the chat API's form, what its tools said included.
+        prompt_token_ids, token_ids: what the turn before was given and what it gave, token for token: what is new in
+            `messages` stands behind both. Empty at the first turn, and where the server told no tokens.
+        seed: for sampling this turn; None: any.
+        turn: from 0.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    prompt_token_ids: Sequence[int] = ()
+    token_ids: Sequence[int] = ()
+    seed: int | None = None
+    turn: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnDraft:
+    """What a model said in a turn.
+
+    Args:
+        draft: this one call to its model, and nothing of those before.
+        calls: what it wants done; none: `draft.answer` is its last word.
+        messages: what the turn adds to the conversation, usually the one message of the model.
+    """
+
+    draft: AttemptDraft
+    calls: Sequence[ToolCall] = ()
+    messages: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class PanelItem:
     """One held-out task: never trained on.
 
@@ -148,6 +232,10 @@ class ItemRubric(Protocol):
 class World:
     """One environment, and all that is its own. What a world leaves out is as in a plain conversation.
 
+    A world whose `tools` are none answers once. One with tools has turns, and a state that they change: an episode is
+    `reset`, then in each turn the model's calls, `act` for each, until the model makes none, an observation ends it or
+    a limit is reached; then `verify_state`, and `close`. A state is the world's own: nobody else looks into it.
+
     Attributes:
         label: what people call it; noun: what they call a task here, such as `task` or `ticket`.
         keeps_nothing: nothing of a try is left that another would find: it may be tried again, in a shadow too.
@@ -155,6 +243,11 @@ class World:
         manager: which AI manager reviews where a project's policy names none.
         grammar: of its hints; None: any words are one.
         rubric: None: a model judges a rubric's criteria.
+        version: of what it does; it stands in each verification.
+        limits: of an episode.
+        idempotent: a call that is asked again under its key acts once: it changes its state alone, or whom it asks
+            knows the key. An episode that was interrupted in a call, or has no snapshot, can go on only where this
+            holds; else it is played anew.
     """
 
     name: ClassVar[str]
@@ -165,6 +258,45 @@ class World:
     manager: ClassVar[str] = "llm"
     grammar: ClassVar[HintGrammar | None] = None
     rubric: ClassVar[ItemRubric | None] = None
+    version: ClassVar[str] = ""
+    limits: ClassVar[EpisodeLimits] = EpisodeLimits()
+    idempotent: ClassVar[bool] = False
+
+    def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
+        """What may be called in this task: functions with JSON schemas, as the chat API takes them; none: no turns."""
+        return ()
+
+    def reset(self, prompt: str, seed: int | None) -> Any:
+        """The state that an episode begins with, the same for the same prompt and seed."""
+        raise NotImplementedError(f"{self.name} has tools, and no `reset`")
+
+    def act(self, state: Any, call: ToolCall, key: str) -> Observation:
+        """Do what a call wants, and change the state. Wrong arguments are said in the observation, not raised: what is
+        raised is the world's own fault, and ends the episode without a reward.
+
+        Args:
+            key: of this call in this episode, the same when it is asked again.
+        """
+        raise NotImplementedError(f"{self.name} has tools, and no `act`")
+
+    def hash_state(self, state: Any) -> str:
+        """The same for states in which everything goes on alike; of a state that is JSON, its content's."""
+        return content_hash(state)
+
+    def snapshot(self, state: Any) -> bytes | None:
+        """What `restore` makes the same state of, in any process; None: it is played again from `reset`."""
+        return None
+
+    def restore(self, prompt: str, snapshot: bytes) -> Any:
+        """The state that `snapshot` told of."""
+        raise NotImplementedError(f"{self.name} makes snapshots, and has no `restore`")
+
+    def close(self, state: Any) -> None:
+        """Give back what the state holds: it is not used again."""
+
+    def verify_state(self, prompt: str, reference: Any, state: Any, draft: AttemptDraft) -> Verification | None:
+        """Check an episode at its end; `draft`: all its turns as one try. As `verify`, which knows no state."""
+        return self.verify(prompt, reference, draft)
 
     def refuse_agent(self, kind: "AgentKind") -> str:
         """Why a worker of this kind cannot work here, to follow its name; "" where it can."""
@@ -256,6 +388,31 @@ class Agent(Protocol):
             seeds: one a prompt; the same prompts with the same seeds give the same tries.
         Returns:
             One list of drafts a prompt. A try that failed is a draft with `error`.
+        Raises:
+            ProviderBusyError, ProviderRefusedError: nothing could be asked at all.
+        """
+
+
+@runtime_checkable
+class TurnAgent(Protocol):
+    """An agent that can work in worlds with turns: it says what is done next, and who plays does it."""
+
+    def take_turns(
+        self,
+        asked: Sequence[TurnAsked],
+        *,
+        world: World,
+        tools: Sequence[Mapping[str, Any]],
+        model: str,
+        greedy: bool = False,
+    ) -> list[TurnDraft]:
+        """The next turn of each of these episodes, asked for together.
+
+        Args:
+            tools: `world.tools` of all of them.
+            model: as `Agent.work`.
+        Returns:
+            One a `TurnAsked`, in order. One whose model could not be asked has a draft with `error` and `is_lost`.
         Raises:
             ProviderBusyError, ProviderRefusedError: nothing could be asked at all.
         """
