@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, LiteralString, TypeVar
+from typing import Any, ClassVar, LiteralString, Self, TypeVar
 
 import httpx
 import psycopg
@@ -115,10 +115,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--updates", type=int, default=UPDATES)
     parser.add_argument("--keep-in", type=Path, help="a home that stays, with its logs")
+    parser.add_argument("--arm", choices=sorted(ARMS), default="checks", help="what says how good an answer is")
     options = parser.parse_args(argv)
-    console = Console(width=180)
-    rows = [learn(seed, updates=options.updates, keep_in=options.keep_in, console=console) for seed in options.seeds]
-    print_table(console, rows)
+    console, make = Console(width=180), ARMS[options.arm]
+    rows = [
+        learn(make, seed, updates=options.updates, keep_in=options.keep_in, console=console) for seed in options.seeds
+    ]
+    print_table(console, rows, title=make.title)
     bars = {
         f"seed {row.seed}: gain above 0": {"found": row.low, "wanted": 0.0, "met": row.low > 0.0} for row in rows
     } | {
@@ -133,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "met": not leaked,
         },
     }
-    print(json.dumps({"bench": "own_work", "rows": [asdict(row) for row in rows], "bars": bars}))
+    print(json.dumps({"bench": "own_work", "arm": options.arm, "rows": [asdict(row) for row in rows], "bars": bars}))
     return 0 if all(bar["met"] for bar in bars.values()) else 1
 
 
@@ -157,21 +160,77 @@ def _answer(ticket: Ticket, option: str) -> str:
     return next(text for kind, text in solve(ticket, option) if kind == "answer")
 
 
-def learn(seed: int, *, updates: int, keep_in: Path | None, console: Console) -> Learned:
+class Arm:
+    """What a team has that says how good an answer is: here a right answer with each prompt. Others change it.
+
+    It is open while the team's stack runs.
+    """
+
+    title: ClassVar[str] = f"{PROMPTS} own prompts and checks, a model of their own, nobody asked"
+
+    def __init__(self, work: Sequence[Work], seed: int) -> None:
+        self.work, self.seed = work, seed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what it opened."""
+
+    def set_up(self, team: Client, model_url: str, directory: Path) -> None:
+        """A project, a model server and a worker, as a stranger makes them."""
+        team.create_project(
+            slug=SLUG, name="Shop", group_size=GROUP, batch_tasks=PROMPTS, review_policy={"who": "none"},
+            recipe={"w_opd": 0.0, "w_rl": 1.0},
+        )  # fmt: skip
+        server = {"project": SLUG, "name": "own", "kind": "vllm", "base_url": f"{model_url}/v1", "allow_private": True}
+        team.send(Call("POST", "providers", body=server))
+        team.create_worker(
+            project=SLUG, name="clerk", kind="chat", provider="own", base_model=NAME, base_directory=str(directory),
+            sampling={"max_tokens": 44, "temperature": 1.0},
+        )  # fmt: skip
+
+    def make_row(self, one: Work) -> Mapping[str, Any]:
+        """A line of the file of tasks."""
+        return {"prompt": one.prompt, "reference": {"match": "exact", "value": one.answer}}
+
+    def attend(self, team: Client) -> None:
+        """What the team's people do whenever they look; here nothing."""
+
+    def teach(self, team: Client, portion: Sequence[Work]) -> None:
+        """Submit a portion and wait until all of it is done."""
+        lines = [json.dumps(self.make_row(one)) for one in portion]
+        team.import_tasks(project=SLUG, text="\n".join(lines), form="jsonl", environment="chat", worker="clerk")
+
+        def is_done() -> bool | None:
+            self.attend(team)
+            open_tasks = [
+                one for one in team.iterate(team.list_tasks, project=SLUG) if one["state"] not in {"done", "failed"}
+            ]
+            return not open_tasks or None
+
+        wait_for(is_done, "tasks stay open")
+
+
+ARMS: Mapping[str, type[Arm]] = {"checks": Arm}
+
+
+def learn(make: type[Arm], seed: int, *, updates: int, keep_in: Path | None, console: Console) -> Learned:
     """Let the team's worker learn from its own work, on a stack of its own."""
     work, started = make_work(seed), time.monotonic()
     left, portions = 0, split_work(work, updates)
     with (
+        make(work, seed) as arm,
         own_model() as directory,
         run_engine(str(directory)) as model_url,
         chaos_stack(settings=STACK, keep_in=keep_in) as stack,
         Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as team,
     ):
-        set_up(team, model_url, directory)
+        arm.set_up(team, model_url, directory)
         for update, portion in enumerate(portions, start=1):
             begun = time.monotonic()
-            teach(team, portion)
-            adapter = train(team, update)
+            arm.teach(team, portion)
+            adapter = train(arm, team, update)
             left += adapter["state"] in LEFT
             told = f"seed {seed} update {update:>2}: {adapter['name']} {adapter['state']}"
             told += f" {time.monotonic() - begun:5.1f} s  {say_verdicts(team, adapter)}"
@@ -198,41 +257,12 @@ def own_model() -> Iterator[Path]:
         yield Path(shutil.copytree(MODEL, Path(directory) / NAME))
 
 
-def set_up(team: Client, model_url: str, directory: Path) -> None:
-    """A project, a model server and a worker, as a stranger makes them."""
-    team.create_project(
-        slug=SLUG, name="Shop", group_size=GROUP, batch_tasks=PROMPTS, review_policy={"who": "none"},
-        recipe={"w_opd": 0.0, "w_rl": 1.0},
-    )  # fmt: skip
-    server = {"project": SLUG, "name": "own", "kind": "vllm", "base_url": f"{model_url}/v1", "allow_private": True}
-    team.send(Call("POST", "providers", body=server))
-    team.create_worker(
-        project=SLUG, name="clerk", kind="chat", provider="own", base_model=NAME, base_directory=str(directory),
-        sampling={"max_tokens": 44, "temperature": 1.0},
-    )  # fmt: skip
-
-
-def teach(team: Client, portion: Sequence[Work]) -> None:
-    """Submit a portion and wait until all of it is done."""
-    lines = [
-        json.dumps({"prompt": one.prompt, "reference": {"match": "exact", "value": one.answer}}) for one in portion
-    ]
-    team.import_tasks(project=SLUG, text="\n".join(lines), form="jsonl", environment="chat", worker="clerk")
-
-    def is_done() -> bool | None:
-        open_tasks = [
-            one for one in team.iterate(team.list_tasks, project=SLUG) if one["state"] not in {"done", "failed"}
-        ]
-        return not open_tasks or None
-
-    wait_for(is_done, "tasks stay open")
-
-
-def train(team: Client, update: int) -> Mapping[str, Any]:
+def train(arm: Arm, team: Client, update: int) -> Mapping[str, Any]:
     """Train with what the batch holds; the adapter, decided."""
     run = team.train(project=SLUG, worker="clerk")
 
     def find_adapter() -> Mapping[str, Any] | None:
+        arm.attend(team)
         told = team.get_run(run["id"])
         if told["state"] in {"failed", "refused", "cancelled"}:
             raise LoopOpenError(f"update {update}: run {run['id']} {told['state']}: {told.get('failure')}")
@@ -302,8 +332,8 @@ def wait_for(find: Callable[[], Found | None], what: str) -> Found:
     raise LoopOpenError(f"{what} within {PATIENCE_S:.0f} s")
 
 
-def print_table(console: Console, rows: Sequence[Learned]) -> None:
-    table = Table(title=f"{PROMPTS} own prompts and checks, a model of their own, nobody asked")
+def print_table(console: Console, rows: Sequence[Learned], *, title: str) -> None:
+    table = Table(title=title)
     for column in (
         "seed",
         "held out",
