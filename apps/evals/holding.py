@@ -14,6 +14,8 @@ from apps.worlds.registry import get_world
 from tentalis.core.near_duplicates import are_nearly_same, list_bands
 
 HELD_OUT = "the task is held out: it is only ever measured on"
+READS = ("project", "environment", "prompt", "bands")
+"""Fields of a task by which it is told. Each that a row was read without costs a query."""
 
 
 class AskedTask(NamedTuple):

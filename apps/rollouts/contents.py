@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count, QuerySet
 
+from apps.evals.holding import READS
 from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.tasks.models import Attempt, Task
@@ -114,5 +115,5 @@ def list_taught(batch: Batch) -> list[Taught]:
     return [Taught(one.task, one.attempt, one.reward, True) for one in told.order_by("task_id", "pk")]
 
 
-_OF_TASK = ("task__environment", "task__prompt", "task__metadata")
+_OF_TASK = tuple(f"task__{name}" for name in (*READS, "metadata"))
 _OF_EXCHANGE = tuple(f"attempt__exchange__{name}" for name in Exchange.EXACT_BY)

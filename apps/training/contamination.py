@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 
-from apps.evals.holding import find_held_out, is_kept_by_world, list_held_out_prompts
+from apps.evals.holding import READS, find_held_out, is_kept_by_world, list_held_out_prompts
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
@@ -116,7 +116,7 @@ def _list_rows(batch: Batch) -> tuple[QuerySet[Any], Sequence[str]]:
     """What the batch holds, and which of its fields are attempts."""
     names = batch.attempt_fields
     if batch.kind == Batch.Kind.ROLLOUTS:
-        told = ("task__environment", "task__prompt", "hint__text", "attempt__exchange")
+        told = (*(f"task__{name}" for name in READS), "hint__text", "attempt__exchange")
         rollouts = Rollout.objects.filter(training_use__batch=batch).select_related("task", "hint", *names)
         return rollouts.only("task", "hint", "attempt", *told), names
     return batch.items().select_related("task", *names), names
