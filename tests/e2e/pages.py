@@ -74,6 +74,8 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "exchange": path("exchange", scene.project.exchanges.filter(turn="main").latest("pk").pk),
         "tasksets": path("taskset-list"),
         "taskset": path("taskset", scene.project.tasksets.earliest("pk").pk),
+        "evaluations": path("evaluation-list"),
+        "evaluation": path("evaluation", scene.worker.evaluations.exclude(asked_by="").latest("pk").pk),
         "blockers": path("blockers"),
         "glossary": path("glossary"),
         "dead_letters": path("dead-letters"),
@@ -103,6 +105,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
     _invite(scene)
     type(scene.failed_run).objects.filter(pk=scene.failed_run.pk).update(notes=NOTES)
     taskset = scene.project.tasksets.earliest("pk")
+    asked = scene.worker.evaluations.exclude(asked_by="").order_by("-pk")
     older = scene.worker.runs.exclude(metrics=[]).exclude(pk=scene.run.pk).first()
     return {
         "review_bulk_new": path("bulk-new"),
@@ -120,6 +123,9 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "task_cancel": path("task-cancel", scene.in_review.pk),
         "task_keep": path("task-keep", scene.reviewed.pk),
         "taskset_new": path("taskset-new"),
+        "checks": path("check-list"),
+        "evaluation_new": path("evaluation-new"),
+        "evaluation_beside": path("evaluation", asked[0].pk) + f"?beside={asked[1].pk}",
         **{f"taskset_{name}": path(f"taskset-{name}", taskset.pk) for name in ("add", "split", "freeze")},
         "run_describe": path("run-describe", scene.run.pk),
         "train": path("train", scene.worker.name),

@@ -10,6 +10,7 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.checks.models import NamedCheck
 from apps.evals.models import Item, Taskset
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.inference.models import Session
@@ -105,6 +106,9 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
         failure="ProviderBusyError: the engine answered 503 five times",
     )
     _converse(project, adapter)
+    for model, accuracy in ((None, 0.4), (adapter, 0.7)):
+        named = {"items": "questions-2026@1/held_out", "item_set_hash": "5f1d", "asked_by": alice.handle}
+        make_measured(worker, model, spread(40, accuracy), purpose="report", **named)
     tell(project)
     compare_raters(project, [reviewed, in_review])
     let_a_manager_learn(project)
@@ -186,6 +190,18 @@ def _converse(project: Project, adapter: Adapter) -> None:
         error="every server of small is away",
     )
     hear(session, (first, second, beside))
+    NamedCheck.objects.create(
+        project=project,
+        name="short-and-honest",
+        about="No long answers, and no promises.",
+        spec={
+            "all": [
+                {"check": "length", "unit": "words", "max": 80},
+                {"check": "forbidden", "words": ["guarantee", "free of charge"]},
+            ]
+        },
+        default_for="chat",
+    )
     taskset = Taskset.objects.create(
         project=project,
         name="questions-2026",

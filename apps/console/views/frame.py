@@ -96,6 +96,10 @@ class Scene:
         return self.may(Right.PROJECTS_WRITE)
 
     @property
+    def may_write_checks(self) -> bool:
+        return self.may(Right.EVALS_WRITE)
+
+    @property
     def may_see_webhooks(self) -> bool:
         return self.may(Right.WEBHOOKS_READ)
 

@@ -70,6 +70,11 @@ QUERIES: Mapping[str, int] = {
     "taskset_split": 10,
     "taskset_freeze": 10,
     "task_keep": 11,
+    "checks": 11,
+    "evaluations": 10,
+    "evaluation_new": 12,
+    "evaluation": 13,
+    "evaluation_beside": 16,
     "blockers": 19,  # what waits for a server, workers without base weights
     "glossary": 9,
     "dead_letters": 19,  # saved views, names, and the time it may take

@@ -1,0 +1,113 @@
+"""How models did on sets of items, as people asked."""
+
+from collections.abc import Callable
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.accounts.models import User
+from apps.accounts.rights import Right
+from apps.base.errors import TentalisError
+from apps.console.forms_evaluations import EvaluationForm
+from apps.console.selectors import evaluations
+from apps.console.views.frame import (
+    Scene,
+    act,
+    fill_in,
+    leave,
+    posted,
+    project_view,
+    read_number,
+    show,
+)
+from apps.evals import asking
+from apps.evals.comparing import compare_evaluations
+from apps.evals.models import Evaluation
+from apps.pipeline import flow
+
+State = Evaluation.State
+
+
+@require_GET
+@project_view(Right.EVALS_READ)
+def list_evaluations(request: HttpRequest, scene: Scene) -> HttpResponse:
+    rows, older = evaluations.find_asked(scene.project, before=read_number(request, "before"))
+    context = {"rows": rows, "older": older, "may_change": scene.may(Right.EVALS_WRITE)}
+    return show(request, scene, "evaluations", context)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.EVALS_WRITE)
+def ask_evaluation(request: HttpRequest, scene: Scene) -> HttpResponse:
+    initial = {name: request.GET[name] for name in ("worker", "adapter", "taskset") if name in request.GET}
+    form = EvaluationForm(scene.project, posted(request), initial=initial)
+
+    def do() -> Evaluation:
+        return flow.ask_evaluation(worker=form.cleaned_data["worker"], by=scene.user, **form.asked)
+
+    asked, status = fill_in(request, form, do)
+    if asked is not None:
+        return leave(scene, "evaluation", asked.pk)
+    return show(request, scene, "evaluation_form", {"form": form}, status=status or 200)
+
+
+@require_GET
+@project_view(Right.EVALS_READ)
+def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> HttpResponse:
+    """What it found; with `beside`, another's number, against that one."""
+    evaluation = _find(scene, evaluation_id)
+    comparable = evaluations.find_comparable(evaluation)
+    context = {
+        "evaluation": evaluation,
+        "tried": evaluations.list_tried(evaluation),
+        "comparable": comparable,
+        "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
+        "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},
+        "may_resume": evaluation.state in {State.PAUSED, State.FAILED},
+    }
+    if (number := read_number(request, "beside")) is not None:
+        beside = next((one for one in comparable if one.pk == number), None)
+        if beside is None:
+            raise Http404("there is no such evaluation of the same items")
+        context["beside"] = beside
+        try:
+            context["compared"] = compare_evaluations(evaluation, beside)
+        except TentalisError as error:
+            context["why_not_compared"] = str(error)
+    return show(request, scene, "evaluation", context)
+
+
+@require_POST
+@project_view(Right.EVALS_WRITE)
+def pause(request: HttpRequest, scene: Scene, evaluation_id: int) -> HttpResponse:
+    return _change(
+        request, scene, evaluation_id, _("It is paused: what is under way is kept."), asking.pause_evaluation
+    )
+
+
+@require_POST
+@project_view(Right.EVALS_WRITE)
+def resume(request: HttpRequest, scene: Scene, evaluation_id: int) -> HttpResponse:
+    return _change(request, scene, evaluation_id, _("It goes on."), flow.resume_evaluation)
+
+
+@require_POST
+@project_view(Right.EVALS_WRITE)
+def cancel(request: HttpRequest, scene: Scene, evaluation_id: int) -> HttpResponse:
+    return _change(request, scene, evaluation_id, _("It is cancelled."), asking.cancel_evaluation)
+
+
+def _change(
+    request: HttpRequest, scene: Scene, evaluation_id: int, words: str, do: Callable[..., Evaluation]
+) -> HttpResponse:
+    evaluation = _find(scene, evaluation_id)
+    user: User = scene.user
+    act(request, words, lambda: do(evaluation=evaluation, by=user))
+    return leave(scene, "evaluation", evaluation.pk)
+
+
+def _find(scene: Scene, evaluation_id: int) -> Evaluation:
+    rows = Evaluation.objects.select_related("project", "worker", "adapter", "taskset")
+    return get_object_or_404(rows, project=scene.project, pk=evaluation_id)

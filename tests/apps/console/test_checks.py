@@ -1,0 +1,58 @@
+"""The page of checks: written in a form without code, tried on what was answered, kept by version."""
+
+import pytest
+from django.urls import reverse
+
+from apps.accounts.models import Project, User
+from apps.checks.models import NamedCheck
+from tests.apps.console.builders import sign_in
+from tests.apps.feedback.builders import make_chat_task
+
+pytestmark = pytest.mark.django_db
+SHORT = {"check": "length", "unit": "words", "max": 3}
+
+
+def path(name: str, *args: object) -> str:
+    return reverse(f"console:{name}", args=("shop", *args))
+
+
+def test_a_check_is_tried_then_kept_then_a_default(alice: User, project: Project) -> None:
+    make_chat_task(project, ["one two", "one two three four", "I guarantee it"])
+    client, address = sign_in(alice), path("check-list")
+    said = {"join": "all", "kind_0": "most_words", "value_0": "3", "kind_1": "forbidden", "value_1": "guarantee, risk"}
+    tried = " ".join(client.post(address, said | {"try": "1"}).content.decode().split())
+    assert "1 passed, 2 failed, 0 unscored." in tried
+    assert "the answer says &#x27;guarantee&#x27;" in tried
+    assert not NamedCheck.objects.exists()
+    assert client.post(address, said | {"name": "brief", "about": "Short."}).status_code == 302
+    check = project.checks.get()
+    assert check.spec == {"all": [SHORT, {"check": "forbidden", "words": ["guarantee", "risk"]}]}
+    client.post(path("check-default", check.pk), {"default_for": "chat"})
+    check.refresh_from_db()
+    assert check.default_for == "chat"
+    assert "brief@1" in client.get(address).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({}, "Choose what the answer has to be."),
+        ({"kind_0": "regex", "value_0": "("}, "a pattern that RE2 reads"),
+        ({"kind_0": "most_words", "value_0": "few"}, "wanted a whole number"),
+        ({"kind_0": "number", "value_0": "12 ± NaN"}, "wanted a finite number of at least 0"),
+        ({"kind_0": "json_schema", "value_0": "{"}, "wanted JSON"),
+        (
+            {"kind_0": "json_schema", "value_0": '{"$ref": "https://x.org/s"}'},
+            "references into the schema itself",
+        ),
+        ({"kind_0": "use", "value_0": "gone@1"}, "found none named"),
+        ({"join": "weighted", "kind_0": "contains", "value_0": "a", "weight_0": "-1"}, "greater than or equal to"),
+    ],
+)
+def test_a_check_that_cannot_be_read_is_refused_in_words(
+    alice: User, project: Project, said: dict[str, str], words: str
+) -> None:
+    answer = sign_in(alice).post(path("check-list"), {"join": "all", "name": "x"} | said)
+    assert answer.status_code == 400
+    assert words in answer.content.decode()
+    assert not NamedCheck.objects.exists()
