@@ -1,6 +1,6 @@
 """Which model is to try which items."""
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -11,23 +11,24 @@ from apps.evals.asking import MOST_TRIES, AskedFields
 from apps.evals.models import Item, Taskset
 from apps.workers.models import Worker
 
-OFFERED = 200
-
 
 class EvaluationForm(forms.Form):
     """`asked` is what `flow.ask_evaluation` takes."""
 
     worker = forms.ModelChoiceField(
-        label=_("Worker"), queryset=None, to_field_name="name", help_text=_("Its server answers, as in service.")
+        label=_("Worker"),
+        queryset=Worker.objects.none(),
+        to_field_name="name",
+        help_text=_("Its server answers, as in service."),
     )
     adapter = forms.ModelChoiceField(
         label=_("Adapter"),
-        queryset=None,
+        queryset=Adapter.objects.none(),
         to_field_name="name",
         required=False,
         empty_label=_("none: the base model"),
     )
-    taskset = forms.ModelChoiceField(label=_("Taskset"), queryset=None)
+    taskset = forms.ModelChoiceField(label=_("Taskset"), queryset=Taskset.objects.none())
     split = forms.ChoiceField(label=_("Split"), choices=Item.Split.choices, initial=Item.Split.HELD_OUT)
     tries = forms.IntegerField(label=_("Tries of each item"), min_value=1, max_value=MOST_TRIES, initial=1)
     is_greedy = forms.BooleanField(
@@ -49,6 +50,5 @@ class EvaluationForm(forms.Form):
 
     @property
     def asked(self) -> AskedFields:
-        said = dict(self.cleaned_data)
-        del said["worker"]
-        return AskedFields(**said)  # type: ignore[typeddict-item]  # the fields are named as its own
+        names = ("adapter", "taskset", "split", "tries", "is_greedy")
+        return cast("AskedFields", {name: self.cleaned_data[name] for name in names})
