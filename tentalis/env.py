@@ -15,6 +15,7 @@ from tentalis.core.edge_limits import EdgeLimits
 from tentalis.core.webhooks import MIN_SECRET_BYTES, write_secret
 from tentalis.core.webhooks import PREFIX as SECRET_PREFIX
 from tentalis.outbound.addresses import MAX_URL_CHARS
+from tentalis.plugins import name_backends
 
 PREFIX = "TENTALIS_"
 Number = TypeVar("Number", int, float)
@@ -323,7 +324,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("LLM_MODEL", read_text, "", "model of judges and AI managers; empty: none are configured"),
         Variable("TRACKING", read_choices("tensorboard", "mlflow", "wandb"), [], "who writes curves of trainings"),
         Variable("TRACKING_OPTIONS", read_object, {}, 'their settings, {"mlflow": {"tracking_uri": …}, …}'),
-        Variable("TRAINER_BACKEND", read_choice("standalone", "openrlhf", "tinker"), "standalone", "who trains"),
+        Variable("TRAINER_BACKEND", read_choice(*name_backends()), "standalone", "who trains"),
         Variable("RAY_URL", read_url("http", "https"), "", "dashboard of the Ray cluster OpenRLHF trains on"),
         Variable("RAY_TOKEN", read_text, "", "bearer token in front of it", secret=True),
         Variable("OPENRLHF_OPTIONS", read_object, {}, "sizes and addresses of runs on it, a JSON object"),

@@ -1,4 +1,4 @@
-"""What others add to an installation: packages that name worlds, scorers, agents or backends as entry points.
+"""What others add to an installation: packages that name worlds, agents, scorers, managers or backends as entry points.
 
 A package says so in its pyproject.toml:
 
@@ -17,7 +17,8 @@ from threading import RLock
 from typing import Any, Final, Generic, TypeVar
 
 BACKENDS: Final = "tentalis.backends"
-GROUPS: Final = ("tentalis.worlds", "tentalis.agents", "tentalis.scorers", BACKENDS)
+GROUPS: Final = ("tentalis.worlds", "tentalis.agents", "tentalis.scorers", "tentalis.managers", BACKENDS)
+OWN_BACKENDS: Final = ("standalone", "openrlhf", "tinker")
 NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 T = TypeVar("T")
 
@@ -46,6 +47,11 @@ def find_plugins(group: str) -> Iterator[tuple[Plugin, EntryPoint]]:
 def name_plugins(group: str) -> list[str]:
     """What a group's entry points are called, as far as these are names. Nothing of them is imported."""
     return [plugin.name for plugin, _ in find_plugins(group) if NAME.fullmatch(plugin.name)]
+
+
+def name_backends() -> list[str]:
+    """Who can be asked to train: ours, and what other packages add, which the training box alone loads."""
+    return list(dict.fromkeys([*OWN_BACKENDS, *name_plugins(BACKENDS)]))
 
 
 def list_plugins() -> list[Plugin]:

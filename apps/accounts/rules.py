@@ -48,7 +48,9 @@ def _check_weight_profiles(value: Any) -> None:
 
 
 def _check_review_policy(value: Any) -> None:
-    _require_registered("tentalis.worlds", ReviewPolicy.from_json(value).environments)
+    policy = ReviewPolicy.from_json(value)
+    _require_registered("tentalis.worlds", policy.environments)
+    _require_registered("tentalis.managers", filter(None, [policy.ai_manager]))
 
 
 def _require_registered(group: str, names: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from apps.console.durations import DurationField, say_seconds
 from apps.console.forms import TextFileField
 from apps.console.words_groups import USED_BY, group_names
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS, SECTION_WORDS, Words
+from apps.feedback.managers import MANAGERS
 from apps.worlds.registry import WORLDS, name_choices
 from tentalis.core.checked import Choice, FieldError, Flag, Number, Several
 from tentalis.core.field_limits import MAX_BATCH_TASKS, MAX_GROUP, MAX_GUIDELINES_CHARS, MAX_HELD_OUT_PERCENT
@@ -271,9 +272,10 @@ def make_field(item: "dataclasses.Field[Any]") -> forms.Field:
     label, help_text = FIELD_WORDS.get(item.name, (item.name.replace("_", " ").capitalize(), ""))
     common: dict[str, Any] = {"label": label, "help_text": help_text}
     rule = item.metadata["rule"]
-    if isinstance(rule, Choice):
-        words = [(value, CHOICE_WORDS.get(value, value.replace("_", " ").capitalize())) for value in rule.allowed]
-        return forms.ChoiceField(choices=words, required="" not in rule.allowed, **common)
+    allowed = ("", *MANAGERS) if item.name == "ai_manager" else rule.allowed if isinstance(rule, Choice) else ()
+    if allowed:
+        words = [(value, CHOICE_WORDS.get(value, value.replace("_", " ").capitalize())) for value in allowed]
+        return forms.ChoiceField(choices=words, required="" not in allowed, **common)
     if isinstance(rule, Several):
         if item.name == "environments":
             boxes = forms.CheckboxSelectMultiple

@@ -15,9 +15,9 @@ from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many, write_entry
 from apps.base.inserting import insert
 from apps.evals.holding import is_held_out
-from apps.feedback.managers import Manager, ManagerWord, NoWord, find_manager
+from apps.feedback.managers import Manager, ManagerWord, NoWord, choose_manager, find_manager
 from apps.feedback.models import Feedback, Review, StepFeedback
-from apps.feedback.rules import choose_manager, validate_review_policy
+from apps.feedback.rules import validate_review_policy
 from apps.inference.metering import charge
 from apps.outbox.services import final_write
 from apps.tasks.drafts import load_attempts

@@ -10,7 +10,8 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import change_project, require_right
 from apps.base.errors import BadInputError
-from apps.feedback.rules import choose_manager, validate_review_policy
+from apps.feedback.managers import choose_manager
+from apps.feedback.rules import validate_review_policy
 from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
 from apps.worlds.registry import DEFAULT

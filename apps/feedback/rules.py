@@ -3,7 +3,6 @@
 from typing import Any
 
 from apps.base.errors import BadInputError
-from apps.worlds.registry import find_world
 from tentalis.core.checked import FieldError
 from tentalis.core.review_policy import ReviewPolicy
 
@@ -18,8 +17,3 @@ def validate_review_policy(data: Any) -> ReviewPolicy:
         return ReviewPolicy.from_json(data)
     except FieldError as error:
         raise BadInputError(f"review_policy: {error}", errors={error.field: [str(error)]}) from None
-
-
-def choose_manager(rules: ReviewPolicy, environment: str) -> str:
-    """Which AI manager reviews there: the policy's, else the environment's own."""
-    return rules.ai_manager or find_world(environment).manager

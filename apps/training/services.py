@@ -45,16 +45,9 @@ from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
 from tentalis.core.learning import lengths
 from tentalis.core.learning.preflight_rules import find_refusal
 from tentalis.core.learning.recipes import PREFERENCES, Recipe, RecipeError
-from tentalis.plugins import BACKENDS, name_plugins
+from tentalis.plugins import name_backends
 
 logger = logging.getLogger(__name__)
-
-OWN_BACKENDS = ("standalone", "openrlhf", "tinker")
-
-
-def list_backends() -> list[tuple[str, str]]:
-    """(name, name) of who trains: ours, and those that other packages add, which load on the training box alone."""
-    return [(name, name) for name in dict.fromkeys([*OWN_BACKENDS, *name_plugins(BACKENDS)])]
 
 
 def queue_run(
@@ -71,7 +64,7 @@ def queue_run(
     Raises:
         BadInputError: an unknown backend, or a recipe field or a name that is not what it must be.
     """
-    if backend is not None and backend not in (known := dict(list_backends())):
+    if backend is not None and backend not in (known := name_backends()):
         message = f"wanted one of {', '.join(known)}, found {backend!r}"
         raise BadInputError(f"backend: {message}", errors={"backend": [message]})
     recipe = read_recipe(batch.worker, changes)

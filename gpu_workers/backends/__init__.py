@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gpu_workers.backends.errors import BackendNotInstalledError
 from tentalis.core.contracts import TrainSpec
-from tentalis.plugins import BACKENDS, find_plugins, load_plugin, name_plugins
+from tentalis.plugins import BACKENDS, find_plugins, load_plugin, name_backends
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,6 @@ class Backend(Protocol):
     ) -> TrainedAdapter: ...
 
 
-NAMES = ("standalone", "openrlhf", "tinker")
-
-
 def find_backend(name: str, *, purpose: str = "policy") -> Backend:
     """The backend of this name for what is to come out; its libraries load now, once a process.
 
@@ -78,5 +75,5 @@ def find_backend(name: str, *, purpose: str = "policy") -> Backend:
                 raise BackendNotInstalledError(f"backend {name!r} of {plugin.package}: {plugin.error}")
             backend: Backend = found
             return backend
-    known = ", ".join([*NAMES, *name_plugins(BACKENDS)])
+    known = ", ".join(name_backends())
     raise BackendNotInstalledError(f"no backend is named {name!r}; there are {known}")

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal, get_args
 from tentalis.core.checked import Checked, FieldError, Number, Text, choice, flag, number, several, text
 
 Who = Literal["none", "ai", "human", "both"]
-AiManager = Literal["", "rule-book", "llm", "rubric", "verdict"]
 OnTimeout = Literal["learn_without", "fail", "ai"]
 Reviewer = Literal["ai", "human"]
 SHARE = Number(low=0, high=1, is_whole=False, optional=True)
@@ -29,9 +28,10 @@ class ReviewPolicy(Checked):
         environments: where the policy applies; empty: everywhere.
         patience_s: how long a review waits, 1 s to a year.
         on_timeout: then: learn from the scores without it, fail the task, or let an AI manager review.
-        ai_manager: who reviews where an AI manager is asked: an environment's rule book, a model, the project's rubric,
-            whose weights can be refitted to audits, or the worker's own model with one word (`verdict`), which audits
-            can train; "" takes whom the environment names, which is a model where it names nobody.
+        ai_manager: who reviews where an AI manager is asked: an environment's rule book (`rule-book`), a model (`llm`),
+            the project's rubric, whose weights can be refitted to audits (`rubric`), the worker's own model with one
+            word, which audits can train (`verdict`), or one that another package adds; "" takes whom the environment
+            names, which is a model where it names nobody.
         model: of the `llm` manager: `SERVER/MODEL` of one of the project's model servers, or a model of the
             installation's; "" takes the installation's.
         hint_model: turns a reviewer's words into a hint: `SERVER/MODEL` of one of the project's model servers, or a
@@ -63,7 +63,7 @@ class ReviewPolicy(Checked):
     gold_rate: float = number(0.0, 0, 1)
     blind: bool = flag(True)
     undo_s: int = number(60, 0, 3600)
-    ai_manager: AiManager = choice("", get_args(AiManager))
+    ai_manager: str = text("", 32)
     model: str = text("", 200)
     hint_model: str = text("", 200)
 

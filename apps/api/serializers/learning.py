@@ -12,10 +12,10 @@ from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
-from apps.training.services import list_backends
 from apps.training.untaken import find_untaken
 from tentalis.core.field_limits import MAX_END_USER_CHARS
 from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
+from tentalis.plugins import name_backends
 
 
 class RolloutOut(RowOut[Rollout]):
@@ -157,7 +157,7 @@ class RunIn(StrictSerializer):
     project = TextField(max_length=64)
     worker = TextField(required=False, max_length=64, help_text="Default: the project's only active worker.")
     end_user = TextField(required=False, max_length=MAX_END_USER_CHARS, help_text="Whose batch; default: everybody's.")
-    backend = RegisteredField(list_backends, required=False, help_text="Default: the installation's.")
+    backend = RegisteredField(name_backends, required=False, help_text="Default: the installation's.")
     recipe = serializers.DictField(required=False, help_text="Recipe fields for this run alone.")
     name = TextField(required=False, max_length=MOST_NAME, help_text="What people call the run.")
 

@@ -75,10 +75,10 @@ class RegisteredField(WordField):
     """One of the names that are registered when it is asked for.
 
     Args:
-        list_choices: the (name, label) pairs there are.
+        list_choices: the names there are, or (name, label) pairs.
     """
 
-    def __init__(self, list_choices: Callable[[], Sequence[tuple[str, str]]], **options: Any) -> None:
+    def __init__(self, list_choices: Callable[[], Sequence[str] | Sequence[tuple[str, str]]], **options: Any) -> None:
         super().__init__(choices=list_choices(), **options)
 
 

@@ -1,31 +1,68 @@
-"""AI managers, one a file."""
+"""AI managers, one a file, and those that other packages add."""
 
+import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, Final
 
 from django.conf import settings
 
 from apps.feedback.managers.llm import LlmManager
-from apps.feedback.managers.manager import Manager, ManagerWord, NoWord
+from apps.feedback.managers.manager import Manager, ManagerWord, MissingManager, NoWord
 from apps.feedback.managers.rubric import RubricManager
 from apps.feedback.managers.rule_book import RuleBookManager
 from apps.feedback.managers.verdict import VerdictManager
-from apps.feedback.rules import choose_manager
 from apps.inference.services import client_for, find_server
 from apps.tasks.models import Task
+from apps.worlds.registry import find_world
 from tentalis.core.review_policy import ReviewPolicy
+from tentalis.plugins import Registry
 
-__all__ = ["Manager", "ManagerWord", "NoWord", "find_manager"]
+__all__ = ["MANAGERS", "Manager", "ManagerWord", "NoWord", "choose_manager", "find_manager"]
+
+MakeManager = Callable[[ReviewPolicy, Task], Manager]
+
+
+def choose_manager(rules: ReviewPolicy, environment: str) -> str:
+    """Which AI manager reviews there: the policy's, else the environment's own."""
+    return rules.ai_manager or find_world(environment).manager
 
 
 def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
-    """The AI manager the rules name for a task's environment."""
+    """The AI manager the rules name for a task's environment; of one that is here no more, one that says so."""
     name = choose_manager(rules, task.environment)
-    if name == "rule-book":
-        return RuleBookManager()
-    if name == "verdict":
-        return VerdictManager(task.worker)
+    make = MANAGERS.get(name)
+    return make(rules, task) if make else MissingManager(name)
+
+
+def _make_rubric(rules: ReviewPolicy, task: Task) -> Manager:
+    return RubricManager(task.environment, *_find_model(rules, task))
+
+
+def _make_llm(rules: ReviewPolicy, task: Task) -> Manager:
+    return LlmManager(*_find_model(rules, task))
+
+
+def _find_model(rules: ReviewPolicy, task: Task) -> tuple[Callable[[], Any], str]:
     provider, model = find_server(task.project_id, rules.model or settings.TENTALIS["LLM_MODEL"])
-    open_client = partial(client_for, provider, task.project_id)
-    if name == "rubric":
-        return RubricManager(task.environment, open_client, model)
-    return LlmManager(open_client, model)
+    return partial(client_for, provider, task.project_id), model
+
+
+def _list_own() -> Mapping[str, MakeManager]:
+    return {
+        "rule-book": lambda rules, task: RuleBookManager(),
+        "llm": _make_llm,
+        "rubric": _make_rubric,
+        "verdict": lambda rules, task: VerdictManager(task.worker),
+    }
+
+
+def _read_manager(name: str, found: Any) -> MakeManager:
+    manager: Any = found() if inspect.isclass(found) else found
+    if manager.name != name or not manager.author or not callable(manager.review):
+        raise ValueError(f"wanted an AI manager that is named as its entry point, {name!r}, found {manager.name!r}")
+    return lambda rules, task: manager
+
+
+MANAGERS: Final = Registry[MakeManager]("tentalis.managers", "AI manager", _list_own, _read_manager)
+"""Each makes the manager of a task; one that another package adds is the same for every task."""

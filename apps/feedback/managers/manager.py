@@ -41,6 +41,20 @@ class NoWord:
     reason: str
 
 
+@dataclass(frozen=True)
+class MissingManager:
+    """Stands for one that a project's policy names and nobody has installed."""
+
+    name: str
+
+    @property
+    def author(self) -> str:
+        return f"agent:{self.name}"
+
+    def review(self, task: Task, attempts: list[Attempt]) -> NoWord:
+        return NoWord(f"there is no AI manager {self.name!r} here: its package is not installed, or is broken")
+
+
 class Manager(Protocol):
     """An AI manager. It may ask a model; what it can name goes wrong comes back as NoWord."""
 

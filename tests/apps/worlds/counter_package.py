@@ -6,6 +6,7 @@ Nothing of the repository knows it. It is copied into a folder of its own and in
 from dataclasses import dataclass
 from typing import Any
 
+from apps.feedback.managers import ManagerWord
 from tentalis.core.scoring.protocol import AttemptContext, ScorerResult
 from tentalis.core.worlds import AgentKind, AttemptDraft, DraftStep, Verification, World
 
@@ -56,6 +57,16 @@ class ThriftScorer:
     def score(self, context: AttemptContext) -> ScorerResult:
         calls = sum(step.kind == "call" for step in context.steps)
         return ScorerResult(scorer=self.name, value=1 / max(calls, 1))
+
+
+class StrictManager:
+    """Nothing is ever good enough."""
+
+    name = "strict"
+    author = "agent:strict"
+
+    def review(self, task: Any, attempts: Any) -> ManagerWord:
+        return ManagerWord(text="Again.", score=0.0)
 
 
 AGENT = AgentKind(

@@ -11,22 +11,26 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.rules import check_project_settings
+from apps.accounts.services import change_project
 from apps.accounts.tokens import create_token
 from apps.api.serializers.work import TaskIn
 from apps.base.errors import BadInputError
+from apps.feedback.create_reviews import open_reviews
+from apps.feedback.managers import NoWord, find_manager
+from apps.feedback.rules import validate_review_policy
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from apps.tasks.services import work_tasks
-from apps.training.services import list_backends
 from apps.workers.kinds import KINDS
 from apps.worlds.registry import WORLDS, name_choices
 from gpu_workers.backends import find_backend
 from gpu_workers.backends.errors import BackendNotInstalledError
-from tentalis.plugins import REGISTRIES
+from tentalis.plugins import REGISTRIES, name_backends
 from tests.apps.console.builders import sign_in
+from tests.apps.feedback.builders import make_chat_task
 from tests.edges.caller import Caller
 
 PACKAGE = Path(__file__).with_name("counter_package.py")
@@ -36,6 +40,8 @@ counter = tentalis_counter:CounterWorld
 counting = tentalis_counter:AGENT
 [tentalis.scorers]
 thrift = tentalis_counter:ThriftScorer
+[tentalis.managers]
+strict = tentalis_counter:StrictManager
 """
 BROKEN = """[tentalis.worlds]
 chat = tentalis_counter:CounterWorld
@@ -47,6 +53,8 @@ Loud! = tentalis_counter:CounterWorld
 exits = exiting:AGENT
 [tentalis.scorers]
 prm = tentalis_counter:ThriftScorer
+[tentalis.managers]
+mild = tentalis_counter:StrictManager
 [tentalis.backends]
 moon = nowhere:train
 """
@@ -129,10 +137,32 @@ def test_what_is_broken_is_listed_with_its_error_and_nobody_takes_the_place_of_o
         "plain": "TypeError: wanted a tentalis.core.worlds.World, found AgentKind",
         "Loud!": "wanted a name of lower-case letters, digits and _, found 'Loud!'",
         "exits": "SystemExit: 3",
+        "mild": "ValueError: wanted an AI manager that is named as its entry point, 'mild', found 'strict'",
     }
-    assert ("moon", "moon") in list_backends()
+    assert "moon" in name_backends()
     with pytest.raises(BackendNotInstalledError, match=r"'moon' of tentalis-counter 1.0: .*No module named 'nowhere'"):
         find_backend("moon")
+
+
+def test_an_ai_manager_of_another_package_reviews_and_is_missed_in_words(
+    install: Install, alice: User, project: Project
+) -> None:
+    Member.objects.filter(project=project, user=alice).update(role=Role.OWNER)
+    with pytest.raises(
+        BadInputError, match=r"AI manager: wanted one of rule-book, llm, rubric, verdict, found 'strict'"
+    ):
+        change_project(project=project, by=alice, review_policy={"who": "ai", "ai_manager": "strict"})
+    install(POINTS)
+    change_project(project=project, by=alice, review_policy={"who": "ai", "ai_manager": "strict"})
+    settings = reverse("console:settings", args=[project.slug]) + "?section=review_policy"
+    assert '<option value="strict" selected>' in sign_in(alice).get(settings).content.decode()
+    task = make_chat_task(project, ["four"])
+    open_reviews([task.pk])
+    assert task.feedback.get().author == "agent:strict"
+    rules = validate_review_policy({"ai_manager": "gone"})
+    assert find_manager(rules, task).review(task, []) == NoWord(
+        "there is no AI manager 'gone' here: its package is not installed, or is broken"
+    )
 
 
 def test_of_two_packages_with_one_name_the_first_by_name_has_it(install: Install) -> None:
