@@ -323,8 +323,8 @@ def test_a_session_stays_with_its_upstream(project: Project, token: str, helper:
     with StubUpstream() as one, StubUpstream() as two:
         make_chat_worker(project, make_provider(project, one.url, name="pair", more_urls=[two.url]), "twice")
         with GatewayThread() as gateway:
-            for session in "abcdefgh" * 3:
-                gateway.chat("twice", token=token, headers={"X-Session-Id": session})
+            for session in [*range(24)] * 2:  # with a few, chance may put all of them on one
+                gateway.chat("twice", token=token, headers={"X-Session-Id": str(session)})
             places: dict[str, set[str]] = {}
             for record in gateway.records:
                 places.setdefault(record.header["session"], set()).add(record.header["upstream"])
