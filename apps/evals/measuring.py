@@ -5,14 +5,15 @@ not be graded) is tried again a few times and then kept as unscored, with its ca
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from apps.adapters.models import Adapter
@@ -27,7 +28,8 @@ from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from apps.worlds.verifying import verify_answer
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
-from tentalis.core.worlds import AttemptDraft, PanelItem, Verification
+from tentalis.core.worlds import AttemptDraft, PanelItem, Verification, World
+from tentalis.outbound.scopes import ScopedThreadPool
 
 AGAIN: Final = 7_919
 """Added to an item's seed for each further try of it."""
@@ -43,7 +45,7 @@ SUMMARY: Final = ("played", "unscored", "items", "mean_outcome", "mean_step_scor
 TRIED = frozenset({Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.DONE})
 
 
-@dataclass
+@dataclass(eq=False)
 class Measured:
     """An evaluation with its tries: what is compared.
 
@@ -76,6 +78,42 @@ class Measured:
         self.tries |= {(row.place, row.number): row for row in rows}
         for name in ("outcomes", "step_scores"):
             self.__dict__.pop(name, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is to be tried of an evaluation.
+
+    Args:
+        places: of items in the set; None for all.
+        model: what the server knows the model by, where that is not the adapter's own name.
+    """
+
+    measured: Measured
+    item_set: ItemSet
+    places: Sequence[int] | None = None
+    model: str = ""
+
+    def list_blocks(self) -> list[list["_Try"]]:
+        """What was not tried yet."""
+        evaluation, known = self.measured.evaluation, self.measured.tries
+        places = range(len(self.item_set.items)) if self.places is None else self.places
+        tries = ((place, number) for number in range(evaluation.tries) for place in places)
+        left = [_Try(self, *one) for one in tries if one not in known]
+        size = QUICK_BLOCK if is_quick(evaluation.worker) else BLOCK
+        return [left[first : first + size] for first in range(0, len(left), size)]
+
+
+class _Try(NamedTuple):
+    """A try that is to be made."""
+
+    asked: Asked
+    place: int
+    number: int
+
+    @property
+    def item(self) -> PanelItem:
+        return self.asked.item_set.items[self.place]
 
 
 def name_of(worker: Worker, adapter: Adapter | None) -> str:
@@ -128,43 +166,36 @@ def measure(
 ) -> Measured:
     """How a model does on all the items, asked for what is not known yet; see `find_measured` and `play`."""
     measured = find_measured(worker, adapter, item_set, purpose, **settings)
-    play(measured, item_set)
+    play(Asked(measured, item_set))
     return measured
 
 
-def play(
-    measured: Measured,
-    item_set: ItemSet,
-    *,
-    places: Sequence[int] | None = None,
-    model: str = "",
-    patience_s: float = inf,
-    by: str = "gate",
-) -> None:
-    """Try what was not tried yet of these places, a block after the other; the last one ends the evaluation.
+def play(*asked: Asked, patience_s: float = inf, by: str = "gate") -> None:
+    """Try what was not tried yet, a block of each evaluation after the other; its last one ends an evaluation.
+
+    The blocks of all go to the server together: those of one model in one call of its agent, different models' at the
+    same time.
 
     Args:
-        places: of items in the set; None for all.
-        model: what the server knows the model by, where that is not the adapter's own name.
-        patience_s: after so long no further block is begun, and it stays running.
+        patience_s: after so long no further block is begun, and what is not done stays running.
     Raises:
         ProviderBusyError, ProviderRefusedError: the model could not be asked at all; what was tried before is kept.
         EvaluationStoppedError: somebody paused or cancelled it.
     """
-    evaluation, until = measured.evaluation, time.monotonic() + patience_s
-    places = range(len(item_set.items)) if places is None else places
-    tries = ((place, number) for number in range(evaluation.tries) for place in places)
-    wanted = [one for one in tries if one not in measured.tries]
-    size = QUICK_BLOCK if is_quick(evaluation.worker) else BLOCK
-    blocks = [wanted[start : start + size] for start in range(0, len(wanted), size)]
-    if not blocks and evaluation.state == Evaluation.State.RUNNING:
-        commit(measured, (), is_last=True, by=by)
-    for count, block in enumerate(blocks, start=1):
-        require_going_on(evaluation)
-        if count > 1 and time.monotonic() > until:
+    until, blocks = time.monotonic() + patience_s, {one: one.list_blocks() for one in asked}
+    for one in asked:
+        if not blocks[one] and one.measured.evaluation.state == Evaluation.State.RUNNING:
+            commit(one.measured, (), is_last=True, by=by)
+    for count in range(max(map(len, blocks.values()), default=0)):
+        now = {one: left[count] for one, left in blocks.items() if count < len(left)}
+        for one in now:
+            require_going_on(one.measured.evaluation)
+        if count and time.monotonic() > until:
             return
-        rows = _try_block(measured, item_set, block, model=model or name_of(evaluation.worker, evaluation.adapter))
-        commit(measured, rows, is_last=count == len(blocks), by=by)
+        made = _try_together([each for block in now.values() for each in block])
+        for one, block in now.items():
+            rows = [made[each] for each in block]
+            commit(one.measured, rows, is_last=count + 1 == len(blocks[one]), by=by)
 
 
 def require_going_on(evaluation: Evaluation) -> None:
@@ -235,51 +266,71 @@ def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:
     return Evaluation.State.DONE
 
 
-def _try_block(measured: Measured, item_set: ItemSet, block: Sequence[tuple[int, int]], *, model: str) -> list[ItemTry]:
-    """Try each (place, number), and those again, a few times, that say nothing of the model."""
-    made: dict[tuple[int, int], ItemTry] = {}
-    lost: Sequence[tuple[int, int]] = block
+def _try_together(tries: Sequence[_Try]) -> dict[_Try, ItemTry]:
+    """Each model's in one go, and all models' at the same time."""
+    by_model: dict[tuple[Worker, str, World, bool], list[_Try]] = {}
+    for one in tries:
+        evaluation = one.asked.measured.evaluation
+        model = one.asked.model or name_of(evaluation.worker, evaluation.adapter)
+        key = (evaluation.worker, model, one.asked.item_set.world, evaluation.is_greedy)
+        by_model.setdefault(key, []).append(one)
+    agents = {worker: get_agent(worker) for worker, *_ in by_model}
+    calls = [
+        partial(_try_block, some, partial(agents[worker].work, model=model, world=world, greedy=is_greedy))
+        for (worker, model, world, is_greedy), some in by_model.items()
+    ]
+    if len(calls) == 1:
+        return calls[0]()
+
+    def try_aside(call: Callable[[], dict[_Try, ItemTry]]) -> dict[_Try, ItemTry]:
+        try:
+            return call()
+        finally:
+            connection.close()
+
+    with ScopedThreadPool(len(calls)) as pool:
+        return dict(ChainMap(*pool.map(try_aside, calls)))
+
+
+def _try_block(tries: Sequence[_Try], work: Callable[..., Sequence[Sequence[AttemptDraft]]]) -> dict[_Try, ItemTry]:
+    """Try them with one model, and those again, a few times, that say nothing of it."""
+    made: dict[_Try, ItemTry] = {}
+    lost = tries
     for _ in range(ROUNDS):
         try:
-            rows = _try_once(measured.evaluation, item_set, lost, model=model)
+            made |= _try_once(lost, work)
         except ModelNotServedError:
             raise
         except ProviderRefusedError as error:
-            if not made and not measured.tries:  # it never answered anything: that is the server's word, not an item's
-                raise
-            rows = [_make_lost(item_set, one, str(error)) for one in lost]
-        made |= {(row.place, row.number): row for row in rows}
+            if not made and not any(one.asked.measured.tries for one in tries):
+                raise  # it never answered anything: that is the server's word, not an item's
+            made |= {one: _make_lost(one, str(error)) for one in lost}
         lost = [one for one, row in made.items() if row.cause == ItemTry.Cause.INFRASTRUCTURE]
         if not lost:
             break
-    return list(made.values())
+    return made
 
 
-def _try_once(
-    evaluation: Evaluation, item_set: ItemSet, block: Sequence[tuple[int, int]], *, model: str
-) -> list[ItemTry]:
-    items = [item_set.items[place] for place, _ in block]
-    drafts = get_agent(evaluation.worker).work(
-        prompts=[item.prompt for item in items],
-        world=item_set.world,
+def _try_once(tries: Sequence[_Try], work: Callable[..., Sequence[Sequence[AttemptDraft]]]) -> dict[_Try, ItemTry]:
+    drafts = work(
+        prompts=[one.item.prompt for one in tries],
         group_size=1,
-        seeds=[item.seed + evaluation.seed + AGAIN * number for item, (_, number) in zip(items, block, strict=True)],
-        model=model,
-        greedy=evaluation.is_greedy,
+        seeds=[one.item.seed + one.asked.measured.evaluation.seed + AGAIN * one.number for one in tries],
     )
-    return [_make_try(item_set, one, item, group[0]) for one, item, group in zip(block, items, drafts, strict=True)]
+    return {one: _make_try(one, draft) for one, (draft,) in zip(tries, drafts, strict=True)}
 
 
-def _make_try(item_set: ItemSet, one: tuple[int, int], item: PanelItem, draft: AttemptDraft) -> ItemTry:
+def _make_try(one: _Try, draft: AttemptDraft) -> ItemTry:
     if draft.is_lost:
-        return _make_lost(item_set, one, draft.error)
-    environment = item_set.world.name
+        return _make_lost(one, draft.error)
+    item, environment = one.item, one.asked.item_set.world.name
     found = verify_answer(
         environment=environment, prompt=item.prompt, reference=item.reference, draft=draft, checks=item.checks or ()
     )
     if found is not None and found.outcome is None:
-        return _make_lost(item_set, one, found.infrastructure)
-    row = ItemTry(place=one[0], number=one[1], key=item_set.keys[one[0]], traits=vars(read_traits(draft)))
+        return _make_lost(one, found.infrastructure)
+    row = _open_row(one)
+    row.traits = vars(read_traits(draft))
     if found is not None and found.outcome is not None:
         row.outcome, row.grader = round(float(found.outcome), 4), found.grader[:64]
         row.step_score = round(_mean_step_score(found, found.outcome), 4)
@@ -290,9 +341,14 @@ def _make_try(item_set: ItemSet, one: tuple[int, int], item: PanelItem, draft: A
     return row
 
 
-def _make_lost(item_set: ItemSet, one: tuple[int, int], reason: str) -> ItemTry:
-    cause = ItemTry.Cause.INFRASTRUCTURE
-    return ItemTry(place=one[0], number=one[1], key=item_set.keys[one[0]], cause=cause, reason=reason[:300])
+def _make_lost(one: _Try, reason: str) -> ItemTry:
+    row = _open_row(one)
+    row.cause, row.reason = ItemTry.Cause.INFRASTRUCTURE, reason[:300]
+    return row
+
+
+def _open_row(one: _Try) -> ItemTry:
+    return ItemTry(place=one.place, number=one.number, key=one.asked.item_set.keys[one.place])
 
 
 def _means(rows: Iterable[ItemTry], name: str) -> dict[int, float]:

@@ -1,16 +1,17 @@
 """What the gate measures beside the kept panel: tasks drawn anew, skills no reward sees, other strengths, the noise."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from math import ceil
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter, Verdict
 from apps.adapters.serving import client_of
 from apps.evals.comparing import pair, pair_first
-from apps.evals.measuring import AGAIN, Measured, find_measured, play
+from apps.evals.measuring import AGAIN, Asked, Measured, find_measured, play
 from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet, Panel, draw_fresh
 from apps.gate.strength_sweep import serve_scaled
@@ -40,11 +41,23 @@ SKILLS_ROUNDS = 4
 """Times that each of those is answered at most, where the base model does few right."""
 SKILLS_SHARE = 1 / 5
 """Of those, at each look."""
-STRENGTH_BLOCK = 10
+STRENGTH_BLOCK = 20
 """Tasks that a weaker adapter is tried on at a time."""
 
 CONFIRMATION = "confirmation"
 """Under which a verdict keeps what was measured to confirm it; those that have one count the looks at an anchor."""
+
+
+class _Question(NamedTuple):
+    """What one model is to say to these places of a set; None for all of it."""
+
+    purpose: Evaluation.Purpose
+    model: Adapter | None
+    asked: ItemSet
+    places: Sequence[int] | None = None
+    tries: int = 1
+    is_greedy: bool = False
+    seed: int = 0
 
 
 class SideMeasurements:
@@ -61,7 +74,9 @@ class SideMeasurements:
         panel = self.panel
 
         def measure(kept: int, drawn: int) -> Known:
-            mine, theirs = (self._ask_kept(model, kept) for model in (self.adapter, None))
+            models, sides = dict.fromkeys((self.adapter, None, deployed)), (self.adapter, deployed)
+            both = [self._on_drawn(model, drawn) for model in sides if drawn]
+            mine, theirs, *_ = self._ask(*(self._on_kept(model, kept) for model in models), *both)
             return Known(
                 kept=self.compare_kept(deployed, kept),
                 drawn=self._compare_drawn(deployed, drawn),
@@ -74,7 +89,7 @@ class SideMeasurements:
             if not items:
                 return None
             more = ItemSet(f"{panel.name}+{len(items)}", panel.world, items)
-            mine, theirs = (self._ask(Evaluation.Purpose.MORE, model, more) for model in (self.adapter, None))
+            mine, theirs = self._ask(*(_Question(Evaluation.Purpose.MORE, one, more) for one in (self.adapter, None)))
             return mine.profile, theirs.profile
 
         course = Course(
@@ -123,36 +138,34 @@ class SideMeasurements:
 
     def compare_kept(self, other: Adapter | None, count: int) -> Pairs:
         """On the first tasks of the kept panel."""
-        mine, theirs = (self._ask_kept(model, count) for model in (self.adapter, other))
+        mine, theirs = self._ask(*(self._on_kept(model, count) for model in (self.adapter, other)))
         return pair_first(mine, theirs, self.panel.item_set.keys[:count])
 
     def _compare_drawn(self, other: Adapter | None, count: int) -> Pairs:
         """On the first tasks that are drawn for this candidate alone."""
         if not count:
             return Pairs()
-        mine, theirs = (
-            self._ask(Evaluation.Purpose.FRESH, model, self.fresh, range(count), tries=self.panel.tries)
-            for model in (self.adapter, other)
-        )
+        mine, theirs = self._ask(*(self._on_drawn(model, count) for model in (self.adapter, other)))
         return pair_first(mine, theirs, self.fresh.keys[:count])
 
-    def _ask_kept(self, model: Adapter | None, count: int) -> Measured:
-        return self._ask(Evaluation.Purpose.PANEL, model, self.panel.item_set, range(count), tries=self.panel.tries)
+    def _on_kept(self, model: Adapter | None, count: int) -> _Question:
+        return _Question(Evaluation.Purpose.PANEL, model, self.panel.item_set, range(count), self.panel.tries)
 
-    def _ask(
-        self,
-        purpose: Evaluation.Purpose,
-        model: Adapter | None,
-        asked: ItemSet,
-        places: Sequence[int] | None = None,
-        **settings: Any,
-    ) -> Measured:
-        """What a model answers to these places of a set; only what is not known yet is tried."""
-        key = (purpose, model, asked.hash, *settings.values())
-        if key not in self._known:
-            self._known[key] = find_measured(self.worker, model, asked, purpose, **settings)
-        play(self._known[key], asked, places=places)
-        return self._known[key]
+    def _on_drawn(self, model: Adapter | None, count: int) -> _Question:
+        return _Question(Evaluation.Purpose.FRESH, model, self.fresh, range(count), self.panel.tries)
+
+    def _ask(self, *questions: _Question) -> list[Measured]:
+        """What models answer; only what is not known yet is tried, all of it together."""
+        found = []
+        for purpose, model, asked, _, tries, is_greedy, seed in questions:
+            key = (purpose, model, asked.hash, tries, is_greedy, seed)
+            if key not in self._known:
+                self._known[key] = find_measured(
+                    self.worker, model, asked, purpose, tries=tries, is_greedy=is_greedy, seed=seed
+                )
+            found.append(self._known[key])
+        play(*(Asked(one, each.asked, each.places) for one, each in zip(found, questions, strict=True)))
+        return found
 
     def suspect_skills(self, deployed: Adapter | None) -> Iterator[Finding]:
         """On tasks whose likeliest answer by the base model is right: chosen by it alone, so neither side is favoured.
@@ -167,7 +180,8 @@ class SideMeasurements:
             return
         name = f"{self.panel.world.name}/{len(drawn)}/skills"
         asked = ItemSet(name, self.panel.world, drawn)
-        base = self._ask(Evaluation.Purpose.SKILLS, None, asked, is_greedy=True).outcomes
+        (greedy,) = self._ask(_Question(Evaluation.Purpose.SKILLS, None, asked, is_greedy=True))
+        base = greedy.outcomes
         items = [item for item, key in zip(drawn, asked.keys, strict=True) if base.get(key) == 1.0][:size]
         if not items:
             return
@@ -176,9 +190,11 @@ class SideMeasurements:
         looks, count = Looks(len(items), confidence=self.policy.confidence), 0
         while True:
             count = min(count + ceil(len(items) * SKILLS_SHARE), len(items))
-            mine, *others = (
-                self._ask(Evaluation.Purpose.SKILLS, model, known, range(count), tries=rounds)
-                for model in dict.fromkeys((self.adapter, None, deployed))
+            mine, *others = self._ask(
+                *(
+                    _Question(Evaluation.Purpose.SKILLS, model, known, range(count), rounds)
+                    for model in dict.fromkeys((self.adapter, None, deployed))
+                )
             )
             pairs = [pair_first(mine, other, known.keys[:count]) for other in others]
             found, _ = min(pairs, key=lambda one: fmean(one.theirs)).compare(looks.look(count))
@@ -195,7 +211,7 @@ class SideMeasurements:
         Those that it did not get right come first, for on no others can a weaker one do better; a strength is left as
         soon as it will hardly be clearly better.
         """
-        panel, candidate = self.panel.item_set, self._ask_kept(self.adapter, 0)
+        panel, (candidate,) = self.panel.item_set, self._ask(self._on_kept(self.adapter, 0))
         scored = [place for place, key in enumerate(panel.keys) if key in candidate.outcomes][: self.policy.sweep_size]
         if not scored:
             return
@@ -206,18 +222,23 @@ class SideMeasurements:
             self.details["untried"] = f"other strengths were not tried: all {size} tasks are right as trained"
             return
         client, at = client_of(self.worker), dict[float, Sequence[float]]({1.0: whole})
-        for scale in WEAKER:
-            try:
-                with serve_scaled(client, self.adapter, scale) as name:
-                    tried = find_measured(self.worker, self.adapter, panel, Evaluation.Purpose.SCALE, scale=scale)
-                    for upto in range(STRENGTH_BLOCK, size + STRENGTH_BLOCK, STRENGTH_BLOCK):
-                        play(tried, panel, places=places[:upto], model=name)
-                        at[scale] = [tried.outcomes.get(key, candidate.outcomes[key]) for key in keys[:upto]]
-                        if not may_be_better(at[scale], whole):
-                            break
-            except AdapterNotServableError as error:
-                self.details["untried"] = f"other strengths were not tried: {error}"
-                return
+        tried = {
+            scale: find_measured(self.worker, self.adapter, panel, Evaluation.Purpose.SCALE, scale=scale)
+            for scale in WEAKER
+        }
+        try:
+            with ExitStack() as stack:
+                names = {scale: stack.enter_context(serve_scaled(client, self.adapter, scale)) for scale in WEAKER}
+                left: Sequence[float] = WEAKER
+                for upto in range(STRENGTH_BLOCK, size + STRENGTH_BLOCK, STRENGTH_BLOCK):
+                    play(*(Asked(tried[scale], panel, places[:upto], names[scale]) for scale in left))
+                    for scale in left:
+                        known = tried[scale].outcomes
+                        at[scale] = [known.get(key, candidate.outcomes[key]) for key in keys[:upto]]
+                    left = [scale for scale in left if may_be_better(at[scale], whole)]
+        except AdapterNotServableError as error:
+            self.details["untried"] = f"other strengths were not tried: {error}"
+            return
         self.details["scales"] = {
             f"{scale:g}": {"tried": len(found), "of": size, "right": sum(found)} for scale, found in at.items()
         }
@@ -231,6 +252,8 @@ class SideMeasurements:
         ).last()
         model = kept.adapter if kept is not None else deployed
         places = range(count if kept is None else kept.played)
-        again = self._ask(Evaluation.Purpose.REPEAT, model, panel, places, seed=AGAIN)
-        first = self._ask(Evaluation.Purpose.PANEL, model, panel, places, tries=1)
+        again, first = self._ask(
+            _Question(Evaluation.Purpose.REPEAT, model, panel, places, seed=AGAIN),
+            _Question(Evaluation.Purpose.PANEL, model, panel, places),
+        )
         return compare_paired(*pair(again.outcomes, first.outcomes)).std

@@ -19,10 +19,11 @@ from tentalis.core.learning.gate import (
 from tentalis.core.learning.quarantine_checks import LEAST_CHANCE, SURE_OF_LEAK, Finding, may_leak, suspect_leak
 from tentalis.core.learning.sequential import Looks
 
-KEPT_SHARES = (1 / 3, 1 / 2, 2 / 3, 5 / 6, 1.0)
-"""Of the kept panel, at each look. A task of it costs one try: what serves was tried on it before."""
-DRAWN_SHARE = 1 / 15
-"""Of the tasks drawn for the candidate alone, at a time. Each costs two tries."""
+KEPT_SHARE, DRAWN_SHARE = 1 / 3, 1 / 15
+"""Of the kept panel, and of the tasks drawn for the candidate alone, at the first look. A task of the panel costs one
+try (what serves was tried on it before), one drawn anew two."""
+GROWTH = 1.5
+"""By which each grows: a look costs time of its own, so what needs many tasks is not asked in as many looks."""
 
 CONFIRMED_SHARE = 1 / 3
 """Of those, at each look of a confirmation."""
@@ -133,8 +134,8 @@ class Course:
         fresh = min(policy.fresh_size, self.drawn)
         serving = Looks(self.kept + fresh, confidence=policy.confidence)
         leaking = Looks(self.drawn, confidence=2 * SURE_OF_LEAK - 1) if fresh and self.asks_leak else None
-        blocks = sorted({min(max(ceil(self.kept * share), LEAST_CONFIRMED), self.kept) for share in KEPT_SHARES})
-        kept, drawn, looks = blocks.pop(0), 0, 0
+        kept = min(max(ceil(self.kept * KEPT_SHARE), LEAST_CONFIRMED), self.kept)
+        drawn, looks = (0 if leaking is None else min(_grow(0, fresh), self.drawn)), 0
         while True:
             known, looks = measure(kept, drawn), looks + 1
             pairs = known.kept + known.drawn.first(fresh)
@@ -148,13 +149,13 @@ class Course:
                 break
             is_safe = all(found.low > -margin for found, margin in checks)
             if may_yet_leak and drawn < self.drawn:
-                drawn = min(drawn + max(ceil(fresh * DRAWN_SHARE), 1), self.drawn)
-            elif (may_yet_leak or not is_safe) and blocks:
-                kept = blocks.pop(0)
+                drawn = min(_grow(drawn, fresh), self.drawn)
+            elif (may_yet_leak or not is_safe) and kept < self.kept:
+                kept = min(ceil(kept * GROWTH), self.kept)
             elif not is_safe and drawn < fresh:
-                drawn = min(drawn + max(ceil(fresh * DRAWN_SHARE), 1), fresh)
+                drawn = min(_grow(drawn, fresh), fresh)
             elif is_doubted and kept < self.kept:
-                kept, blocks = self.kept, []
+                kept = self.kept
             else:
                 break
         decided = Decided(alarms) if is_over else decide_alarms(known.profile, known.base, measure_more=measure_more)
@@ -182,6 +183,11 @@ class Course:
         confidence = (1 + looks.look(len(known.drawn))) / 2
         found = suspect_leak(kept, drawn, confidence=confidence)
         return found, not found and may_leak(kept, drawn, kept_then=self.kept, fresh_then=self.drawn)
+
+
+def _grow(drawn: int, planned: int) -> int:
+    """How many drawn tasks there are at the next look."""
+    return max(ceil(drawn * GROWTH), drawn + max(ceil(planned * DRAWN_SHARE), 1))
 
 
 def may_show(outcomes: PairedComparison, steps: PairedComparison, *, policy: GatePolicy, items: int) -> bool:

@@ -37,7 +37,7 @@ def run(
 
 def test_what_is_surely_worse_is_tried_on_one_block_alone() -> None:
     found, asked = run(draw(repeat("0", 300), repeat("1", 300)), draw(repeat("0", 300), repeat("1", 300)))
-    assert asked == [(100, 0)]
+    assert asked == [(100, 20)]
     assert found.outcomes.high < -0.1
 
 
@@ -45,7 +45,7 @@ def test_what_is_as_good_is_asked_of_no_more_than_tells_that() -> None:
     same = repeat("1101", 300)
     found, asked = run(draw(same, same), draw(same, same))
     assert found.outcomes.low > -0.1
-    assert asked[0] == (100, 0)
+    assert asked[0] == (100, 20)
     assert asked[-1][0] == 100
     assert found.leaks == ()
 
@@ -58,10 +58,10 @@ def test_what_lies_near_the_margin_is_asked_of_everything() -> None:
 
 
 def test_tasks_drawn_anew_are_asked_as_long_as_a_leak_may_be_found() -> None:
-    kept, drawn = draw(repeat("1", 300), repeat("01", 300)), draw(repeat("01", 300), repeat("01", 300))
+    kept, drawn = draw(repeat("1", 300), repeat("0111", 300)), draw(repeat("0111", 300), repeat("1110", 300))
     found, asked = run(kept, drawn)
     assert [one.check for one in found.leaks] == ["leak"]
-    assert asked[1] == (100, 20)
+    assert [count for _, count in asked] == [20, 40, 60, 90, 135], "each look is at half as many again"
     unasked, other = run(kept, drawn, asks_leak=False)
     assert (unasked.leaks, other) == ((), [(100, 0)])
 
@@ -74,7 +74,7 @@ def test_an_alarm_that_may_be_noise_is_asked_of_the_whole_panel() -> None:
     assert found.alarms == ()
     sure = AnswerProfile(**vars(WELL) | {"answers": 100, "broken_tag_rate": 0.3})
     found, asked = run(draw(same, same), draw(same, same), profiles={100: sure})
-    assert asked == [(100, 0)]
+    assert asked == [(100, 20)]
     assert [one.detector for one in found.alarms] == ["broken_tags"]
 
 
