@@ -17,18 +17,14 @@ from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.evals.errors import EvaluationStoppedError
 from apps.evals.measuring import Asked, find_measured, play, read_measured
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset
-from apps.evals.panels import PANEL_SEED, ItemSet, Panel, read_item
+from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, read_item
+from apps.workers.agents import can_ask_model
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 
 MOST_ITEMS = 5_000
 MOST_TRIES = 16
 MOST_DRAW = 10**9
-NOT_ASKED = {
-    Worker.Kind.OUTSIDE: "its agent works outside, and hands in what it did",
-    Worker.Kind.OPENCLAW: "which model answers is its gateway's choice",
-}
-"""Kinds of workers that no model can be measured through, and why."""
 
 
 class AskedFields(TypedDict, total=False):
@@ -69,8 +65,8 @@ def ask_evaluation(
         BadInputError, ConflictError: saying what was wanted and what was found.
     """
     require_right(by, worker.project, Right.EVALS_WRITE)
-    if (why := NOT_ASKED.get(worker.kind)) is not None:
-        raise BadInputError.at("worker", f"wanted one whose model is asked by name, found {worker.name}: {why}")
+    if not can_ask_model(worker):
+        raise BadInputError.at("worker", f"wanted one whose model is asked by name, found {worker.name}: {OWN_CHOICE}")
     if adapter is not None and adapter.worker_id != worker.line_id:
         raise BadInputError.at("adapter", f"wanted one of {worker.name}'s line, found {adapter.name}")
     if adapter is not None and adapter.barred:

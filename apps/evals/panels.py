@@ -22,6 +22,7 @@ LEAST_OWN = 10
 """Of a project's own items: fewer than these refuse what is good as easily as what is bad, and are not asked."""
 MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
+OWN_CHOICE = "its agent chooses the model itself, and cannot be asked held-out tasks with this one"
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
         world=world,
         size=len(own),
         own=own,
-        own_skills=_read_own(worker, Item.Split.SKILLS).get(environment, ()),
+        own_skills=find_own(worker, Item.Split.SKILLS).get(environment, ()),
         tries=min(MOST_TRIES, max(policy.panel_size // len(own), 1)),
     )
 
@@ -132,7 +133,7 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
 def say_missing(worker: Worker) -> str:
     """Why nothing can be measured, in words."""
     if not can_ask_model(worker):
-        return "its agent chooses the model itself, and cannot be asked held-out tasks with this one"
+        return OWN_CHOICE
     if not worker.project.has_held_out:
         return "no held-out tasks in this environment"
     if count := len(_choose_own(worker)[1]):
@@ -142,11 +143,11 @@ def say_missing(worker: Worker) -> str:
 
 def _choose_own(worker: Worker) -> tuple[str, Sequence[PanelItem]]:
     """The environment that most of the project's own items stand in, and these; none of none."""
-    found = _read_own(worker)
+    found = find_own(worker)
     return max(found.items(), key=lambda one: len(one[1]), default=("", ()))
 
 
-def _read_own(worker: Worker, split: str = Item.Split.HELD_OUT) -> Mapping[str, Sequence[PanelItem]]:
+def find_own(worker: Worker, split: str = Item.Split.HELD_OUT) -> Mapping[str, Sequence[PanelItem]]:
     """Environment -> the project's own items that can be checked, of each taskset's newest version. At most two
     queries."""
     if not worker.project.has_held_out or not can_ask_model(worker):

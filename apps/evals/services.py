@@ -17,7 +17,7 @@ from apps.base.errors import BadInputError, ConflictError
 from apps.checks.language import read_check
 from apps.evals.holding import NearTexts, is_kept_by_world
 from apps.evals.models import Item, Taskset
-from apps.evals.selectors import find_newest
+from apps.evals.panels import find_newest
 from apps.worlds.registry import get_world
 from tentalis.core.conversations.turns import find_last_said
 from tentalis.core.field_limits import MAX_ABOUT_CHARS, NAME_OF_VERSIONS
