@@ -5,13 +5,14 @@ else the whole text is the answer. Models write ugly text: nothing here raises o
 """
 
 import codecs
-import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
+
+from tentalis.core.tool_calls import read_call, read_told_call
 
 StepKind = Literal["step", "call"]
 Span = tuple[int, int]
@@ -31,7 +32,6 @@ _TAG = re.compile(
     rf"<[ \t]{{0,3}}(?P<slash>/?)[ \t]{{0,3}}(?P<name>{'|'.join(_TAG_KINDS)})(?![\w-])(?P<attributes>[^<>]{{0,200}})>",
     re.IGNORECASE,
 )
-_NAME_ATTRIBUTE = re.compile(r"""\bname\s*=\s*["']?([^"'\s>/]+)""", re.IGNORECASE)
 _FENCE = "```"
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _ITEM = re.compile(
@@ -45,7 +45,6 @@ _ANSWER_LABEL = re.compile(
     r"|(?:#{1,6}[ \t]+)?(?:\*\*|__)?(?:final[ \t]+)?answer(?:\*\*|__)?[ \t]*:(?:\*\*|__)?)",
     re.IGNORECASE | re.MULTILINE,
 )
-_CALL_WORDS = re.compile(r"(?P<name>[\w./:-]+)\s*(?P<rest>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +234,7 @@ class _TagReader:
         if element.kind == "result":
             self._attach_result(content, element.start)
         elif element.kind == "call":
-            name, arguments = _read_call(content, element.attributes)
+            name, arguments = read_call(content, element.attributes)
             self._pieces.append(
                 ParsedStep(kind="call", text=content, start=element.start, end=end, tool_name=name, arguments=arguments)
             )
@@ -330,31 +329,13 @@ def _trim(text: str, start: int, end: int) -> Span:
     return start + len(inside) - len(inside.lstrip()), start + len(inside.rstrip())
 
 
-def _read_call(content: str, attributes: str) -> tuple[str, str]:
-    """Name and arguments of a call: `<call name="f">x</call>`, a JSON object, `f(x)` or `f x`."""
-    if named := _NAME_ATTRIBUTE.search(attributes):
-        return named[1], content
-    if content.startswith("{"):
-        try:
-            return _name_and_arguments(json.loads(content))
-        except (ValueError, RecursionError):
-            return "", content
-    words = _CALL_WORDS.match(content)
-    if words is None:
-        return "", content
-    rest = words["rest"].strip()
-    if rest.startswith("(") and rest.endswith(")"):
-        rest = rest[1:-1].strip()
-    return words["name"], rest
-
-
 def _read_tool_calls(
     tool_calls: Sequence[Any], results: Mapping[str, str], at: int, notes: list[str]
 ) -> list[ParsedStep]:
     steps = []
     for index, call in enumerate(tool_calls):
         try:
-            name, arguments = _name_and_arguments(call)
+            name, arguments = read_told_call(call)
         except (ValueError, TypeError, RecursionError) as error:
             notes.append(f"tool call {index} is unreadable: {error}")
             continue
@@ -365,23 +346,3 @@ def _read_tool_calls(
             ParsedStep(kind="call", text=text, start=at, end=at, tool_name=name, arguments=arguments, result=result)
         )
     return steps
-
-
-def _name_and_arguments(call: Any) -> tuple[str, str]:
-    """Of a call in JSON: OpenAI's {"function": {"name", "arguments"}}, Anthropic's {"name", "input"}, or the bare pair.
-
-    Raises:
-        ValueError: there is no name, or the arguments hold NaN or themselves.
-        TypeError: the arguments are not JSON.
-    """
-    if not isinstance(call, Mapping):
-        raise ValueError(f"wanted an object, found {type(call).__name__}")
-    function = call.get("function")
-    source = function if isinstance(function, Mapping) else call
-    name = source.get("name")
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError("wanted a name, found none")
-    arguments = source.get("arguments", source.get("input", ""))
-    if isinstance(arguments, str):
-        return name.strip(), arguments.strip()
-    return name.strip(), json.dumps(arguments, allow_nan=False)
