@@ -6,6 +6,7 @@ from typing import Any
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample, TopLogprobs
 from gpu_workers.engine.protocol import GenerationRequest
 from gpu_workers.engine.text import PieceStream, TextCodec
+from tentalis.core.tool_calls import read_written_calls, write_told_call
 
 Json = dict[str, Any]
 
@@ -27,6 +28,8 @@ class AnswerWriter:
             "model": job.loaded.name,
             "system_fingerprint": job.loaded.fingerprint[:16],
         }
+        self._identifier = identifier
+        self._held: dict[int, tuple[list[str], list[int]]] = {}
         self._pieces: dict[int, PieceStream] = {}
         self._offsets: dict[int, int] = {}
 
@@ -66,14 +69,47 @@ class AnswerWriter:
         """One chunk; None when it would say nothing."""
         request = self._request
         wants_logprobs = request.options.top_logprobs is not None
-        if not (delta.text or delta.finish_reason or wants_logprobs or request.returns_token_ids):
+        held = self._hold_back(delta) if request.reads_calls else None
+        has_news = delta.text and held is None
+        if not (has_news or delta.finish_reason or wants_logprobs or request.returns_token_ids):
             return None
         choice: Json = {"index": delta.choice, "finish_reason": delta.finish_reason, "stop_reason": delta.stop_reason}
-        choice |= {"delta": {"content": delta.text}} if request.is_chat else {"text": delta.text}
+        if not request.is_chat:
+            choice["text"] = delta.text
+        else:
+            choice |= {"delta": {"content": delta.text}} if held is None else held
         choice["logprobs"] = self._write_delta_logprobs(delta) if wants_logprobs else None
         if request.returns_token_ids:
             choice["token_ids"] = delta.token_ids
         return self._head | {"choices": [choice]}
+
+    def _hold_back(self, delta: Delta) -> Json:
+        """Where an answer may turn out to be calls its text comes whole, with the last chunk."""
+        text, tokens = self._held.setdefault(delta.choice, ([], []))
+        text.append(delta.text)
+        tokens += delta.token_ids
+        if delta.finish_reason is None:
+            return {"delta": {}}
+        calls = self._read_calls(delta.choice, tokens, delta.finish_reason)
+        for place, call in enumerate(calls.get("tool_calls", ())):
+            call["index"] = place
+        reason = "tool_calls" if calls else delta.finish_reason
+        return {"delta": {"content": "".join(text)} | calls, "finish_reason": reason}
+
+    def _read_calls(self, index: int, token_ids: Sequence[int], finish_reason: str) -> Json:
+        """An answer's `content` and `tool_calls`; {} of one that makes none, that was cut off, or whose calls cannot
+        be read: then all of it is text.
+        """
+        if not self._request.reads_calls or finish_reason == "length":
+            return {}
+        written = read_written_calls(self._codec.decode(token_ids, skip_special=False))
+        if not written.calls or not all(call.name for call in written.calls):
+            return {}
+        calls = [
+            write_told_call(f"{self._identifier[:5]}{index:02d}{place:02d}", call)  # nine letters: Mistral's want that
+            for place, call in enumerate(written.calls)
+        ]
+        return {"content": self._codec.drop_special(written.text).strip() or None, "tool_calls": calls}
 
     def write_usage(self, generated: int) -> Json:
         """The last chunk of a stream that asked for usage."""
@@ -86,9 +122,12 @@ class AnswerWriter:
     def _write_choice(self, index: int, sample: Sample) -> Json:
         request = self._request
         choice: Json = {"index": index, "finish_reason": sample.finish_reason, "stop_reason": sample.stop_reason}
-        choice |= (
-            {"message": {"role": "assistant", "content": sample.text}} if request.is_chat else {"text": sample.text}
-        )
+        if not request.is_chat:
+            choice["text"] = sample.text
+        else:
+            calls = self._read_calls(index, sample.token_ids, sample.finish_reason)
+            choice["message"] = {"role": "assistant", "content": sample.text} | calls
+            choice["finish_reason"] = "tool_calls" if calls else sample.finish_reason
         choice["logprobs"] = None
         if request.options.top_logprobs is not None:
             pieces = self._codec.split_pieces(sample.token_ids)

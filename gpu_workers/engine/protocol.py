@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_workers.engine.errors import InvalidRequestError
 from gpu_workers.engine.jobs import SamplingOptions
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.text import TextCodec
+from tentalis.core.tool_calls import read_arguments
 
 MAX_ALTERNATIVES = 20
 MAX_STOPS = 16
@@ -29,8 +30,6 @@ _NEUTRAL: Mapping[str, Sequence[Any]] = {
     "min_tokens": (None, 0),
     "use_beam_search": (None, False),
     "bad_words": (None, []),
-    "tools": (None, []),
-    "tool_choice": (None, "none", "auto"),
     "parallel_tool_calls": (None, True, False),
     "functions": (None, []),
     "response_format": (None, {"type": "text"}),
@@ -129,6 +128,7 @@ class GenerationRequest:
     Args:
         returns_token_ids: put token ids of prompt and answer into the response.
         names_by_id: log-probs name each token `token_id:N`, so that alternatives of one spelling stay apart.
+        reads_calls: tool calls in the answers' text are told as such.
         includes_usage: a stream ends with a usage chunk.
     """
 
@@ -139,6 +139,7 @@ class GenerationRequest:
     includes_usage: bool
     is_chat: bool
     names_by_id: bool = False
+    reads_calls: bool = False
 
 
 def read_completion(body: object, find_model: Callable[[str], LoadedModel], codec: TextCodec) -> GenerationRequest:
@@ -161,6 +162,9 @@ def read_chat(body: object, find_model: Callable[[str], LoadedModel], codec: Tex
         raise InvalidRequestError(
             f"chat_template_kwargs must be an object, found {_show(variables)}", param="chat_template_kwargs"
         )
+    tools, reads_calls = _read_tools(fields, codec)
+    if tools:
+        variables = {**variables, "tools": tools}
     adds_prompt = fields.flag("add_generation_prompt", default=True)
     text = codec.render_chat(messages, add_generation_prompt=adds_prompt, variables=variables)
     prompt = codec.encode([text], add_special_tokens=fields.flag("add_special_tokens"))[0]
@@ -177,9 +181,10 @@ def read_chat(body: object, find_model: Callable[[str], LoadedModel], codec: Tex
             param="messages",
             code="context_length_exceeded",
         )
-    return _read_rest(
+    asked = _read_rest(
         fields, loaded, [prompt], room if limit is None else limit, alternatives if wants else None, is_chat=True
     )
+    return replace(asked, reads_calls=reads_calls)
 
 
 def _read_rest(
@@ -263,8 +268,58 @@ def _read_messages(fields: Fields) -> list[dict[str, Any]]:
             content = "".join(texts)
         if content is not None and not isinstance(content, str):
             raise InvalidRequestError(f"{name}.content must be a string, found {_show(content)}", param="messages")
-        messages.append({**message, "content": content or ""})
+        messages.append({**message, "content": content or "", **_read_told_calls(message, name)})
     return messages
+
+
+def _read_told_calls(message: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The message's calls as templates want them: with arguments that are objects, where they can be read."""
+    calls = message.get("tool_calls")
+    if calls is None:
+        return {}
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise InvalidRequestError(
+            f"{name}.tool_calls must be a list of objects, found {_show(calls)}", param="messages"
+        )
+    read = []
+    for call in calls:
+        function = call.get("function")
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            found = read_arguments(function["arguments"])
+            function = function if found is None else {**function, "arguments": found}
+        read.append({**call, "function": function} if function is not None else call)
+    return {"tool_calls": read} if read else {}
+
+
+def _read_tools(fields: Fields, codec: TextCodec) -> tuple[list[Any], bool]:
+    """The tools that the prompt tells of, and whether calls are looked for in the answer.
+
+    With `tool_choice` none the prompt is the same, as at vLLM, and the answer stays text.
+    """
+    tools, choice = fields.take("tools") or [], fields.take("tool_choice")
+    if choice not in (None, "none", "auto"):
+        raise InvalidRequestError(
+            f"tool_choice must be none or auto: this engine makes no model call, found {_show(choice)}",
+            param="tool_choice",
+            code="unsupported_field",
+        )
+    if not isinstance(tools, list) or not all(_is_tool(tool) for tool in tools):
+        raise InvalidRequestError(
+            f'tools must be a list of {{"type": "function", "function": {{"name", …}}}}, found {_show(tools)}',
+            param="tools",
+        )
+    if tools and not codec.takes_tools:
+        raise InvalidRequestError(
+            "tools are not supported by this model: its chat template does not write them",
+            param="tools",
+            code="unsupported_field",
+        )
+    return tools, bool(tools) and choice != "none"
+
+
+def _is_tool(tool: object) -> bool:
+    function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str) and bool(function["name"])
 
 
 def _is_text_part(part: object) -> bool:

@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,6 +22,7 @@ from gpu_workers.engine.checkpoint import read_json
 from gpu_workers.engine.errors import InvalidRequestError, ModelUnreadableError
 
 _NOW = "strftime_now"
+_TOOLS = re.compile(r"\btools\b")
 _MOST_WORDS = 500
 
 
@@ -43,6 +45,7 @@ class TextCodec:
 
     Attributes:
         writes_date: the template writes the day on which it is rendered.
+        takes_tools: the template has a place for tools.
     """
 
     def __init__(self, backend: Tokenizer, template: str | None, variables: Mapping[str, str]) -> None:
@@ -51,6 +54,7 @@ class TextCodec:
         self._variables = variables
         self._template = None
         self.writes_date = template is not None and _NOW in template
+        self.takes_tools = template is not None and _TOOLS.search(template) is not None
         if template is not None:
             environment = ImmutableSandboxedEnvironment(
                 trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationMark]
@@ -65,6 +69,7 @@ class TextCodec:
                 ) from error
         added = backend.get_added_tokens_decoder()
         self.special_ids = frozenset(index for index, token in added.items() if token.special)
+        self._special = [token.content for token in added.values() if token.special and token.content]
         self.token_bytes = _token_bytes(backend, {index: token.content for index, token in added.items()})
 
     @classmethod
@@ -131,6 +136,12 @@ class TextCodec:
     def decode(self, token_ids: Sequence[int], *, skip_special: bool = True) -> str:
         hidden = self.special_ids if skip_special else frozenset()
         return b"".join(self.bytes_of(token) for token in token_ids if token not in hidden).decode("utf-8", "replace")
+
+    def drop_special(self, text: str) -> str:
+        """The text without the special tokens that are written out in it."""
+        for special in self._special:
+            text = text.replace(special, "")
+        return text
 
     @cached_property
     def _whole_pieces(self) -> Mapping[int, str]:

@@ -3,14 +3,21 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from gpu_workers.engine import Engine
+from gpu_workers.engine.answers import AnswerWriter
+from gpu_workers.engine.jobs import Delta, FinishReason, Job, Sample, SamplingOptions
+from gpu_workers.engine.protocol import GenerationRequest
 from gpu_workers.engine.server import ADAPTER_HEADER, EngineServer
+from gpu_workers.engine.text import TextCodec
+from tests.gpu_workers.templated import CALL, make_templated_model, serve_prompt
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -252,3 +259,86 @@ async def test_a_full_queue_answers_429_with_a_time_to_come_back(client: Client)
     assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
     assert (await refused.json())["error"]["code"] == "queue_full"
     first.cancel()
+
+
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+CALLING = '<tool_call>{"name": "look_up", "arguments": {"item": "mug"}}</tool_call>'
+
+
+@pytest.fixture
+async def calling() -> AsyncIterator[Client]:
+    """A model that reads bytes through Qwen2.5's template, and always goes on with what it is led to."""
+    server = EngineServer(Engine("tiny", make_templated_model("qwen2.5")), host="127.0.0.1")
+    async with TestClient(TestServer(server.app)) as found:
+        server.start()
+        yield found
+        await server.stop(drain_s=5)
+
+
+async def test_tools_are_written_by_the_models_template(calling: Client, client: Client) -> None:
+    said = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "A mug?"},
+        said,
+        {"role": "tool", "tool_call_id": "c1", "content": "2"},
+    ]
+    body = {"model": "tiny", "messages": messages, "tools": [TOOL], "max_tokens": 3, "return_token_ids": True}
+    whole = await post(calling, "/v1/chat/completions", body)
+    prompt = tuple(whole["prompt_token_ids"])
+    assert prompt == serve_prompt(make_templated_model("qwen2.5"), messages, tools=[TOOL])
+    untold = await post(calling, "/v1/chat/completions", body | {"tool_choice": "none"})
+    assert tuple(untold["prompt_token_ids"]) == prompt
+    counted = await post(calling, "/tokenize", {"model": "tiny", "messages": messages, "tools": [TOOL]})
+    assert tuple(counted["tokens"]) == prompt
+    for wrong, words in (
+        ({"tools": [{"name": "look_up"}]}, "tools must be a list of"),
+        ({"tool_choice": "required"}, "tool_choice must be none or auto"),
+        ({"messages": [{"role": "assistant", "tool_calls": ["look_up"]}]}, "tool_calls must be a list of objects"),
+    ):
+        refused = await post(calling, "/v1/chat/completions", body | wrong, 400)
+        assert words in refused["error"]["message"]
+    refused = await post(client, "/v1/chat/completions", {"model": "tiny", "messages": messages, "tools": [TOOL]}, 400)
+    assert "its chat template does not write them" in refused["error"]["message"]
+
+
+def write(calling: str, *, reason: FinishReason = "stop", streams: bool = False, reads: bool = True) -> AnswerWriter:
+    """What is told of an answer of these words to somebody who offered tools."""
+    codec = TextCodec.from_directory(make_templated_model("qwen2.5"))
+    options = SamplingOptions(seed=0, streams=streams, top_logprobs=0)
+    asked = GenerationRequest(Loaded("tiny"), [[5]], options, True, False, True, reads_calls=reads)  # type: ignore[arg-type]
+    job = Job(asked.loaded, asked.prompts, options)
+    tokens = codec.encode([calling], add_special_tokens=False)[0] + [1]
+    job.finish_choice(0, Sample(calling, tokens, np.zeros(len(tokens), np.float32), reason))
+    return AnswerWriter(asked, job, codec, identifier="abcdef", created=0)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    name: str
+    fingerprint: str = "0" * 64
+
+
+def test_calls_are_told_as_calls_with_every_token_as_it_was_drawn() -> None:
+    (choice,) = write(f"Let me see.\n{CALLING}").write_whole()["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", "Let me see.")
+    assert call["function"] == {"name": "look_up", "arguments": '{"item": "mug"}'}
+    assert len(call["id"]) == 9
+    assert len(choice["token_ids"]) == len(choice["logprobs"]["content"]) == len(f"Let me see.\n{CALLING}") + 1
+    for writer in (write(CALLING, reason="length"), write(CALLING, reads=False), write("<tool_call>{</tool_call>")):
+        (choice,) = writer.write_whole()["choices"]
+        assert "tool_calls" not in choice["message"]
+        assert choice["message"]["content"].startswith("<tool_call>{")
+
+
+def test_a_stream_that_may_turn_out_to_be_a_call_tells_it_with_its_last_chunk() -> None:
+    writer = write(CALLING, streams=True)
+    tokens = TextCodec.from_directory(make_templated_model("qwen2.5")).encode([CALLING], add_special_tokens=False)[0]
+    chunks = [writer.write_delta(Delta(0, chr(0), [token], [0.0])) for token in tokens]
+    chunks.append(writer.write_delta(Delta(0, "", [1], [0.0], finish_reason="stop")))
+    choices = [chunk["choices"][0] for chunk in chunks if chunk is not None]
+    assert all(choice["delta"] == {} for choice in choices[:-1])
+    assert [token for choice in choices for token in choice["token_ids"]] == [*tokens, 1]
+    assert choices[-1]["finish_reason"] == "tool_calls"
+    (call,) = choices[-1]["delta"]["tool_calls"]
+    assert (call["index"], call["function"]["name"]) == (0, "look_up")
