@@ -207,15 +207,32 @@ class ModelClient:
         """
         return _tokenize_once(self, text, model)
 
+    @property
+    def tokenizes(self) -> bool:
+        """Whether the server says how it tokenises a text or a conversation."""
+        return self._row.tokenizes
+
+    def tokenize_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        model: str,
+        tools: Sequence[Mapping[str, Any]] = (),
+        is_open: bool = True,
+    ) -> list[int]:
+        """Token ids of a conversation in the model's own template.
+
+        Args:
+            is_open: with what opens the model's next answer.
+        """
+        body = {"model": model, "messages": messages, "add_generation_prompt": is_open}
+        return _read_tokens(
+            self._transport.call_server("POST", "/tokenize", body | ({"tools": tools} if tools else {})), self.base_url
+        )
+
     def _tokenize(self, text: str, model: str) -> tuple[int, ...]:
         body = {"model": model, "prompt": text, "add_special_tokens": False}
-        answer = self._transport.call_server("POST", "/tokenize", body)
-        try:
-            return tuple(int(token) for token in answer["tokens"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ProviderAnswerError(
-                f"{self.base_url}/tokenize: wanted `tokens`, found {str(answer)[:200]}"
-            ) from error
+        return tuple(_read_tokens(self._transport.call_server("POST", "/tokenize", body), self.base_url))
 
     def _spell_tokens(self, sample: Sample, model: str) -> Sample:
         """The sample with its tokens' texts, which a server that names tokens by id leaves out."""
@@ -392,6 +409,13 @@ def _tokenize_once(client: ModelClient, text: str, model: str) -> tuple[int, ...
 @lru_cache(maxsize=65_536)
 def _detokenize_once(client: ModelClient, token: int, model: str) -> str:
     return client._detokenize(token, model)
+
+
+def _read_tokens(answer: Any, base_url: str) -> list[int]:
+    try:
+        return [int(token) for token in answer["tokens"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProviderAnswerError(f"{base_url}/tokenize: wanted `tokens`, found {str(answer)[:200]}") from error
 
 
 _BY_ID = "token_id:"

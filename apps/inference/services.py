@@ -152,6 +152,7 @@ def record_exchanges(
             adapter_name=adapter_name,
             policy_version=policy_version,
             messages=list(draft.messages),
+            request=dict(draft.request),
             sampling=describe_sampling(draft.sampling, tells=tells) if draft.sampling else {},
             text=draft.text,
             tool_calls=list(draft.tool_calls),

@@ -39,7 +39,8 @@ def _list_own() -> Mapping[str, AgentKind]:
 
     def make_chat(seat: AgentSeat) -> Agent:
         sampling = {"max_tokens": seat.longest_answer, **seat.sampling}
-        return ChatAgent(seat.client, system_prompt=seat.system_prompt, top_k=seat.top_k, **sampling)
+        told: dict[str, Any] = {"top_k": seat.top_k, "context_tokens": seat.context_tokens}
+        return ChatAgent(seat.client, system_prompt=seat.system_prompt, **told, **sampling)
 
     ours = (
         AgentKind(

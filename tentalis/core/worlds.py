@@ -48,12 +48,13 @@ class AttemptDraft:
         unfit: why its tokens may train nothing; "" where they may.
         use: tokens as the server counted them, for what they cost.
         sampling: the temperature it was asked for at and every other knob; empty where nobody said.
+        request: what it was asked with beside the messages, as its prompt was rendered with it: tools.
     """
 
     text: str = ""
     answer: str = ""
     steps: Sequence[DraftStep] = ()
-    messages: Sequence[Mapping[str, str]] = ()
+    messages: Sequence[Mapping[str, Any]] = ()
     prompt_token_ids: Sequence[int] = ()
     token_ids: Sequence[int] = ()
     logprobs: Sequence[float] = ()
@@ -70,6 +71,7 @@ class AttemptDraft:
     unfit: str = ""
     use: TokenUse = NOTHING_USED
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    request: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,6 +474,7 @@ class AgentSeat:
         base_model: name the server knows the base by, whose tokenizer all adapters share.
         longest_answer: tokens of an answer, where the worker's sampling does not say.
         top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
+        context_tokens: that its model takes, prompt and answer together; None: nobody knows.
     """
 
     client: Any
@@ -480,6 +483,7 @@ class AgentSeat:
     sampling: Mapping[str, Any]
     longest_answer: int
     top_k: int
+    context_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
         sampling=worker.sampling,
         longest_answer=find_longest_answer(worker),
         top_k=choose_recipe(worker.project, worker).stored_top_k if kind.asks_model else 0,
+        context_tokens=worker.context_tokens if kind.asks_model else None,
     )
     return kind.make(seat)
 

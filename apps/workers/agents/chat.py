@@ -1,19 +1,23 @@
 """A worker on any OpenAI-compatible server: one request a prompt, steps read out of whatever the model wrote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from apps.inference.client import ModelClient, Sample
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
+from apps.workers.agents.turns import PRUNING, ask_with_tools, continue_tokens, count_tokens, prune, read_turn
 from tentalis.core.steps import ParsedAnswer, Span, parse_steps, token_spans, token_starts
-from tentalis.core.worlds import AttemptDraft, DraftStep, World
+from tentalis.core.worlds import AttemptDraft, DraftStep, TurnAsked, TurnDraft, World
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS: Final = 1024
 MOST_AT_ONCE: Final = 8
 """Prompts that an agent has at its server at one time."""
+
+
+Asked = TypeVar("Asked")
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class ChatAgent:
         max_tokens: of one answer.
         top_p: nucleus sampling; 1 is off.
         top_k: how many of the likeliest tokens to note at each place, for what is learned from them; 0 for none.
+        context_tokens: that its model takes, prompt and answer together; None: nobody knows.
     """
 
     client: ModelClient
@@ -33,6 +38,7 @@ class ChatAgent:
     max_tokens: int = MAX_TOKENS
     top_p: float = 1.0
     top_k: int = 0
+    context_tokens: int | None = None
 
     def work(
         self,
@@ -45,26 +51,63 @@ class ChatAgent:
         greedy: bool = False,
     ) -> list[list[AttemptDraft]]:
         """Try each prompt `group_size` times, some prompts at once; one the server refuses gives failed drafts."""
-        refusals = []
+        conversations = [world.messages_for(prompt, self.system_prompt) for prompt in prompts]
 
-        def try_prompt(prompt: str, seed: int | None) -> list[AttemptDraft]:
-            messages = world.messages_for(prompt, self.system_prompt)
-            try:
-                return self._try_prompt(messages, group_size, seed, model, greedy)
-            except ModelNotServedError:
-                raise
-            except ProviderRefusedError as error:
-                refusals.append(error)
-                return [AttemptDraft(messages=messages, error=str(error), is_lost=True, ended=False)] * group_size
+        def try_prompt(place: int) -> list[AttemptDraft]:
+            return self._try_prompt(conversations[place], group_size, seeds[place], model, greedy)
 
-        if len(prompts) <= 1:
-            groups = list(map(try_prompt, prompts, seeds))
+        def give_up(place: int, words: str) -> list[AttemptDraft]:
+            return [AttemptDraft(messages=conversations[place], error=words, is_lost=True, ended=False)] * group_size
+
+        return _ask_each(len(prompts), try_prompt, give_up)
+
+    def take_turns(
+        self,
+        asked: Sequence[TurnAsked],
+        *,
+        world: World,
+        tools: Sequence[Mapping[str, Any]],
+        model: str,
+        greedy: bool = False,
+    ) -> list[TurnDraft]:
+        """The next turn of each episode, some at once; see `TurnAgent.take_turns`."""
+
+        def take_turn(place: int) -> TurnDraft:
+            return self._take_turn(asked[place], tools, model, greedy)
+
+        def give_up(place: int, words: str) -> TurnDraft:
+            lost = AttemptDraft(messages=asked[place].messages, error=words, is_lost=True, ended=False)
+            return TurnDraft(draft=lost)
+
+        return _ask_each(len(asked), take_turn, give_up)
+
+    def _take_turn(self, asked: TurnAsked, tools: Sequence[Mapping[str, Any]], model: str, greedy: bool) -> TurnDraft:
+        """Go on from the tokens of the turn before where the server takes tokens; else ask with the conversation."""
+        started = perf_counter()
+        messages, request = asked.messages, dict[str, Any](tools=list(tools))
+        prompt = continue_tokens(self.client, asked, model=model)
+        room = self.max_tokens
+        if self.context_tokens is not None:
+            size = len(prompt) if prompt else count_tokens(self.client, messages, tools, model=model)
+            if size + self.max_tokens > self.context_tokens:
+                most = 3 * max(0, self.context_tokens - self.max_tokens) // 4  # so that it fits for some turns to come
+                messages, dropped = prune(
+                    messages, lambda left: count_tokens(self.client, left, tools, model=model) <= most
+                )
+                if dropped:
+                    prompt = None
+                    request |= {"pruned": {"rule": PRUNING, "results": dropped}}
+                    size = count_tokens(self.client, messages, tools, model=model)
+            room = max(1, min(room, self.context_tokens - size))
+        sampling: dict[str, Any] = {"temperature": 0.0 if greedy else self.temperature, "top_p": self.top_p}
+        settings: dict[str, Any] = {"max_tokens": room, "seed": asked.seed, "top_k": 0 if greedy else self.top_k}
+        if prompt is not None:
+            [[sample]] = self.client.sample([prompt], model=model, **settings, **sampling)
         else:
-            with ScopedThreadPool(min(len(prompts), MOST_AT_ONCE)) as pool:
-                groups = list(pool.map(try_prompt, prompts, seeds))
-        if refusals and len(refusals) == len(groups):
-            raise refusals[0]
-        return groups
+            sample = ask_with_tools(self.client, messages, tools, model=model, **settings, **sampling)
+        draft = read_sample(sample, messages, perf_counter() - started)
+        draft = replace(draft, sampling=sampling, request=request)
+        return read_turn(sample, draft, tools, turn=asked.turn)
 
     def _try_prompt(
         self, messages: Sequence[Mapping[str, str]], group_size: int, seed: int | None, model: str, greedy: bool
@@ -89,7 +132,30 @@ class ChatAgent:
         return drafts
 
 
-def read_sample(sample: Sample, messages: Sequence[Mapping[str, str]], elapsed_s: float | None = None) -> AttemptDraft:
+def _ask_each(count: int, ask: Callable[[int], Asked], give_up: Callable[[int, str], Asked]) -> list[Asked]:
+    """Ask for each place, some at once; what the server refuses is given up, unless it refuses all."""
+    refusals: list[ProviderRefusedError] = []
+
+    def ask_one(place: int) -> Asked:
+        try:
+            return ask(place)
+        except ModelNotServedError:
+            raise
+        except ProviderRefusedError as error:
+            refusals.append(error)
+            return give_up(place, str(error))
+
+    if count <= 1:
+        found = list(map(ask_one, range(count)))
+    else:
+        with ScopedThreadPool(min(count, MOST_AT_ONCE)) as pool:
+            found = list(pool.map(ask_one, range(count)))
+    if refusals and len(refusals) == count:
+        raise refusals[0]
+    return found
+
+
+def read_sample(sample: Sample, messages: Sequence[Mapping[str, Any]], elapsed_s: float | None = None) -> AttemptDraft:
     """Turn a chat model's answer into a draft: steps, answer, and token spans where the server told its tokens."""
     parsed = parse_steps(sample.text, sample.tool_calls)
     is_exact = sample.has_exact_tokens

@@ -1,0 +1,161 @@
+"""Turns of a chat model in a world with tools: what it is asked with, token for token, and what it wants done."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from apps.inference.client import ModelClient, Sample
+from apps.workers.agents.chat import ChatAgent
+from apps.workers.agents.turns import LEFT_OUT, PRUNING, prune, read_turn
+from apps.worlds.chat.world import ChatWorld
+from gpu_workers.backends.base_models import load_base
+from tentalis.core.conversations.joining import Call, join_calls
+from tentalis.core.worlds import AttemptDraft, TurnAgent, TurnAsked, TurnDraft
+from tests.engine_process import run_engine
+from tests.fakes import FakeModelServer
+from tests.gpu_workers.templated import TEMPLATES, make_templated_model, serve_prompt
+from tests.plugged.doors_package import TOOLS
+
+ASKED = [{"role": "user", "content": "Open door 3 in Bern."}]
+LOOK = {"id": "aaaaaaaa1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+PRESS = {"id": "aaaaaaaa2", "type": "function", "function": {"name": "press", "arguments": '{"button": "a"}'}}
+LAMP = "the lamp is red"
+WRITTEN = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+
+
+def take(agent: ChatAgent, *asked: TurnAsked, model: str = "tiny", **values: Any) -> list[TurnDraft]:
+    return agent.take_turns(asked, world=ChatWorld(), tools=TOOLS, model=model, **values)
+
+
+def see(messages: Sequence[Mapping[str, Any]], call: Mapping[str, Any], text: str) -> list[Mapping[str, Any]]:
+    """The conversation when a call was made, and the world said that."""
+    said = {"role": "assistant", "content": "", "tool_calls": [call]}
+    return [*messages, said, {"role": "tool", "tool_call_id": call["id"], "content": text}]
+
+
+@pytest.fixture(scope="module", params=["qwen2.5", "llama3"])
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def client(family: str) -> Iterator[ModelClient]:
+    # the end that the template writes is the model's end token here
+    template = (
+        (TEMPLATES / f"{family}.jinja").read_text().replace("<|im_end|>", "<|end|>").replace("<|eot_id|>", "<|end|>")
+    )
+    directory = make_templated_model(family, template)
+    with run_engine(str(directory)) as address:
+        yield ModelClient(address, allow_private=True, api_key=str(directory))
+
+
+@pytest.mark.torch
+def test_each_turn_goes_on_from_the_tokens_before_it_and_the_trainer_reads_the_same_log_probs(
+    client: ModelClient,
+) -> None:
+    directory = client.api_key
+    model = directory.rpartition("/")[2]
+    agent, drafts = ChatAgent(client, max_tokens=900, temperature=1.3), list[AttemptDraft]()
+    messages: list[Mapping[str, Any]] = list(ASKED)
+    for turn, call in enumerate((LOOK, PRESS, LOOK)):
+        last = drafts[-1] if drafts else AttemptDraft()
+        asked = [
+            TurnAsked(
+                messages=messages,
+                prompt_token_ids=last.prompt_token_ids,
+                token_ids=last.token_ids,
+                seed=seed,
+                turn=turn,
+            )
+            for seed in range(8)
+        ]
+        found = [one.draft for one in take(agent, *asked, model=model)]
+        draft = next(one for one in found if one.ended and one.token_ids)  # some never say their end
+        if drafts:
+            size = len(last.prompt_token_ids) + len(last.token_ids)
+            assert [*draft.prompt_token_ids[:size]] == [*last.prompt_token_ids, *last.token_ids]
+            whole = serve_prompt(directory, messages, tools=TOOLS)  # type: ignore[arg-type]
+            tail = draft.prompt_token_ids[size:]
+            assert tuple(tail) == whole[len(whole) - len(tail) :]
+            assert whole[len(whole) - len(tail) - 1] == last.token_ids[-1]  # what the template ends an answer with
+            assert LAMP in "".join(client.spell(tail, model=model) or ())
+        else:
+            assert tuple(draft.prompt_token_ids) == serve_prompt(directory, messages, tools=TOOLS)  # type: ignore[arg-type]
+            assert draft.request["tools"] == list(TOOLS)
+        drafts.append(draft)
+        messages = see(messages, call, LAMP)
+    joined = join_calls([Call(one.prompt_token_ids, one.token_ids, one.logprobs, one.sampled) for one in drafts])
+    assert sum(joined.sampled) == sum(len(one.token_ids) for one in drafts) < len(joined.tokens)
+    base = load_base(directory)
+    with torch.no_grad():
+        logits = base.model(input_ids=torch.tensor([[*joined.prompt, *joined.tokens]])).logits[
+            0, len(joined.prompt) - 1 : -1
+        ]
+    read = (logits / 1.3).log_softmax(-1).gather(-1, torch.tensor(joined.tokens)[:, None])[:, 0]
+    read_at_1 = logits.log_softmax(-1).gather(-1, torch.tensor(joined.tokens)[:, None])[:, 0]
+    own, told = torch.tensor(joined.sampled), torch.tensor(joined.logprobs)
+    closest = min((one[own] - told[own]).abs().max() for one in (read, read_at_1))
+    assert closest < 1e-3
+
+
+def test_a_server_that_tells_no_tokens_is_asked_with_the_whole_conversation_each_turn() -> None:
+    with FakeModelServer(is_plain=True, tool_calls=[LOOK], reply=lambda prompt, index: "") as server:
+        agent: TurnAgent = ChatAgent(ModelClient(server.url, kind="openai", allow_private=True))
+        (first,) = take(agent, TurnAsked(messages=ASKED), model="desk")  # type: ignore[arg-type]
+        assert [(call.name, call.arguments, call.fault) for call in first.calls] == [("look", "{}", "")]
+        messages = [*ASKED, *first.messages, {"role": "tool", "tool_call_id": LOOK["id"], "content": LAMP}]
+        take(agent, TurnAsked(messages=messages, turn=1), model="desk")  # type: ignore[arg-type]
+    assert [request.body["messages"] for request in server.requests] == [ASKED, messages]
+    assert all(request.body["tools"] == list(TOOLS) for request in server.requests)
+    assert first.draft.error == ""
+    assert [(step.kind, step.tool_name) for step in first.draft.steps] == [("call", "look")]
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        (WRITTEN, [""]),
+        ('<tool_call>{"name": "jump"}</tool_call>', ["there is no tool 'jump'; there are look, press"]),
+        ("<tool_call>{look}</tool_call>", ["the call cannot be read: '{look}'"]),
+        ("<call>press a</call>", ["press: wanted arguments as a JSON object, found 'a'"]),
+        ('<call>press {"button": "d"}</call>', ["press: the arguments are not as its schema says: /button: enum"]),
+        (f"{WRITTEN} and {WRITTEN}", ["", ""]),
+        ("Done.", []),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_said_to_its_model(text: str, faults: list[str]) -> None:
+    pieces = [text[place : place + 3] for place in range(0, len(text), 3)]
+    ids = list(range(len(pieces)))
+    sample = Sample(
+        text=text, finish_reason="stop", served_by="m", token_ids=ids, token_texts=pieces, prompt_token_ids=[1],
+        logprobs=[0.0] * len(ids),
+    )  # fmt: skip
+    draft = AttemptDraft(text=text, answer=text, token_ids=ids)
+    turn = read_turn(sample, draft, TOOLS, turn=3)
+    assert [call.fault for call in turn.calls] == faults
+    spans = [(step.token_start, step.token_end) for step in turn.draft.steps]
+    assert [end for _, end in spans][-1:] == [len(ids)][: len(faults)]
+    assert all(end == start for (_, end), (start, _) in pairwise(spans))
+    (said,) = turn.messages
+    assert len(said.get("tool_calls", ())) == len(faults)
+    cut = read_turn(sample.__class__(text=text, finish_reason="length", served_by="m"), draft, TOOLS, turn=3)
+    assert not cut.calls
+
+
+def test_the_oldest_results_go_where_a_conversation_has_no_room() -> None:
+    messages: list[Mapping[str, Any]] = list(ASKED)
+    for place in range(4):
+        messages = see(messages, LOOK, str(place) * 400)
+    left, dropped = prune(messages, lambda said: sum(len(one["content"]) for one in said) < 1_000)
+    assert dropped == 2
+    assert [one["content"][:3] for one in left if one["role"] == "tool"] == [LEFT_OUT[:3]] * 2 + ["222", "333"]
+    assert prune(messages, lambda said: False)[1] == 3
+    with FakeModelServer(is_plain=True, reply=lambda prompt, index: "Done.") as server:
+        agent = ChatAgent(ModelClient(server.url, kind="openai", allow_private=True), max_tokens=50, context_tokens=700)
+        (turn,) = take(agent, TurnAsked(messages=messages, turn=4), model="desk")
+    assert turn.draft.request["pruned"] == {"rule": PRUNING, "results": 3}
+    assert server.requests[0].body["messages"] == turn.draft.messages
+    assert sum(one["content"] == LEFT_OUT for one in turn.draft.messages) == 3
