@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.signals import user_logged_in
 from django.db import connection
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.dispatch import receiver
 from django.http import HttpRequest
 
@@ -38,9 +39,11 @@ def django_db_keepdb() -> bool:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
-    """In a parallel run the database comes from the process that migrated for all."""
+    """The database comes from the process that migrated for all, or from an earlier run."""
     if STARTED_BY in os.environ:
-        load_migrated(os.environ["TENTALIS_DATABASE_URL"], connection.settings_dict["TEST"]["NAME"])
+        named = connection.settings_dict
+        name = named["TEST"]["NAME"] or TEST_DATABASE_PREFIX + named["NAME"]
+        load_migrated(os.environ["TENTALIS_DATABASE_URL"], name)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def start_servers() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("numprocesses", None) and STARTED_BY in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+    if STARTED_BY in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
         begin_migrating()
 
 

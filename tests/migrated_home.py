@@ -1,10 +1,11 @@
-"""A migrated database, made once in a test run: for each platform that a test starts, and for the tests' own database.
+"""A migrated database, made once for the same migrations: for each platform of a test, and for the tests' own database.
 
 From nothing a cluster and its tables cost 15 s of CPU. tests/e2e/test_demo.py goes that way each time.
 """
 
 import atexit
 import fcntl
+import hashlib
 import os
 import shlex
 import shutil
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,8 +21,9 @@ import psycopg
 from psycopg import sql
 
 from tentalis.platform.home import Home
-from tentalis.platform.postgres_server import find_postgres_binaries
+from tentalis.platform.postgres_server import MAJOR_VERSION, find_postgres_binaries
 from tentalis.platform.processes import die_with_parent
+from tentalis.platform.stack import PROJECT_DIRECTORY
 from tentalis.platform.up import running_stack
 
 SHARED = "TESTS_SHARED_DIRECTORY"
@@ -33,37 +36,64 @@ def share_directory() -> None:
         atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
 
 
+def find_kept() -> Path:
+    """Where the dump of these very migrations is kept from one run to the next, of whatever checkout."""
+    digest = hashlib.sha256(MAJOR_VERSION.encode() + (PROJECT_DIRECTORY / "docker/requirements/dev.lock").read_bytes())
+    for path in sorted(PROJECT_DIRECTORY.glob("apps/*/migrations/*.py")):
+        digest.update(str(path.relative_to(PROJECT_DIRECTORY)).encode() + path.read_bytes())
+    return Path(tempfile.gettempdir()) / f"tentalis-tests-{os.getuid()}-migrated-{digest.hexdigest()[:16]}"
+
+
 def begin_migrating() -> None:
-    """A parallel run's first process migrates while the others collect their tests; they wait for the lock it holds."""
-    programs = find_postgres_binaries()
+    """A run's first process migrates, where no run has, while tests are collected; they wait for the lock it holds."""
+    kept, programs = find_kept(), find_postgres_binaries()
     migrate = shlex.join([sys.executable, "-m", "django", "migrate", "-v", "0"])
     dump = shlex.join([str(programs / "pg_dump"), "-Fc", "-Z0", "-f", "dumping", os.environ["TENTALIS_DATABASE_URL"]])
+    keep = f"cp dumping {kept}.{os.getpid()} && mv {kept}.{os.getpid()} {kept}"
     with (Path(os.environ[SHARED]) / "dump.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if kept.exists() and kept.stat().st_uid == os.getuid():
+            shutil.copyfile(kept, Path(os.environ[SHARED]) / "dump")
+            return
         migrating = subprocess.Popen(
-            ["sh", "-c", f"{migrate} && {dump} && mv dumping dump"],
+            ["sh", "-c", f"{migrate} && {dump} && {keep} && mv dumping dump"],
             cwd=os.environ[SHARED],
             env=os.environ | {"DJANGO_SETTINGS_MODULE": "tentalis.settings.test", "PYTHONPATH": str(Path.cwd())},
             pass_fds=[lock.fileno()],
             preexec_fn=die_with_parent(signal.SIGTERM),
+            process_group=0,
         )
-    atexit.register(migrating.terminate)
+    atexit.register(end_group, migrating)
+
+
+def end_group(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    process.wait()
 
 
 def load_migrated(url: str, name: str) -> None:
     """Make the database as the run's first process migrated it; nothing where no such process does, or it failed."""
-    shared = Path(os.environ[SHARED])
-    if not (shared / "dump.lock").exists():
-        return
-    with (shared / "dump.lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-    if not (shared / "dump").exists():
+    if not (dump := wait_for_dump()):
         return
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    made = urlsplit(url)._replace(path=f"/{name}").geturl()
-    restore = find_postgres_binaries() / "pg_restore"
-    subprocess.run([str(restore), "--exit-on-error", "-d", made, str(shared / "dump")], check=True)
+    restore(dump, urlsplit(url)._replace(path=f"/{name}").geturl())
+
+
+def wait_for_dump() -> Path | None:
+    shared = Path(os.environ[SHARED])
+    if not (shared / "dump.lock").exists():
+        return None
+    with (shared / "dump.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return shared / "dump" if (shared / "dump").exists() else None
+
+
+def restore(dump: Path, url: str) -> None:
+    """Into an empty database."""
+    program = str(find_postgres_binaries() / "pg_restore")
+    subprocess.run([program, "--exit-on-error", "--no-owner", "-d", url, str(dump)], check=True)
 
 
 def copy_migrated_home(home: Home) -> None:
@@ -78,6 +108,9 @@ def copy_migrated_home(home: Home) -> None:
             making = Home(shared / "migrating")
             clean = {name: value for name, value in os.environ.items() if not name.startswith("TENTALIS_")}
             clean.pop("DJANGO_SETTINGS_MODULE", None)
+            if dump := wait_for_dump():  # all that is left to do is to make the roles, and to give them their rights
+                with running_stack(making, clean, is_throwaway=True, only=("postgres",)) as stack:
+                    restore(dump, stack.state().addresses["admin_database_url"])
             with running_stack(making, clean, is_throwaway=True, only=("migrate",)):
                 pass
             making.root.rename(made.root)
