@@ -15,7 +15,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.evals.errors import EvaluationStoppedError
-from apps.evals.measuring import Asked, find_measured, play, read_measured
+from apps.evals.measuring import WantedTries, find_measured, play, read_measured
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset
 from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, read_item
 from apps.workers.agents import can_ask_model
@@ -134,7 +134,9 @@ def measure_asked(evaluation_id: int, *, by: str) -> None:
         load(evaluation.adapter)
     try:
         play(
-            Asked(read_measured(evaluation), item_set), patience_s=settings.TENTALIS["TASK_TIMEOUT_SECONDS"] / 4, by=by
+            WantedTries(read_measured(evaluation), item_set),
+            patience_s=settings.TENTALIS["TASK_TIMEOUT_SECONDS"] / 4,
+            by=by,
         )
     except (EvaluationStoppedError, IllegalMoveError):  # somebody paused or cancelled it meanwhile
         return

@@ -81,7 +81,7 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class WantedTries:
     """What is to be tried of an evaluation.
 
     Args:
@@ -94,20 +94,20 @@ class Asked:
     places: Sequence[int] | None = None
     model: str = ""
 
-    def list_blocks(self) -> list[list["_Try"]]:
+    def list_blocks(self) -> list[list["_WantedTry"]]:
         """What was not tried yet."""
         evaluation, known = self.measured.evaluation, self.measured.tries
         places = range(len(self.item_set.items)) if self.places is None else self.places
         tries = ((place, number) for number in range(evaluation.tries) for place in places)
-        left = [_Try(self, *one) for one in tries if one not in known]
+        left = [_WantedTry(self, *one) for one in tries if one not in known]
         size = QUICK_BLOCK if is_quick(evaluation.worker) else BLOCK
         return [left[first : first + size] for first in range(0, len(left), size)]
 
 
-class _Try(NamedTuple):
+class _WantedTry(NamedTuple):
     """A try that is to be made."""
 
-    asked: Asked
+    asked: WantedTries
     place: int
     number: int
 
@@ -166,11 +166,11 @@ def measure(
 ) -> Measured:
     """How a model does on all the items, asked for what is not known yet; see `find_measured` and `play`."""
     measured = find_measured(worker, adapter, item_set, purpose, **settings)
-    play(Asked(measured, item_set))
+    play(WantedTries(measured, item_set))
     return measured
 
 
-def play(*asked: Asked, patience_s: float = inf, by: str = "gate") -> None:
+def play(*asked: WantedTries, patience_s: float = inf, by: str = "gate") -> None:
     """Try what was not tried yet, a block of each evaluation after the other; its last one ends an evaluation.
 
     The blocks of all go to the server together: those of one model in one call of its agent, different models' at the
@@ -266,9 +266,9 @@ def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:
     return Evaluation.State.DONE
 
 
-def _try_together(tries: Sequence[_Try]) -> dict[_Try, ItemTry]:
+def _try_together(tries: Sequence[_WantedTry]) -> dict[_WantedTry, ItemTry]:
     """Each model's in one go, and all models' at the same time."""
-    by_model: dict[tuple[Worker, str, World, bool], list[_Try]] = {}
+    by_model: dict[tuple[Worker, str, World, bool], list[_WantedTry]] = {}
     for one in tries:
         evaluation = one.asked.measured.evaluation
         model = one.asked.model or name_of(evaluation.worker, evaluation.adapter)
@@ -282,7 +282,7 @@ def _try_together(tries: Sequence[_Try]) -> dict[_Try, ItemTry]:
     if len(calls) == 1:
         return calls[0]()
 
-    def try_aside(call: Callable[[], dict[_Try, ItemTry]]) -> dict[_Try, ItemTry]:
+    def try_aside(call: Callable[[], dict[_WantedTry, ItemTry]]) -> dict[_WantedTry, ItemTry]:
         try:
             return call()
         finally:
@@ -292,9 +292,11 @@ def _try_together(tries: Sequence[_Try]) -> dict[_Try, ItemTry]:
         return dict(ChainMap(*pool.map(try_aside, calls)))
 
 
-def _try_block(tries: Sequence[_Try], work: Callable[..., Sequence[Sequence[AttemptDraft]]]) -> dict[_Try, ItemTry]:
+def _try_block(
+    tries: Sequence[_WantedTry], work: Callable[..., Sequence[Sequence[AttemptDraft]]]
+) -> dict[_WantedTry, ItemTry]:
     """Try them with one model, and those again, a few times, that say nothing of it."""
-    made: dict[_Try, ItemTry] = {}
+    made: dict[_WantedTry, ItemTry] = {}
     lost = tries
     for _ in range(ROUNDS):
         try:
@@ -311,7 +313,9 @@ def _try_block(tries: Sequence[_Try], work: Callable[..., Sequence[Sequence[Atte
     return made
 
 
-def _try_once(tries: Sequence[_Try], work: Callable[..., Sequence[Sequence[AttemptDraft]]]) -> dict[_Try, ItemTry]:
+def _try_once(
+    tries: Sequence[_WantedTry], work: Callable[..., Sequence[Sequence[AttemptDraft]]]
+) -> dict[_WantedTry, ItemTry]:
     drafts = work(
         prompts=[one.item.prompt for one in tries],
         group_size=1,
@@ -320,7 +324,7 @@ def _try_once(tries: Sequence[_Try], work: Callable[..., Sequence[Sequence[Attem
     return {one: _make_try(one, draft) for one, (draft,) in zip(tries, drafts, strict=True)}
 
 
-def _make_try(one: _Try, draft: AttemptDraft) -> ItemTry:
+def _make_try(one: _WantedTry, draft: AttemptDraft) -> ItemTry:
     if draft.is_lost:
         return _make_lost(one, draft.error)
     item, environment = one.item, one.asked.item_set.world.name
@@ -341,13 +345,13 @@ def _make_try(one: _Try, draft: AttemptDraft) -> ItemTry:
     return row
 
 
-def _make_lost(one: _Try, reason: str) -> ItemTry:
+def _make_lost(one: _WantedTry, reason: str) -> ItemTry:
     row = _open_row(one)
     row.cause, row.reason = ItemTry.Cause.INFRASTRUCTURE, reason[:300]
     return row
 
 
-def _open_row(one: _Try) -> ItemTry:
+def _open_row(one: _WantedTry) -> ItemTry:
     return ItemTry(place=one.place, number=one.number, key=one.asked.item_set.keys[one.place])
 
 

@@ -11,7 +11,7 @@ from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter, Verdict
 from apps.adapters.serving import client_of
 from apps.evals.comparing import pair, pair_first
-from apps.evals.measuring import AGAIN, Asked, Measured, find_measured, play
+from apps.evals.measuring import AGAIN, Measured, WantedTries, find_measured, play
 from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet, Panel, draw_fresh
 from apps.gate.strength_sweep import serve_scaled
@@ -164,7 +164,7 @@ class SideMeasurements:
                     self.worker, model, asked, purpose, tries=tries, is_greedy=is_greedy, seed=seed
                 )
             found.append(self._known[key])
-        play(*(Asked(one, each.asked, each.places) for one, each in zip(found, questions, strict=True)))
+        play(*(WantedTries(one, each.asked, each.places) for one, each in zip(found, questions, strict=True)))
         return found
 
     def suspect_skills(self, deployed: Adapter | None) -> Iterator[Finding]:
@@ -231,7 +231,7 @@ class SideMeasurements:
                 names = {scale: stack.enter_context(serve_scaled(client, self.adapter, scale)) for scale in WEAKER}
                 left: Sequence[float] = WEAKER
                 for upto in range(STRENGTH_BLOCK, size + STRENGTH_BLOCK, STRENGTH_BLOCK):
-                    play(*(Asked(tried[scale], panel, places[:upto], names[scale]) for scale in left))
+                    play(*(WantedTries(tried[scale], panel, places[:upto], names[scale]) for scale in left))
                     for scale in left:
                         known = tried[scale].outcomes
                         at[scale] = [known.get(key, candidate.outcomes[key]) for key in keys[:upto]]

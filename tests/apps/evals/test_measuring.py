@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from apps.evals.comparing import pair_first
 from apps.evals.errors import TooFewScoredError
-from apps.evals.measuring import BLOCK, ROUNDS, Asked, find_measured, measure, play, read_measured
+from apps.evals.measuring import BLOCK, ROUNDS, WantedTries, find_measured, measure, play, read_measured
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
@@ -74,8 +74,8 @@ def test_one_that_broke_off_goes_on_behind_its_last_block(worker: Worker, server
 def test_two_who_measure_the_same_have_one_evaluation_and_each_try_once(worker: Worker) -> None:
     items = make_set(6)
     mine, theirs = (find_measured(worker, None, items, REPORT) for _ in range(2))
-    play(Asked(theirs, items, range(4)))
-    play(Asked(mine, items))
+    play(WantedTries(theirs, items, range(4)))
+    play(WantedTries(mine, items))
     assert mine.evaluation == theirs.evaluation == Evaluation.objects.get()
     assert (mine.evaluation.played, ItemTry.objects.count()) == (6, 6)
     with pytest.raises(IntegrityError), transaction.atomic():
