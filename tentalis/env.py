@@ -171,7 +171,10 @@ def read_networks(value: str) -> list[str]:
 
 
 def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
-    """`workers,scorers,hints,gates=threads:16;control=threads:4` -> [(queues, pool, concurrency), …]."""
+    """`workers,scorers,hints,gates=threads:16;control=threads:4` -> [(queues, pool, concurrency), …].
+
+    `episodes`, where no group names it, is read by those that read `workers`.
+    """
     wanted = "groups like workers,scorers,hints,gates=threads:16;control=threads:4 (pool: threads or solo)"
     groups = []
     for group in filter(None, value.split(";")):
@@ -180,6 +183,9 @@ def read_queue_processes(value: str) -> list[tuple[list[str], str, int]]:
         if not queues or pool not in {"threads", "solo"} or not (size or "1").isdigit() or int(size or 1) < 1:
             raise ValueError(wanted)
         groups.append((read_list(queues), pool, int(size or 1)))
+    if not any("episodes" in queues for queues, _, _ in groups):
+        for read, _, _ in groups:
+            read += ["episodes"] * ("workers" in read)
     if missing := QUEUES - {queue for queues, _, _ in groups for queue in queues}:
         raise ValueError(f"{wanted}, and one that reads {', '.join(sorted(missing))}")
     return groups
@@ -269,7 +275,7 @@ VARIABLES: dict[str, Variable] = {
         Variable(
             "QUEUE_PROCESSES",
             read_queue_processes,
-            [(["workers", "scorers", "hints", "gates"], "threads", 16), (["control"], "threads", 4)],
+            [(["workers", "episodes", "scorers", "hints", "gates"], "threads", 16), (["control"], "threads", 4)],
             "queue processes: queues=pool:size;…",
         ),
         Variable("IN_FLIGHT_CAP", read_int(1, 100_000), 64, "messages sent out and unfinished, per kind"),

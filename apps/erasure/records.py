@@ -28,7 +28,7 @@ from apps.conversations.models import Forgetting, Turn
 from apps.evals.models import Item
 from apps.feedback.models import Feedback, Hint, ReviewDraft
 from apps.inference.models import Exchange, Session
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.services import cancel_segments
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Step, Task
@@ -113,7 +113,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
         "exchanges": len(exchanges),
         "turns": Turn.objects.filter(session__in=sessions).count(),
         "tasks": len(tasks),
-        "attempts": Attempt.objects.filter(task__in=tasks).count(),
+        "attempts": Attempt.every.filter(task__in=tasks).count(),
         "steps": Step.objects.filter(attempt__task__in=tasks).count(),
         "feedback": Feedback.objects.filter(task__in=tasks).count(),
         "hints": Hint.objects.filter(task__in=tasks).count(),
@@ -256,7 +256,7 @@ def _stop_work(sessions: Sequence[int], tasks: Sequence[int]) -> None:
     turns = list(Turn.objects.filter(session__in=sessions).values_list("pk", flat=True))
     cancel_segments(kind=SegmentKind.CUT, subject_ids=sessions)
     cancel_segments(kind=SegmentKind.HEAR, subject_ids=turns)
-    for kind in (SegmentKind.WORK, SegmentKind.LEARN):
+    for kind in OF_A_TASK:
         cancel_segments(kind=kind, subject_ids=tasks)
 
 

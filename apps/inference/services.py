@@ -1,7 +1,8 @@
 """Clients of model servers, and the record of what these answered."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db.models import F
@@ -17,6 +18,7 @@ from apps.inference.models import Exchange, Provider, Session
 from apps.inference.prices import find_price
 from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import open_key
+from tentalis.core.conversation_delta import SAME, TOKEN_BYTES, count_shared_tokens
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32, pack_top
 from tentalis.core.sampling import describe_sampling
 from tentalis.core.token_use import TokenUse
@@ -115,6 +117,19 @@ def _make_counter(provider: Provider | None) -> Callable[[str, str, TokenUse, fl
     )
 
 
+class CallBefore(NamedTuple):
+    """The call that another goes on from: of that one only what is new is stored.
+
+    Args:
+        messages: of its prompt, and its answer as the next call repeats it.
+        tokens: packed int32, of its prompt and its answer.
+    """
+
+    exchange_id: int
+    messages: Sequence[Any]
+    tokens: bytes
+
+
 def record_exchanges(
     *,
     project: Project,
@@ -127,6 +142,8 @@ def record_exchanges(
     session: Session | None = None,
     task_ids: Sequence[int] = (),
     turn: str = "main",
+    before: Sequence[CallBefore | None] = (),
+    request: Mapping[str, Any] | None = None,
 ) -> list[Exchange]:
     """Store what came of each try, in one statement.
 
@@ -135,6 +152,8 @@ def record_exchanges(
         adapter_name, policy_version: of the adapter behind that name; "" and 0 for the base model.
         task_ids: (len(drafts),) of the tasks they are tries at; empty where they are at none.
         turn: as an exchange's.
+        before: (len(drafts),) the call that each goes on from; empty where none does.
+        request: what all of them were asked with beside their messages; those that go on from another, as that.
     Returns:
         One stored exchange a draft, in order.
     """
@@ -151,13 +170,11 @@ def record_exchanges(
             model=model,
             adapter_name=adapter_name,
             policy_version=policy_version,
-            messages=list(draft.messages),
-            request=dict(draft.request),
+            **_place(draft, earlier, request or {}),
             sampling=describe_sampling(draft.sampling, tells=tells) if draft.sampling else {},
             text=draft.text,
             tool_calls=list(draft.tool_calls),
             finish_reason=draft.finish_reason,
-            prompt_token_ids=pack_int32(draft.prompt_token_ids),
             token_ids=pack_int32(draft.token_ids),
             logprobs=pack_float32(draft.logprobs),
             sampled=pack_bools(draft.sampled),
@@ -171,8 +188,27 @@ def record_exchanges(
             latency_ms=None if draft.elapsed_s is None else draft.elapsed_s * 1000,
             error=draft.error,
         )
-        for draft, task_id in zip(drafts, of_tasks, strict=True)
+        for draft, task_id, earlier in zip(drafts, of_tasks, before or [None] * len(drafts), strict=True)
     )
+
+
+def _place(draft: AttemptDraft, before: CallBefore | None, request: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a call is stored of its conversation."""
+    messages, prompt = list(draft.messages), pack_int32(draft.prompt_token_ids)
+    if before is None:
+        return {"messages": messages, "prompt_token_ids": prompt, "request": dict(request)}
+    shared = 0
+    while shared < min(len(messages), len(before.messages)) and messages[shared] == before.messages[shared]:
+        shared += 1
+    tokens = count_shared_tokens(prompt, before.tokens)
+    return {
+        "parent_id": before.exchange_id,
+        "shared_messages": shared,
+        "shared_tokens": tokens,
+        "messages": messages[shared:],
+        "prompt_token_ids": prompt[tokens * TOKEN_BYTES :],
+        "request": {SAME: True} if request else {},
+    }
 
 
 def _pack_top(draft: AttemptDraft) -> dict[str, bytes]:

@@ -8,6 +8,8 @@ class SegmentKind(StrEnum):
 
     WORK = "work"
     """Do, score and open to review (a task)."""
+    EPISODE = "episode"
+    """The same in a world with turns (a task)."""
     LEARN = "learn"
     """Draw hints and build rollouts (a judged task)."""
     TRAIN = "train"
@@ -36,3 +38,7 @@ class SegmentKind(StrEnum):
     """Take that back (a bulk judgement)."""
     IMPORT = "import"
     """Make finished tasks (an import of rows)."""
+
+
+OF_A_TASK = (SegmentKind.WORK, SegmentKind.EPISODE, SegmentKind.LEARN)
+"""The kinds whose subject is a task that is under way."""

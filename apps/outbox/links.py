@@ -28,13 +28,22 @@ LOOK_S = 1.0
 
 
 Link = Callable[[Sequence[int]], Any]
+TimeOf = Callable[[int], float]
 LINKS: dict[str, Link] = {}
+_TIMES: dict[str, TimeOf] = {}
+"""How many seconds a link may take, by subject, where that is not the usual."""
 served: set[str] = set()
 """Queues of which this process does the links, once it is ready."""
 
 
-def link(name: str) -> Callable[[Callable[[int], Any]], Any]:
-    """Register a link that does one subject at a time: the function gets its id."""
+def link(name: str, *, time_s: TimeOf | None = None) -> Callable[[Callable[[int], Any]], Any]:
+    """Register a link that does one subject at a time: the function gets its id.
+
+    Args:
+        time_s: how many seconds it may take for a subject; None: as long as a model server has for an answer.
+    """
+    if time_s is not None:
+        _TIMES[name] = time_s
 
     def decorate(function: Callable[[int], Any]) -> Any:
         def do_one(subject_ids: Sequence[int]) -> None:
@@ -89,7 +98,7 @@ def run_claim(function: Link, claim: Claim) -> Hold:
 
     A set that fails is given back: each of it is tried alone, so that what breaks it hurts nothing else.
     """
-    held, scope = Hold(claim), CancelScope(settings.TENTALIS["TASK_TIMEOUT_SECONDS"])
+    held, scope = Hold(claim), CancelScope(_find_time_s(claim))
     keeper.add(claim, scope)
     try:
         with scope, services.hold(held):
@@ -112,6 +121,13 @@ def run_claim(function: Link, claim: Claim) -> Hold:
     return held
 
 
+def _find_time_s(claim: Claim) -> float:
+    if (time_of := _TIMES.get(claim.link)) is not None:
+        return max(map(time_of, claim.subjects.values()))
+    usual: float = settings.TENTALIS["TASK_TIMEOUT_SECONDS"]
+    return usual
+
+
 def _fail(claim: Claim, error: Exception) -> None:
     ours = error if isinstance(error, TentalisError) else None
     is_final, is_away = ours is not None and ours.is_final, ours is not None and ours.is_away
@@ -131,7 +147,6 @@ def _fail(claim: Claim, error: Exception) -> None:
 class _AtWork:
     claim: Claim
     scope: CancelScope
-    started_at: float
 
 
 class LeaseKeeper:
@@ -147,7 +162,7 @@ class LeaseKeeper:
     def add(self, claim: Claim, scope: CancelScope) -> None:
         with self._lock:
             self.last_claim_at = time.monotonic()
-            self._at_work[claim.fence] = _AtWork(claim, scope, self.last_claim_at)
+            self._at_work[claim.fence] = _AtWork(claim, scope)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep_for_ever, name="lease-keeper", daemon=True)
                 self._thread.start()
@@ -170,9 +185,9 @@ class LeaseKeeper:
                 one.scope.cancel(f"the claim of {one.claim.link} is lost: it was cancelled, or is somebody else's now")
 
     def _in_time(self) -> list[Claim]:
-        limit = time.monotonic() - settings.TENTALIS["TASK_TIMEOUT_SECONDS"]
+        now = time.monotonic()
         with self._lock:
-            return [one.claim for one in self._at_work.values() if one.started_at > limit]
+            return [one.claim for one in self._at_work.values() if (one.scope.deadline or now + 1) > now]
 
     def _keep_for_ever(self) -> None:
         renew_at = 0.0

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from django.conf import settings
 
-SLOW_QUEUES = frozenset({"workers", "scorers", "hints", "gates"})
+SLOW_QUEUES = frozenset({"workers", "episodes", "scorers", "hints", "gates"})
 """Queues of links that ask servers outside, and wait for them as long as these please. `control` asks nobody."""
 
 

@@ -60,6 +60,9 @@ FROM (
 WHERE segment.id = held.id
 RETURNING segment.id, subject_id
 """
+_HELD = """
+SELECT subject_id FROM outbox_segment WHERE id = ANY(%s) AND fence = %s AND state = 'open' ORDER BY id FOR SHARE
+"""
 _RENEW = """
 UPDATE outbox_segment SET lease_until = statement_timestamp() + %s * interval '1 second'
 WHERE id IN (
@@ -250,6 +253,30 @@ def final_write(subject_ids: Collection[int] = ()) -> Iterator[Collection[int]]:
     held.ended = ended
     _held.set(None)
     pass_crash_point(CrashPoint.AFTER_FINAL_WRITE)
+
+
+@contextmanager
+def held_write(subject_ids: Collection[int] = ()) -> Iterator[Collection[int]]:
+    """A transaction in which a part of a link's effects commits, while it goes on: until then nobody takes its claim.
+
+    Outside a link it is a plain transaction, of `subject_ids`.
+
+    Yields:
+        As `final_write`.
+    Raises:
+        LostClaimError: as `final_write`.
+    """
+    held = _held.get()
+    with transaction.atomic():
+        if held is None:
+            yield subject_ids
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(_HELD, [list(held.claim.subjects), held.claim.fence])
+            kept = [subject for (subject,) in cursor.fetchall()]
+        if not kept:
+            raise LostClaimError(f"{held.claim}: the claim is another process's by now")
+        yield kept
 
 
 def end_unwritten(held: Hold) -> None:

@@ -23,7 +23,7 @@ from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.queue import QueueFilter
 from apps.feedback.rights import MANAGERS
 from apps.outbox import services as outbox
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import judging
 from apps.rollouts.models import Batch
@@ -156,7 +156,7 @@ def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
     """Give tasks of one project up, all or none; a link at work on one hangs up on whom it asked."""
     with transaction.atomic():
         # first: a link's last write too has its segment before the task
-        for kind in (SegmentKind.WORK, SegmentKind.LEARN):
+        for kind in OF_A_TASK:
             outbox.cancel_segments(kind=kind, subject_ids=[task.pk for task in chosen])
         tasks.cancel_tasks(tasks=chosen, by=by)
         expiry.expire_reviews_of(chosen, by=by.handle)

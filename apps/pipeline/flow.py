@@ -1,8 +1,9 @@
 """The data's way, from a task to a better adapter in service. Reading this file is reading the product.
 
-A task is worked on, scored and reviewed (`work`); its judged attempts become rollouts in a batch (`learn`); a full one
-is sent to the training box (`train`); what it trained is gated, promoted and swapped in (`adopt`). Between them lie
-three waits, which are states and never sleeping jobs: for a manager, for a full batch, for the box.
+A task is worked on, scored and reviewed (`work`; `episode` where its world has turns); its judged attempts become
+rollouts in a batch (`learn`); a full one is sent to the training box (`train`); what it trained is gated, promoted and
+swapped in (`adopt`). Between them lie three waits, which are states and never sleeping jobs: for a manager, for a full
+batch, for the box.
 
 What nobody submitted comes in from the side: a session's turns are cut and heard (`conversing.py`), and what teaches
 joins the way at `learn`. Beside it those who judge learn too: step scorers (`label`, `adopt_scorer`) and managers
@@ -48,7 +49,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.scoring import jobs as scoring_jobs
 from apps.scoring.shadows import find_mirrored
-from apps.tasks import handing_in
+from apps.tasks import handing_in, playing
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
@@ -72,9 +73,26 @@ def go_on_after_work(task_ids: Sequence[int]) -> None:
     outbox.start_many(SegmentKind.MIRROR, find_mirrored(task_ids))
 
 
+def start_work(made: Sequence[Task]) -> None:
+    """Start the work on new tasks; an outside agent's wait for what it hands in, and for what it proposes
+    (`supervision.py`)."""
+    ours = [task for task in made if task.worker.kind != Worker.Kind.OUTSIDE]
+    played = {task.pk for task in ours if playing.has_turns(task)}
+    outbox.start_many(SegmentKind.WORK, [(task.pk, task.project_id) for task in ours if task.pk not in played])
+    outbox.start_many(SegmentKind.EPISODE, [(task.pk, task.project_id) for task in ours if task.pk in played])
+
+
 KINDS[SegmentKind.WORK] = Chain(
     links=(task_jobs.work, scoring_jobs.score, feedback_jobs.open_review),
     together=sets.find_work_sets,
+    then=go_on_after_work,
+    on_dead=tasks.fail_task,
+    on_replay=tasks.revive_task,
+)
+
+
+KINDS[SegmentKind.EPISODE] = Chain(  # each alone: it takes as long as its longest episode
+    links=(task_jobs.play, scoring_jobs.score, feedback_jobs.open_review),
     then=go_on_after_work,
     on_dead=tasks.fail_task,
     on_replay=tasks.revive_task,
@@ -237,8 +255,7 @@ def submit(
             metadata=metadata,
             seed=seed,
         )
-        if task.worker.kind != Worker.Kind.OUTSIDE:
-            outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=task.project_id)
+        start_work([task])
     return task
 
 
@@ -275,8 +292,7 @@ def submit_rows(
         made = tasks.submit_tasks(
             project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size
         )
-        if made[0].worker.kind != Worker.Kind.OUTSIDE:
-            outbox.start_many(SegmentKind.WORK, [(task.pk, task.project_id) for task in made])
+        start_work(made)
     return made
 
 

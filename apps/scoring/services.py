@@ -24,7 +24,7 @@ from apps.scoring.reward_models import find_live
 from apps.scoring.scorers import ASKING, SCORERS, HallucinationScorer, JudgeScorer, reward_model
 from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
-from apps.tasks.verifying import verify_draft
+from apps.tasks.verifying import read_verification, verify_draft
 from apps.worlds.registry import get_world
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import (
@@ -229,11 +229,11 @@ def _score_attempt(
     attempt: Attempt,
 ) -> ScoredAttempt:
     steps = attempt.ordered_steps
-    verification, reason = None, ""
+    verification, reason = read_verification(attempt), ""
     if attempt.state == Attempt.State.FAILED:
         reason = f"the attempt failed: {attempt.error or 'no reason was kept'}"
     else:
-        verification = verify_draft(task, rebuild_draft(attempt, steps))
+        verification = verification or verify_draft(task, rebuild_draft(attempt, steps))
         reason = verification.infrastructure if verification else ""
     if reason:
         lost = Unscored(reason)

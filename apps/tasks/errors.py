@@ -9,6 +9,12 @@ class NoAnswerError(TentalisError):
     code = "no_answer"
 
 
+class AllLostError(NoAnswerError):
+    """So it was after as many tries as there are: trying again at once cannot help."""
+
+    is_final = True
+
+
 class CallsNotStoredError(TentalisError):
     """The gateway may not have stored all calls of an attempt yet."""
 

@@ -122,8 +122,17 @@ class Task(Stateful):
         return world.label if world else self.environment
 
 
+class EndedAttempts(models.Manager["Attempt"]):
+    """Attempts that have come to their end, and stand for their place in the group: what all read who read answers."""
+
+    def get_queryset(self) -> models.QuerySet["Attempt"]:
+        return super().get_queryset().exclude(state__in=Attempt.NOT_YET)
+
+
 class Attempt(Timestamped):
-    """One try at a task by one worker with one adapter version.
+    """One try at a task by one worker with one adapter version. In a world with turns it exists from its start: those
+    that are under way, or were lost and are played anew, are in `every` only; nobody who asks `objects`, or a task for
+    its `attempts`, takes one for an answer.
 
     Attributes:
         index: place in the group, from 0.
@@ -138,9 +147,13 @@ class Attempt(Timestamped):
     """
 
     class State(models.TextChoices):
+        RUNNING = "running", "Running"
         ANSWERED = "answered", "Answered"
         FAILED = "failed", "Failed"
         CANCELLED = "cancelled", "Cancelled"
+        LOST = "lost", "Lost to a fault, and played anew"
+
+    NOT_YET: ClassVar = (State.RUNNING, State.LOST)
 
     task = models.ForeignKey(Task, models.CASCADE, related_name="attempts")
     index = models.PositiveSmallIntegerField()
@@ -163,10 +176,13 @@ class Attempt(Timestamped):
     hidden = models.JSONField(default=list, db_default=[], blank=True)
     is_private = models.BooleanField(default=False, db_default=False)
 
+    objects = EndedAttempts()
+    every: "models.Manager[Attempt]" = models.Manager()
+
     class Meta:
         ordering = ["index"]
         constraints = [
-            models.UniqueConstraint(fields=["task", "index"], name="one_attempt_per_place"),
+            models.UniqueConstraint(fields=["task", "index"], condition=~Q(state="lost"), name="one_attempt_per_place"),
             models.CheckConstraint(
                 condition=Q(score__isnull=True) | Q(score__gte=0, score__lte=1), name="attempt_score_is_0_to_1"
             ),
@@ -211,6 +227,40 @@ class FurtherExchange(models.Model):
 
     def __str__(self) -> str:
         return f"exchange {self.exchange_id} of attempt {self.attempt_id}"
+
+
+class Turn(models.Model):
+    """One turn of an episode: written before its calls are made, completed behind them. So whoever takes up an episode
+    that was interrupted knows what was done, and what nobody knows the fate of.
+
+    Attributes:
+        index: from 0.
+        exchange: what its model was asked and said.
+        added: what it added to the conversation, where that is not the answer as it stands in the exchange.
+        calls: what was to be done (`tentalis.core.worlds.ToolCall`): [] where it is the last word.
+        observations: what the world said to each, as its model was shown it: [{"text", "ends"?, "details"?,
+            "sha256"?}]; None until then. `sha256` is of the whole text where less was shown: a file by that name.
+        state_hash: of the world's state behind it.
+        snapshot: of that state; kept of the newest turn that has one, while the episode goes on.
+    """
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="turns")
+    index = models.PositiveSmallIntegerField()
+    exchange = models.OneToOneField(Exchange, models.SET_NULL, null=True, related_name="episode_turn")
+    added = models.JSONField(null=True)
+    calls = models.JSONField(default=list)
+    observations = models.JSONField(null=True)
+    state_hash = models.CharField(max_length=64, blank=True)
+    snapshot = models.BinaryField(null=True)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [models.UniqueConstraint(fields=["attempt", "index"], name="one_turn_of_an_attempt_per_place")]
+
+    def __str__(self) -> str:
+        return f"turn {self.index + 1} of attempt {self.attempt_id}"
 
 
 class Step(models.Model):

@@ -496,6 +496,8 @@ def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
         for task in tasks:
             task.state = states.get(task.pk, task.state)
         move_many(tasks, Task.State.CANCELLED, by=by.handle)
+        under_way = Attempt.every.filter(task__in=tasks, state=Attempt.State.RUNNING)
+        under_way.update(state=Attempt.State.CANCELLED, error=f"cancelled by {by.username} while it was under way")
         handed_in = set(Attempt.objects.filter(task__in=tasks).values_list("task_id", "index"))
         insert(
             Attempt(
@@ -516,6 +518,7 @@ def fail_task(task_id: int, *, link: str, reason: str, by: str) -> None:
     """Store a task as failed, with the link it failed at and why. A task that has ended is left alone."""
     task = Task.objects.get(pk=task_id)
     if task.state not in Task.FINAL:
+        Attempt.every.filter(task=task, state=Attempt.State.RUNNING).update(state=Attempt.State.LOST, error=reason)
         move(task, Task.State.FAILED, by=by, payload={"link": link}, failed_link=link, failure=reason)
 
 
@@ -523,6 +526,8 @@ def revive_task(task_id: int, *, link: str, by: str) -> None:
     """Put a failed task back where the link takes it up."""
     task = Task.objects.get(pk=task_id)
     if task.state == Task.State.FAILED:
+        if link == "tasks.play":
+            Attempt.every.filter(task=task).update(state=Attempt.State.LOST)  # all of them had failed
         state = {"tasks": Task.State.QUEUED, "scoring": Task.State.SCORING}.get(link.split(".")[0], Task.State.LEARNING)
         if link == "feedback.open_review":
             state = Task.State.SCORING

@@ -60,7 +60,12 @@ def find_environment_error(worker: Worker, environment: str) -> str:
     if kind.environment and environment != kind.environment:
         home = find_world(kind.environment).label
         return f"{worker.name} only knows {home} ({kind.environment}), found environment {environment!r}"
-    refusal = find_world(environment).refuse_agent(kind)
+    world = find_world(environment)
+    if world.has_turns and not kind.takes_turns and kind.name != Worker.Kind.OUTSIDE:
+        return (
+            f"{worker.name} is of kind {kind.name}, which takes no turns, and {world.label} ({environment}) has tools"
+        )
+    refusal = world.refuse_agent(kind)
     return f"{worker.name} {refusal}" if refusal else ""
 
 

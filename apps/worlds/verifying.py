@@ -1,7 +1,7 @@
 """The one place where a world says what an answer is worth: its own word, and the checks beside it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ def verify_answer(
     reference: Any,
     draft: AttemptDraft,
     checks: Any = None,
+    look: Callable[[], Verification | None] | None = None,
 ) -> Verification | None:
     """What is known of an answer without asking anybody; None where there is nothing to know it by.
 
@@ -30,10 +31,11 @@ def verify_answer(
 
     Args:
         checks: of the task or item, as they are stored (`apps.checks.services.settle_checks`).
+        look: what the world says of it, where that is more than `verify`: an episode has a state.
     """
     try:
         world = get_world(environment)
-        found = world.verify(prompt, reference, draft)
+        found = look() if look is not None else world.verify(prompt, reference, draft)
         said = [_run(check.run, check.kind, draft) for check in read_checks(checks or ())]
     except Exception as error:
         logger.warning("environment %s could not verify an answer", environment, exc_info=True)
@@ -71,5 +73,4 @@ def _lower(whole: Verification, said: Sequence[CheckResult]) -> Verification:
 
 
 def _name(world: World) -> str:
-    version = getattr(world, "version", "")
-    return f"{world.name}@{version}" if version else world.name
+    return f"{world.name}@{world.version}" if world.version else world.name

@@ -264,6 +264,11 @@ class World:
     limits: ClassVar[EpisodeLimits] = EpisodeLimits()
     idempotent: ClassVar[bool] = False
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether it has tools for any of its tasks."""
+        return type(self).tools is not World.tools
+
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
         """What may be called in this task: functions with JSON schemas, as the chat API takes them; none: no turns."""
         return ()
@@ -502,6 +507,7 @@ class AgentKind:
         recipe: the one it learns by at first.
         form: how its model writes a try as one text; None: as steps of ordinary text.
         finishes: its agent is a `FinishingAgent`.
+        takes_turns: its agent is a `TurnAgent`, and can work in worlds with turns.
     """
 
     name: str
@@ -516,6 +522,7 @@ class AgentKind:
     recipe: str = "chat"
     form: AnswerForm | None = None
     finishes: bool = False
+    takes_turns: bool = False
 
     @property
     def asks_model(self) -> bool:

@@ -253,6 +253,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "health_check_interval": 10,
 }
 CELERY_TASK_ROUTES = {
+    "tasks.play": {"queue": "episodes"},
     "tasks.*": {"queue": "workers"},
     "scoring.*": {"queue": "scorers"},
     "feedback.extract_hint": {"queue": "hints"},

@@ -31,7 +31,7 @@ def test_each_setting_is_shown_with_its_value_and_where_it_came_from(home: Home,
     assert origin(diagnosis, "TENTALIS_WEB_PORT") == (environ["TENTALIS_WEB_PORT"], "environment")
     assert origin(diagnosis, "TENTALIS_LOG_LEVEL") == ("DEBUG", str(home.config_file))
     assert origin(diagnosis, "TENTALIS_OPD_WEIGHT") == ("0.3", "default")
-    groups = "workers,scorers,hints,gates=threads:16;control=threads:4"
+    groups = "workers,episodes,scorers,hints,gates=threads:16;control=threads:4"
     assert origin(diagnosis, "TENTALIS_QUEUE_PROCESSES") == (groups, "default")
     assert origin(diagnosis, "TENTALIS_SECRET_KEY")[0] == "********"
 

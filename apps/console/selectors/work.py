@@ -11,7 +11,7 @@ from django.db.models import Prefetch, QuerySet
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import OF_A_TASK
 from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
@@ -22,7 +22,6 @@ from apps.workers.models import Worker
 PAGE = 25
 HISTORY = 40
 COUNTED = 100
-TASK_KINDS = (SegmentKind.WORK, SegmentKind.LEARN)
 WAY = (Task.State.QUEUED, Task.State.WORKING, Task.State.SCORING, Task.State.IN_REVIEW, Task.State.LEARNING)
 
 
@@ -169,7 +168,7 @@ def show_task(task: Task, *, user: User) -> TaskView:
 
 def _find_held_up(task: Task) -> HeldUp | None:
     """Why the task's work is not going on just now: its last try failed, or whom it needs is left alone for a while."""
-    waiting = Segment.objects.filter(kind__in=TASK_KINDS, subject_id=task.pk, state=Segment.State.OPEN)
+    waiting = Segment.objects.filter(kind__in=OF_A_TASK, subject_id=task.pk, state=Segment.State.OPEN)
     found = waiting.filter(fence__isnull=True, published_at__isnull=True).exclude(errors=[]).order_by("-id").first()
     if found is None:
         return None

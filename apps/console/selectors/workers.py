@@ -15,7 +15,7 @@ from apps.adapters.models import Deployment
 from apps.adapters.selectors import find_deployment
 from apps.inference.models import Exchange
 from apps.inference.provider_kinds import find_kind
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import OF_A_TASK
 from apps.outbox.models import Segment
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
@@ -144,7 +144,7 @@ def show_worker(worker: Worker) -> WorkerView:
     at_work = Task.objects.filter(project=worker.project_id, worker=worker, state=Task.State.WORKING)
     tasks = list(at_work.order_by("-id").defer("reference", "metadata")[:MOST_AT_WORK])
     segments = Segment.objects.filter(
-        kind=SegmentKind.WORK, subject_id__in=[task.pk for task in tasks], state=Segment.State.OPEN
+        kind__in=OF_A_TASK, subject_id__in=[task.pk for task in tasks], state=Segment.State.OPEN
     )
     held = {segment.subject_id: segment for segment in segments}
     newest = Task.objects.filter(project=worker.project_id).order_by("-id").values("pk")[:NEWEST]

@@ -1,0 +1,365 @@
+"""Doing tasks in worlds with turns: attempts are rows from their start, and every turn is written before its calls are
+made and completed behind them, under the fence of the task's segment. Whoever takes a task up after a kill goes on from
+there.
+
+An attempt that is lost to a fault says nothing of its model: its row stays, in no group, and a fresh one is played in
+its place, a few times.
+"""
+
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from apps.adapters.selectors import choose_adapters
+from apps.adapters.serving import load
+from apps.audit.services import move
+from apps.base.errors import ConflictError
+from apps.base.inserting import insert
+from apps.inference.calls import find_exact, find_spans, find_unfit
+from apps.inference.errors import ModelNotServedError
+from apps.inference.models import Exchange
+from apps.inference.selectors import read_conversations
+from apps.inference.services import CallBefore, record_exchanges
+from apps.outbox.services import final_write, held_write
+from apps.tasks.drafts import CUT_OFF
+from apps.tasks.errors import AllLostError
+from apps.tasks.models import Attempt, FurtherExchange, Step, Task, Turn
+from apps.tasks.observations import keep_text
+from apps.workers.agents import get_agent
+from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
+from apps.worlds.playing import Episode, Journal, PlayedTurn, Seen, play
+from apps.worlds.registry import find_world, get_world
+from tentalis.core.conversation_delta import Conversation, make_answer
+from tentalis.core.packing import pack_int32, unpack_int32
+from tentalis.core.steps import parse_steps
+from tentalis.core.token_use import TokenUse
+from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, TurnAgent, Verification
+
+MOST_TRIES: Final = 3
+"""Times that an attempt is played which faults end; then it has failed, and says why."""
+
+_COMPLETE = """
+UPDATE tasks_turn SET observations = new.observations, state_hash = new.state_hash, ended_at = new.ended_at,
+                      snapshot = decode(new.snapshot, 'base64')
+FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, observations jsonb, state_hash text, ended_at timestamptz,
+                                          snapshot text)
+WHERE tasks_turn.id = new.id
+"""
+_DROP_SNAPSHOTS = """
+UPDATE tasks_turn SET snapshot = NULL WHERE attempt_id = ANY(%s) AND snapshot IS NOT NULL AND NOT id = ANY(%s)
+"""
+
+
+def has_turns(task: Task) -> bool:
+    """Whether the platform plays it turn by turn."""
+    return task.worker.kind != Worker.Kind.OUTSIDE and bool(find_world(task.environment).tools(task.prompt))
+
+
+def find_time_s(task_id: int) -> float:
+    """How many seconds playing a task's group may take."""
+    names = Task.objects.filter(pk=task_id).values_list("environment", flat=True)
+    return max((find_world(name).limits.seconds for name in names), default=0.0)
+
+
+def play_task(task_id: int, *, by: str) -> None:
+    """Play the attempts at a task to their ends, from wherever they are, and hand it on to be scored.
+
+    Raises:
+        AllLostError: no attempt came to an end of its own.
+        ProviderBusyError, ProviderRefusedError: the model could not be asked; what was played is kept.
+    """
+    told_by = ("worker__provider", "worker__agent_server", "worker__learns_with", "worker__project")
+    waiting = Task.objects.filter(pk=task_id, state__in=(Task.State.QUEUED, Task.State.WORKING))
+    task = waiting.select_related(*told_by).first()
+    if task is None:
+        return
+    if task.state == Task.State.QUEUED:
+        move(task, Task.State.WORKING, by=by)
+    while attempts := _open_attempts(task):
+        for model_of, group in groupby(sorted(attempts, key=_name_model), key=_name_model):
+            _play(task, list(group), model=model_of)
+    ended = list(Attempt.objects.filter(task=task).order_by("index").values_list("pk", "state", "error"))
+    if all(state == Attempt.State.FAILED for _, state, _ in ended):
+        raise AllLostError(f"none of {len(ended)} attempts gave an answer: {ended[0][2]}")
+    with final_write([task.pk]) as kept:
+        if task.pk in kept:
+            move(task, Task.State.SCORING, by=by, payload={"attempts": [pk for pk, *_ in ended]})
+
+
+def _open_attempts(task: Task) -> list[Attempt]:
+    """Those of the task's group that have not ended; what the group lacks begins."""
+    with held_write([task.pk]):
+        attempts = (
+            Attempt.every.filter(task=task).exclude(state=Attempt.State.LOST).select_related("adapter", "exchange")
+        )
+        found = list(attempts.order_by("index"))
+        missing = set(range(task.group_size)) - {one.index for one in found}
+        chosen = choose_adapters(task.worker, {task.pk: task.parent_id is None})[task.pk] if missing else None
+        found += insert(
+            Attempt(task=task, index=index, worker=task.worker, adapter=chosen, state=Attempt.State.RUNNING)
+            for index in sorted(missing)
+        )
+    return [one for one in found if one.state == Attempt.State.RUNNING]
+
+
+def _name_model(attempt: Attempt) -> str:
+    return attempt.adapter.name if attempt.adapter else find_base_model(attempt.worker)
+
+
+def _play(task: Task, attempts: Sequence[Attempt], *, model: str) -> None:
+    agent = get_agent(task.worker, task_id=task.pk)
+    if not isinstance(agent, TurnAgent):
+        raise ConflictError(f"{task.worker.name} takes no turns, and {task.environment} has tools")
+    world = get_world(task.environment)
+
+    def play_on() -> None:
+        rows = _Rows(task, attempts, model)
+        play(rows.read(), world=world, agent=agent, model=model, journal=rows)
+
+    try:
+        play_on()
+    except ModelNotServedError:
+        if (adapter := attempts[0].adapter) is None:
+            raise
+        load(adapter)
+        play_on()
+
+
+class _Rows(Journal):
+    """Attempts at one task by one model, and their turns, as rows."""
+
+    def __init__(self, task: Task, attempts: Sequence[Attempt], model: str) -> None:
+        self.task, self.model = task, model
+        self.attempts = {str(attempt.pk): attempt for attempt in attempts}
+        self.turns: dict[str, list[Turn]] = {key: [] for key in self.attempts}
+        self.before: dict[str, CallBefore] = {}
+
+    def read(self) -> list[Episode]:
+        """Their episodes, as far as they were played."""
+        for turn in self._load_turns(self.attempts.values()):
+            self.turns[str(turn.attempt_id)].append(turn)
+        conversations = read_conversations(
+            turn.exchange for turns in self.turns.values() for turn in turns if turn.exchange
+        )
+        return [self._read_episode(key, attempt, conversations) for key, attempt in self.attempts.items()]
+
+    def _read_episode(self, key: str, attempt: Attempt, conversations: Mapping[int, Conversation]) -> Episode:
+        task, world = self.task, get_world(self.task.environment)
+        episode = Episode(
+            key=key,
+            prompt=task.prompt,
+            reference=task.reference,
+            checks=task.checks,
+            seed=task.seed,
+            sampling_seed=None if task.seed is None else task.seed + attempt.index,
+            opening=world.messages_for(task.prompt, task.worker.system_prompt),
+        )
+        for turn in self.turns[key]:
+            found = conversations.get(turn.exchange_id or 0)
+            if turn.exchange is None or found is None or not found.is_whole:
+                episode.lost = f"the call of turn {turn.index + 1} was deleted"
+                break
+            episode.turns.append(_read_turn(turn, turn.exchange, found))
+            self._go_on_from(key, turn.exchange.pk, found)
+        return episode
+
+    def keep_asked(self, episodes: Sequence[Episode], request: Mapping[str, Any]) -> None:
+        task, worker = self.task, self.task.worker
+        adapter = self.attempts[episodes[0].key].adapter
+        drafts = [one.turns[-1].draft for one in episodes]
+        with held_write([task.pk]):
+            exchanges = record_exchanges(
+                project=worker.project,
+                drafts=drafts,
+                worker_name=worker.name,
+                model=self.model,
+                adapter_name=adapter.name if adapter else "",
+                policy_version=adapter.version if adapter else 0,
+                provider=worker.provider,
+                task_ids=[task.pk] * len(episodes),
+                before=[self.before.get(one.key) for one in episodes],
+                request=request,
+            )
+            rows = insert(
+                _make_turn(self.attempts[one.key], len(one.turns) - 1, one.turns[-1], exchange)
+                for one, exchange in zip(episodes, exchanges, strict=True)
+            )
+        for one, draft, row, exchange in zip(episodes, drafts, rows, exchanges, strict=True):
+            self.turns[one.key].append(row)
+            one.turns[-1].usd = float(exchange.cost_usd or 0)
+            whole = Conversation(
+                messages=list(draft.messages),
+                answer=make_answer(draft.text, list(draft.tool_calls)),
+                request={},
+                prompt_token_ids=pack_int32(draft.prompt_token_ids),
+                token_ids=pack_int32(draft.token_ids),
+            )
+            self._go_on_from(one.key, exchange.pk, whole)
+
+    def keep_done(self, episodes: Sequence[Episode]) -> None:
+        rows = [self.turns[one.key][-1] for one in episodes]
+        values = [_tell_done(row.pk, one.turns[-1]) for row, one in zip(rows, episodes, strict=True)]
+        with held_write([self.task.pk]), connection.cursor() as cursor:
+            cursor.execute(_COMPLETE, [json.dumps(values)])
+            if newer := [row for row, told in zip(rows, values, strict=True) if told["snapshot"] is not None]:
+                cursor.execute(_DROP_SNAPSHOTS, [[row.attempt_id for row in newer], [row.pk for row in newer]])
+
+    def keep_end(self, episodes: Sequence[Episode]) -> None:
+        attempts = [self.attempts[one.key] for one in episodes]
+        with held_write([self.task.pk]):
+            lost = Counter(
+                Attempt.every.filter(task=self.task, state=Attempt.State.LOST).values_list("index", flat=True)
+            )
+            calls: dict[int, list[Exchange]] = {attempt.pk: [] for attempt in attempts}
+            for turn in self._load_turns(attempts):
+                if turn.exchange is not None:
+                    calls[turn.attempt_id].append(turn.exchange)
+            conversations = read_conversations(one for found in calls.values() for one in found)
+            for attempt, episode in zip(attempts, episodes, strict=True):
+                is_again = bool(episode.lost) and lost[attempt.index] + 1 < MOST_TRIES
+                _end(attempt, episode, calls[attempt.pk], conversations, is_again=is_again)
+            Turn.objects.filter(attempt__in=attempts, snapshot__isnull=False).update(snapshot=None)
+
+    def _go_on_from(self, key: str, exchange_id: int, whole: Conversation) -> None:
+        known = [*whole.messages, whole.answer] if whole.answer else whole.messages
+        self.before[key] = CallBefore(exchange_id, known, whole.prompt_token_ids + whole.token_ids)
+
+    def _load_turns(self, attempts: Iterable[Attempt]) -> QuerySet[Turn]:
+        return Turn.objects.filter(attempt__in=list(attempts)).select_related("exchange").order_by("attempt", "index")
+
+
+# --- a turn as a row, and back ---------------------------------------------------------------------------------------
+
+
+def _make_turn(attempt: Attempt, index: int, turn: PlayedTurn, exchange: Exchange) -> Turn:
+    answer = make_answer(turn.draft.text, list(turn.draft.tool_calls))
+    return Turn(
+        attempt=attempt,
+        index=index,
+        exchange=exchange,
+        added=None if list(turn.added) == [answer] else list(turn.added),
+        calls=[{name: value for name, value in vars(call).items() if value} for call in turn.calls],
+        observations=None if turn.seen is None else [],
+        started_at=turn.started_at,
+        ended_at=turn.ended_at,
+    )
+
+
+def _tell_done(pk: int, turn: PlayedTurn) -> dict[str, Any]:
+    return {
+        "id": pk,
+        "observations": [_write_seen(seen) for seen in turn.seen or ()],
+        "state_hash": turn.state_hash,
+        "ended_at": turn.ended_at.isoformat() if turn.ended_at else None,
+        "snapshot": None if turn.snapshot is None else b64encode(turn.snapshot).decode(),
+    }
+
+
+def _write_seen(seen: Seen) -> dict[str, Any]:
+    told = {"text": seen.text, "ends": seen.ends, "details": seen.details}
+    if seen.whole:
+        told["sha256"] = keep_text(seen.whole)
+    return {name: value for name, value in told.items() if value}
+
+
+def _read_turn(turn: Turn, exchange: Exchange, found: Conversation) -> PlayedTurn:
+    answer = make_answer(exchange.text, exchange.tool_calls)
+    parsed = parse_steps(exchange.text, exchange.tool_calls)
+    steps = [
+        DraftStep(kind=step.kind, text=step.text, tool_name=step.tool_name, tool_result=step.result or "")
+        for step in parsed.steps
+    ]
+    if parsed.answer is not None:
+        steps.append(DraftStep(kind="answer", text=parsed.answer))
+    return PlayedTurn(
+        draft=AttemptDraft(
+            text=exchange.text,
+            answer=parsed.answer or "",
+            steps=steps,
+            messages=found.messages,
+            prompt_token_ids=unpack_int32(found.prompt_token_ids),
+            token_ids=exchange.unpack_token_ids(),
+            finish_reason=exchange.finish_reason,
+            ended=exchange.finish_reason != CUT_OFF,
+            tool_calls=exchange.tool_calls,
+            error=exchange.error,
+            use=TokenUse(exchange.prompt_tokens, exchange.completion_tokens, exchange.cached_tokens),
+        ),
+        calls=[ToolCall(**{"id": "", "name": "", **call}) for call in turn.calls],
+        added=turn.added if turn.added is not None else [answer],
+        seen=None if turn.observations is None else [_read_seen(one) for one in turn.observations],
+        state_hash=turn.state_hash,
+        snapshot=None if turn.snapshot is None else bytes(turn.snapshot),
+        started_at=turn.started_at,
+        ended_at=turn.ended_at,
+        usd=float(exchange.cost_usd or 0),
+        is_kept=turn.observations is not None,
+    )
+
+
+def _read_seen(told: Mapping[str, Any]) -> Seen:
+    return Seen(text=told.get("text", ""), ends=told.get("ends", False), details=told.get("details", {}))
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def _end(
+    attempt: Attempt,
+    episode: Episode,
+    calls: Sequence[Exchange],
+    conversations: Mapping[int, Conversation],
+    *,
+    is_again: bool,
+) -> None:
+    """Write what came of an episode into its attempt, which is like any of several calls then.
+
+    Args:
+        calls: of its turns, in order.
+        is_again: it was lost, and another is played in its place.
+    """
+    draft, exact = episode.join(), find_exact(calls)
+    attempt.exchange = exact[0] if exact else None
+    attempt.unfit = find_unfit(calls, exact) if exact else ""
+    attempt.state = Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED
+    attempt.text, attempt.answer, attempt.error = draft.text, draft.answer, draft.error
+    attempt.elapsed_s = episode.elapsed_s
+    found = episode.verification
+    if episode.lost:
+        found = Verification(outcome=None, infrastructure=episode.lost, grader="player")
+    if is_again:
+        attempt.state = Attempt.State.LOST
+    attempt.verification = found.to_json() if found else None
+    attempt.outcome = found.outcome if found else None
+    attempt.save()
+    insert(
+        FurtherExchange(attempt=attempt, exchange=call, place=place) for place, call in enumerate(exact[1:], start=1)
+    )
+    if is_again:
+        return
+    spans = (
+        dict(zip((one.pk for one in exact), find_spans(exact, conversations), strict=True)) if not attempt.unfit else {}
+    )
+    starts = [spans[call.pk][0] if call.pk in spans else None for call in calls]
+    insert(
+        Step(
+            attempt=attempt,
+            index=index,
+            kind=step.kind,
+            text=step.text,
+            tool_name=step.tool_name,
+            tool_result=step.tool_result,
+            token_start=None if start is None or step.token_start is None else start + step.token_start,
+            token_end=None if start is None or step.token_end is None else start + step.token_end,
+        )
+        for index, (start, step) in enumerate(
+            (start, step) for start, turn in zip(starts, episode.turns, strict=False) for step in turn.steps
+        )
+    )

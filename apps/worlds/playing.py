@@ -1,0 +1,493 @@
+"""Playing episodes: many at once, each turn told to a journal before its calls are made and again behind them."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from django.db import connection
+from django.utils import timezone
+
+from apps.worlds.verifying import verify_answer
+from tentalis.core.canon import content_hash
+from tentalis.core.worlds import (
+    AttemptDraft,
+    DraftStep,
+    EpisodeLimits,
+    Observation,
+    ToolCall,
+    TurnAgent,
+    TurnAsked,
+    TurnDraft,
+    Verification,
+    World,
+)
+from tentalis.outbound.scopes import ScopedThreadPool, current_scope
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 32
+"""Worlds that act, and questions to models, of one player at one time."""
+TOGETHER_S: Final = 0.02
+"""Worlds that act are waited for so long, so that those that are quick are asked about and written down together."""
+LOOK_S: Final = 1.0
+NEXT_TURN: Final = 7_919
+"""Added to an episode's seed for each turn of it."""
+MOST_WORDS: Final = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a model was shown of an observation.
+
+    Args:
+        whole: all that the world said, where that is more; "" else.
+    """
+
+    text: str
+    whole: str = ""
+    ends: bool = False
+    details: Any = None
+
+
+@dataclass(kw_only=True)
+class PlayedTurn:
+    """A turn of an episode.
+
+    Attributes:
+        added: what it added to the conversation before its observations.
+        seen: None while its calls are made; fewer than calls where one ended the episode.
+        usd: paid for its call, as far as known.
+        is_kept: the journal has it as it is.
+    """
+
+    draft: AttemptDraft
+    calls: Sequence[ToolCall] = ()
+    added: Sequence[Any] = ()
+    seen: Sequence[Seen] | None = None
+    state_hash: str = ""
+    snapshot: bytes | None = None
+    started_at: datetime = field(default_factory=timezone.now)
+    ended_at: datetime | None = None
+    usd: float = 0.0
+    is_kept: bool = False
+
+    @property
+    def messages(self) -> list[Any]:
+        """All that it added to the conversation."""
+        said = zip(self.calls, self.seen or (), strict=False)
+        told = [{"role": "tool", "tool_call_id": call.id, "content": seen.text} for call, seen in said]
+        return [*self.added, *told]
+
+    @property
+    def steps(self) -> list[DraftStep]:
+        """Its steps, with what the world said to its calls; spans are of this call's own tokens."""
+        results = [seen.text for seen in self.seen or ()] + [""] * len(self.calls)
+        waiting = list(zip(self.calls, results, strict=False))
+        steps = []
+        for step in self.draft.steps:
+            if step.kind == "call" and waiting:
+                call, result = waiting.pop(0)
+                step = replace(step, tool_name=step.tool_name or call.name, tool_result=result)
+            steps.append(step)
+        steps += [
+            DraftStep(
+                kind="call",
+                text=f"{call.name} {call.arguments}".strip(),
+                tool_name=call.name[:100],
+                tool_result=result,
+            )
+            for call, result in waiting
+        ]
+        if steps and self.draft.token_ids and not any(step.token_end for step in steps):
+            steps[-1] = replace(steps[-1], token_start=0, token_end=len(self.draft.token_ids))
+        return steps
+
+    @property
+    def text(self) -> str:
+        return "\n".join(filter(None, [self.draft.text, *(seen.text for seen in self.seen or ())]))
+
+
+@dataclass(eq=False, kw_only=True)
+class Episode:
+    """A try at a task in a world with turns.
+
+    Attributes:
+        key: by which the world may know it: the same whenever it is gone on with.
+        seed: of the world; sampling_seed: of its model.
+        opening: messages that it begins with.
+        ended_by: the limit that it reached; "" where its model or its world ended it.
+        lost: the fault that ended it, which says nothing of its model; "" where none did.
+        is_over: it is verified, and its state given back.
+    """
+
+    key: str
+    prompt: str
+    reference: Any = None
+    checks: Any = None
+    seed: int | None = None
+    sampling_seed: int | None = None
+    opening: Sequence[Any] = ()
+    turns: list[PlayedTurn] = field(default_factory=list)
+    state: Any = None
+    is_open: bool = False
+    ended_by: str = ""
+    lost: str = ""
+    is_over: bool = False
+    verification: Verification | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        return sum((turn.ended_at - turn.started_at).total_seconds() for turn in self.turns if turn.ended_at)
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(turn.draft.token_ids) or turn.draft.use.completion for turn in self.turns)
+
+    @property
+    def error(self) -> str:
+        """Why its model gave no answer; "" where it gave one."""
+        return self.lost or (self.turns[-1].draft.error if self.turns else "")
+
+    def list_messages(self) -> list[Any]:
+        return [*self.opening, *(message for turn in self.turns for message in turn.messages)]
+
+    def join(self) -> AttemptDraft:
+        """All its turns as one try, without the tokens."""
+        last = self.turns[-1].draft if self.turns else AttemptDraft()
+        return AttemptDraft(
+            text="\n".join(filter(None, (turn.text for turn in self.turns))),
+            answer=last.answer,
+            steps=[step for turn in self.turns for step in turn.steps],
+            messages=self.list_messages(),
+            served_by=last.served_by,
+            finish_reason=last.finish_reason,
+            ended=last.ended and not self.ended_by,
+            elapsed_s=self.elapsed_s,
+            error=self.error,
+            is_lost=bool(self.lost),
+            sampling=last.sampling,
+        )
+
+
+class Journal:
+    """Who is told of turns, in the player's own thread. This one keeps nothing: a kill loses what was played."""
+
+    def keep_asked(self, episodes: Sequence[Episode], request: dict[str, Any]) -> None:
+        """Their last turns are about to be done."""
+
+    def keep_done(self, episodes: Sequence[Episode]) -> None:
+        """Their last turns were done."""
+
+    def keep_end(self, episodes: Sequence[Episode]) -> None:
+        """They are over."""
+
+
+class _LostEpisodeError(Exception):
+    """A fault that is not the model's."""
+
+
+def play(
+    episodes: Iterable[Episode],
+    *,
+    world: World,
+    agent: TurnAgent,
+    model: str,
+    greedy: bool = False,
+    journal: Journal | None = None,
+) -> None:
+    """Play each to its end, or go on with it from where its turns end. Who is ready is asked about, whoever waits.
+
+    Raises:
+        ProviderBusyError, ProviderRefusedError: a model could not be asked: what is under way then is done and kept,
+            and its episodes can be gone on with.
+        RequestEndedError: the scope is over; so it is between turns.
+    """
+    _Player(world, agent, model, greedy, journal or Journal()).play(list(episodes))
+
+
+@dataclass
+class _Player:
+    world: World
+    agent: TurnAgent
+    model: str
+    greedy: bool
+    journal: Journal
+
+    def play(self, episodes: Sequence[Episode]) -> None:
+        self.pool = ScopedThreadPool(AT_ONCE)
+        self.acting: dict[Future[None], tuple[Episode, float]] = {}
+        self.asking: dict[Future[list[TurnDraft]], tuple[list[Episode], dict[str, Any], datetime]] = {}
+        self.failure: BaseException | None = None
+        try:
+            for episode in episodes:
+                self._act(_begin, episode)
+            while self.acting or self.asking:
+                self._go_on()
+            if self.failure is not None:
+                raise self.failure
+        finally:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            for episode in episodes:
+                _close(self.world, episode)
+
+    def _go_on(self) -> None:
+        at_work: set[Future[Any]] = {*self.acting, *self.asking}
+        done, _ = wait(at_work, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        if (scope := current_scope()) is not None:
+            scope.require()
+        if not done.isdisjoint(self.acting):
+            wait(self.acting, timeout=TOGETHER_S)
+        self._take_asked([one for one in self.asking if one.done()])
+        self._take_acted([one for one in self.acting if one.done()])
+        self._drop_hanging()
+
+    def _take_acted(self, found: Sequence[Future[None]]) -> None:
+        episodes = []
+        for future in found:
+            episode, _ = self.acting.pop(future)
+            future.result()
+            episodes.append(episode)
+        if over := [one for one in episodes if one.is_over]:
+            self.journal.keep_end(over)
+        going = [one for one in episodes if not one.is_over]
+        fresh = [one for one in going if one.turns and one.turns[-1].seen is not None and not one.turns[-1].is_kept]
+        if fresh:
+            self.journal.keep_done(fresh)
+            for one in fresh:
+                one.turns[-1].is_kept = True
+        ready: dict[str, list[Episode]] = {}
+        for episode in going:
+            if _has_ended(episode, self.world.limits):
+                self._act(_finish, episode)
+            elif self.failure is None:
+                ready.setdefault(content_hash(self.world.tools(episode.prompt)), []).append(episode)
+        for together in ready.values():
+            self._ask(together)
+
+    def _ask(self, episodes: list[Episode]) -> None:
+        tools = list(self.world.tools(episodes[0].prompt))
+        asked = [_ask_turn(episode) for episode in episodes]
+        future = self.pool.submit(
+            _closing_connections,
+            partial(self.agent.take_turns, asked, world=self.world, tools=tools, model=self.model, greedy=self.greedy),
+        )
+        self.asking[future] = episodes, {"tools": tools}, timezone.now()
+
+    def _take_asked(self, found: Sequence[Future[list[TurnDraft]]]) -> None:
+        for future in found:
+            episodes, request, started_at = self.asking.pop(future)
+            if (error := future.exception()) is not None:
+                self.failure = error  # raised when what is under way is done
+                continue
+            said = []
+            for episode, one in zip(episodes, future.result(), strict=True):
+                if one.draft.is_lost:
+                    episode.lost = f"its model could not be asked: {one.draft.error}"[:MOST_WORDS]
+                    continue
+                said.append(episode)
+                draft = one.draft if one.draft.messages else replace(one.draft, messages=episode.list_messages())
+                calls = [_check_call(call, request["tools"]) for call in one.calls]
+                turn = PlayedTurn(draft=draft, calls=calls, added=one.messages, started_at=started_at)
+                if not one.calls:  # its last word: there is nothing to do
+                    turn.seen, turn.ended_at = (), timezone.now()
+                episode.turns.append(turn)
+            if said:
+                self.journal.keep_asked(said, request)
+            for episode in episodes:
+                self._act(_finish if episode.lost or episode.turns[-1].seen is not None else _do_calls, episode)
+
+    def _act(self, what: Callable[[World, Episode], None], episode: Episode) -> None:
+        future = self.pool.submit(_closing_connections, partial(what, self.world, episode))
+        self.acting[future] = episode, time.monotonic()
+
+    def _drop_hanging(self) -> None:
+        for future, (episode, since) in list(self.acting.items()):
+            left = max(self.world.limits.seconds - episode.elapsed_s, LOOK_S)
+            if not future.done() and time.monotonic() - since > left:
+                episode.lost = f"{self.world.name} did not come back within {left:.0f} s"
+                episode.is_over, episode.is_open = True, False
+                del self.acting[future]
+                self.journal.keep_end([episode])
+
+
+def _closing_connections(do: Callable[[], Any]) -> Any:
+    try:
+        return do()
+    finally:
+        connection.close()
+
+
+def _ask_turn(episode: Episode) -> TurnAsked:
+    last = episode.turns[-1].draft if episode.turns else AttemptDraft()
+    place = len(episode.turns)
+    return TurnAsked(
+        messages=episode.list_messages(),
+        prompt_token_ids=last.prompt_token_ids,
+        token_ids=last.token_ids,
+        seed=None if episode.sampling_seed is None else episode.sampling_seed + NEXT_TURN * place,
+        turn=place,
+    )
+
+
+def _has_ended(episode: Episode, limits: EpisodeLimits) -> bool:
+    """Whether it takes no further turn, and where a limit is why, say so in it."""
+    if episode.lost:
+        return True
+    if not episode.turns:
+        return False
+    last = episode.turns[-1]
+    if not last.calls or any(seen.ends for seen in last.seen or ()):
+        return True
+    reached = {
+        "turns": len(episode.turns) >= limits.turns,
+        "tokens": episode.tokens >= limits.tokens,
+        "seconds": episode.elapsed_s >= limits.seconds,
+        "usd": limits.usd is not None and sum(turn.usd for turn in episode.turns) >= limits.usd,
+        "bad_calls": _count_bad_calls(episode) >= limits.bad_calls,
+    }
+    episode.ended_by = next((name for name, is_reached in reached.items() if is_reached), "")
+    return bool(episode.ended_by)
+
+
+def _count_bad_calls(episode: Episode) -> int:
+    """Those at its end, in a row."""
+    count = 0
+    for turn in reversed(episode.turns):
+        for call in reversed(turn.calls):
+            if not call.fault:
+                return count
+            count += 1
+    return count
+
+
+# --- what a world does, in a thread of the pool: what it raises ends the episode -------------------------------------
+
+
+def _begin(world: World, episode: Episode) -> None:
+    """Its state: of a new one from `reset`; of one that was interrupted, as it was behind its last turn."""
+    with _losing(episode):
+        done = [turn for turn in episode.turns if turn.seen is not None]
+        start = next((place for place in reversed(range(len(done))) if done[place].snapshot is not None), None)
+        if start is None:
+            episode.state = world.reset(episode.prompt, episode.seed)
+        else:
+            episode.state = world.restore(episode.prompt, done[start].snapshot or b"")
+            _compare(world, episode, start)
+        episode.is_open = True
+        for place in range(0 if start is None else start + 1, len(done)):
+            if done[place].calls:
+                _require_repeatable(world, f"turn {place + 1} is in no snapshot")
+                _call(world, episode, place, most=len(done[place].seen or ()))
+                _compare(world, episode, place)
+        if len(done) < len(episode.turns):
+            _require_repeatable(world, f"it was interrupted in turn {len(done) + 1}, whose calls may have been made")
+            _do_calls(world, episode)
+
+
+def _require_repeatable(world: World, why: str) -> None:
+    if not world.idempotent:
+        raise _LostEpisodeError(f"{why}, and calls of {world.name} cannot be asked again")
+
+
+def _compare(world: World, episode: Episode, place: int) -> None:
+    wanted, found = episode.turns[place].state_hash, world.hash_state(episode.state)
+    if wanted != found:
+        message = f"the state behind turn {place + 1} is not what it was: wanted {wanted:.12}, found {found:.12}"
+        raise _LostEpisodeError(message)
+
+
+def _do_calls(world: World, episode: Episode) -> None:
+    """Make the calls of its last turn."""
+    with _losing(episode):
+        turn = episode.turns[-1]
+        seen = _call(world, episode, len(episode.turns) - 1, most=len(turn.calls))
+        turn.state_hash = world.hash_state(episode.state)[:64]
+        turn.snapshot = world.snapshot(episode.state)
+        turn.ended_at = timezone.now()
+        turn.seen = seen
+
+
+def _call(world: World, episode: Episode, place: int, *, most: int) -> list[Seen]:
+    """Make the first `most` calls of a turn, up to one that ends the episode."""
+    seen: list[Seen] = []
+    for number, call in enumerate(episode.turns[place].calls[:most]):
+        if call.fault:
+            said = Observation(text=f"error: {call.fault}")
+        else:
+            said = world.act(episode.state, call, f"{episode.key}-{place}-{number}")
+        seen.append(_show(said, world.limits.output_chars))
+        if said.ends:
+            break
+    return seen
+
+
+def _check_call(call: ToolCall, tools: Sequence[Mapping[str, Any]]) -> ToolCall:
+    names = [tool["function"]["name"] for tool in tools]
+    if call.fault or call.name in names:
+        return call
+    return replace(call, fault=f"there is no tool {call.name!r:.100}: there are {', '.join(names)}")
+
+
+def _show(said: Observation, most: int) -> Seen:
+    text = said.text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    if len(text) <= most:
+        return Seen(text=text, ends=said.ends, details=dict(said.details))
+    shown = f"{text[:most]}\n[{len(text) - most} more characters]"
+    return Seen(text=shown, whole=text, ends=said.ends, details=dict(said.details))
+
+
+def _finish(world: World, episode: Episode) -> None:
+    """Verify what there is and give the state back."""
+    if not episode.lost:
+        draft = episode.join()
+        found = verify_answer(
+            environment=world.name,
+            prompt=episode.prompt,
+            reference=episode.reference,
+            checks=episode.checks,
+            draft=draft,
+            look=partial(world.verify_state, episode.prompt, episode.reference, episode.state, draft),
+        )
+        episode.verification = _note_facts(episode, found)
+    _close(world, episode)
+    episode.is_over = True
+
+
+def _note_facts(episode: Episode, found: Verification | None) -> Verification | None:
+    """With what the player measured: how many of its calls could be read, and which limit ended it."""
+    calls = [call for turn in episode.turns for call in turn.calls]
+    facts: dict[str, Any] = {"turns": len(episode.turns)}
+    if calls:
+        facts |= {"actions": len(calls), "valid_actions": sum(not call.fault for call in calls)}
+    if episode.ended_by:
+        facts["ended_by"] = episode.ended_by
+    if found is None:
+        return Verification(outcome=None, details=facts) if episode.ended_by else None
+    return replace(found, details={**facts, **found.details})
+
+
+def _close(world: World, episode: Episode) -> None:
+    if episode.is_open:
+        episode.is_open = False
+        try:
+            world.close(episode.state)
+        except Exception:
+            logger.warning("%s could not close a state", world.name, exc_info=True)
+
+
+@contextmanager
+def _losing(episode: Episode) -> Iterator[None]:
+    """What is raised within ends the episode as lost, with the reason."""
+    try:
+        yield
+    except _LostEpisodeError as error:
+        episode.lost = str(error)
+    except Exception as error:
+        logger.warning("an episode is lost", exc_info=True)
+        episode.lost = f"{type(error).__name__}: {error}"[:MOST_WORDS]

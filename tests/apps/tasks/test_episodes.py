@@ -1,0 +1,310 @@
+"""Attempts in worlds with turns: kept turn by turn, gone on with, never done twice, and no answer before their end."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.base.errors import BadInputError
+from apps.inference.errors import ProviderBusyError
+from apps.outbox.links import run_claim
+from apps.outbox.models import Segment
+from apps.outbox.services import release
+from apps.pipeline import flow
+from apps.rollouts.tokens import load_conversations, read_parts
+from apps.scoring.services import score_tasks
+from apps.tasks.models import Attempt, Task, Turn
+from apps.tasks.observations import find_text
+from apps.tasks.playing import play_task
+from apps.workers.kinds import KINDS
+from apps.workers.models import Worker
+from apps.worlds.registry import WORLDS
+from tentalis.core.worlds import AgentKind, EpisodeLimits, Observation, ToolCall, TurnDraft
+from tests.apps.worlds.tally_package import AGENT, EFFECTS, Tally, TallyAgent, TallyWorld
+from tests.factories import make_worker
+from tests.links import take_link
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class KilledError(BaseException):
+    """As a `kill -9`: nothing of ours catches it."""
+
+
+class Stage:
+    """The tally world and its agent, and what goes wrong with them: `before_act` and `before_turn` may raise."""
+
+    def __init__(self, effects: Path) -> None:
+        self.effects = effects
+        self.before_act: Callable[[int], None] = lambda count: None
+        self.behind_act: Callable[[int], None] = lambda count: None
+        self.before_turn: Callable[[int], None] = lambda turn: None
+        self.acts = self.resets = self.closed = 0
+        stage = self
+
+        class World(TallyWorld):
+            def reset(self, prompt: str, seed: int | None) -> Tally:
+                stage.resets += 1
+                return super().reset(prompt, seed)
+
+            def act(self, state: Tally, call: ToolCall, key: str) -> Observation:
+                stage.acts += 1
+                stage.before_act(stage.acts)
+                said = super().act(state, call, key)
+                stage.behind_act(stage.acts)
+                return said
+
+            def close(self, state: Tally) -> None:
+                stage.closed += 1
+
+        class Agent(TallyAgent):
+            def take_turns(self, asked: Sequence[Any], **kwargs: Any) -> list[TurnDraft]:
+                for one in asked:
+                    stage.before_turn(one.turn)
+                return super().take_turns(asked, **kwargs)
+
+        self.world, self.agent = World, Agent
+
+    def count_effects(self) -> tuple[int, int]:
+        """(how many were asked for, how many came of it)."""
+        with closing(sqlite3.connect(self.effects)) as effects:
+            asked, made = effects.execute("SELECT sum(asked), count(*) FROM effect").fetchone()
+        return int(asked), int(made)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Stage:
+    stage = Stage(tmp_path / "effects.sqlite")
+    monkeypatch.setenv(EFFECTS, str(stage.effects))
+    settings.ARTIFACTS = tmp_path / "artifacts"
+    kind = AgentKind(**{**vars(AGENT), "make": lambda seat: stage.agent()})
+    monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, "tally": stage.world()}, ()))
+    monkeypatch.setitem(vars(KINDS), "_loaded", ({**KINDS._things, "tallying": kind}, ()))
+    return stage
+
+
+@pytest.fixture
+def tallier(project: Project, stage: Stage) -> Worker:
+    return make_worker(project, "tallier", kind="tallying")
+
+
+def submit(worker: Worker, by: User, prompt: str = "3", **values: Any) -> Task:
+    defaults: dict[str, Any] = {"environment": "tally", "group_size": 2}
+    return flow.submit(project=worker.project, worker=worker, prompt=prompt, by=by, **defaults | values)
+
+
+def run_segment(task: Task) -> Segment:
+    """Do the playing link as a queue process does; one that was killed has left its claim, which runs out."""
+    segment = Segment.objects.get(subject_id=task.pk, kind="episode")
+    if segment.fence:
+        release(segment, wait_s=0)
+    run_claim(lambda ids: play_task(ids[0], by="worker"), take_link(segment.pk, 0))
+    segment.refresh_from_db()
+    task.refresh_from_db()
+    return segment
+
+
+def test_an_episode_is_played_turn_by_turn_and_is_an_attempt_of_many_calls_in_the_end(
+    tallier: Worker, stage: Stage, alice: User
+) -> None:
+    task = submit(tallier, alice)
+    run_segment(task)
+    assert task.state == "scoring"
+    one, _ = task.attempts.all()
+    assert (one.state, one.answer, one.outcome, one.unfit) == ("answered", "3", 1.0, "")
+    assert one.verification["grader"] == "tally@1"
+    assert one.verification["details"] == {"turns": 4, "actions": 3, "valid_actions": 3}
+    assert [step.tool_result for step in one.ordered_steps] == [
+        "the tally is 1",
+        "the tally is 2",
+        "the tally is 3",
+        "",
+    ]
+    assert one.further.count() == 3
+    (part,) = read_parts(one, load_conversations([one]))
+    assert sum(part.joined.sampled) == sum(len(turn.exchange.unpack_token_ids()) for turn in one.turns.all())
+    spans = [(step.token_start, step.token_end) for step in one.ordered_steps]
+    assert spans == [*part.joined.spans[:3], (part.joined.spans[3][0] + 1, part.joined.spans[3][1])]
+    turns = list(one.turns.all())
+    assert [turn.state_hash for turn in turns] == ["1", "1-1", "1-1-1", ""]
+    assert [turn.snapshot for turn in turns] == [None] * 4
+    assert turns[1].exchange.parent_id == turns[0].exchange_id
+    assert turns[1].exchange.messages == [{"role": "tool", "tool_call_id": "call_0", "content": "the tally is 1"}]
+    assert stage.count_effects() == (6, 6)
+    assert (stage.resets, stage.closed) == (2, 2)
+    score_tasks([task.pk])
+    one.refresh_from_db()
+    assert one.score == 1.0
+    assert one.verification["details"]["turns"] == 4
+
+
+def test_an_attempt_under_way_is_no_answer_to_anybody(tallier: Worker, stage: Stage, alice: User) -> None:
+    task = submit(tallier, alice)
+
+    def look(turn: int) -> None:
+        if turn == 1:
+            raise ProviderBusyError("the server is away")
+
+    stage.before_turn = look
+    run_segment(task)
+    assert task.state == "working"
+    assert list(task.attempts.all()) == []
+    assert Attempt.objects.count() == 0
+    assert [one.state for one in Attempt.every.filter(task=task)] == ["running", "running"]
+    assert Turn.objects.filter(observations__isnull=False).count() == 2
+    stage.before_turn = lambda turn: None
+    run_segment(task)
+    assert task.state == "scoring"
+    assert stage.count_effects() == (6, 6)
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_who_was_killed_in_a_call_goes_on_from_the_last_turn_and_does_nothing_twice(
+    tallier: Worker, stage: Stage, alice: User, has_snapshots: bool, is_behind: bool
+) -> None:
+    def kill(count: int) -> None:
+        if count == 2:
+            raise KilledError
+
+    if not has_snapshots:
+        stage.world.snapshot = lambda self, state: None  # type: ignore[method-assign]
+    if is_behind:
+        stage.behind_act = kill
+    else:
+        stage.before_act = kill
+    task = submit(tallier, alice, group_size=1)
+    with pytest.raises(KilledError):
+        run_segment(task)
+    assert [turn.observations is None for turn in Turn.objects.all()] == [False, True]
+    stage.before_act = stage.behind_act = lambda count: None
+    run_segment(task)
+    assert task.state == "scoring"
+    (attempt,) = task.attempts.all()
+    assert (attempt.answer, attempt.outcome) == ("3", 1.0)
+    assert Attempt.every.count() == 1
+    assert stage.count_effects()[1] == 3
+    assert len(attempt.ordered_steps) == 4
+
+
+def test_where_a_call_cannot_be_asked_again_the_attempt_is_lost_and_played_anew(
+    tallier: Worker, stage: Stage, alice: User
+) -> None:
+    def kill(count: int) -> None:
+        if count == 2:
+            raise KilledError
+
+    stage.world.idempotent = False
+    stage.behind_act = kill
+    task = submit(tallier, alice, group_size=1)
+    with pytest.raises(KilledError):
+        run_segment(task)
+    run_segment(task)
+    lost, played = Attempt.every.order_by("pk")
+    assert (lost.state, played.state, played.outcome) == ("lost", "answered", 1.0)
+    assert "interrupted in turn 2" in lost.error
+    assert lost.verification["infrastructure"] == lost.error
+    assert list(task.attempts.all()) == [played]
+
+
+def test_a_world_that_comes_back_as_another_is_found_out(tallier: Worker, stage: Stage, alice: User) -> None:
+    def kill(turn: int) -> None:
+        if turn == 2:
+            raise KilledError
+
+    stage.before_turn = kill
+    task = submit(tallier, alice, group_size=1)
+    with pytest.raises(KilledError):
+        run_segment(task)
+    stage.before_turn = lambda turn: None
+    stage.world.restore = lambda self, prompt, snapshot: Tally([7])  # type: ignore[method-assign]
+    run_segment(task)
+    lost, played = Attempt.every.order_by("pk")
+    assert (lost.state, lost.error[:33]) == ("lost", "the state behind turn 2 is not wh")
+    assert played.outcome == 1.0
+
+
+def test_a_world_that_always_breaks_fails_the_task_without_a_reward(tallier: Worker, stage: Stage, alice: User) -> None:
+    def break_down(count: int) -> None:
+        raise RuntimeError("the disk is full")
+
+    stage.before_act = break_down
+    task = submit(tallier, alice, group_size=1)
+    segment = run_segment(task)
+    assert (segment.state, task.state) == ("dead", "failed")
+    assert "the disk is full" in task.failure
+    assert [one.state for one in Attempt.every.order_by("pk")] == ["lost", "lost", "failed"]
+    assert [one.outcome for one in Attempt.every.all()] == [None] * 3
+    stage.before_act = lambda count: None
+    flow.outbox.replay(segment, by="alice")
+    run_segment(task)
+    assert [one.outcome for one in task.attempts.all()] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"turns": 2}, "turns"),
+        ({"tokens": 5}, "tokens"),
+        ({"seconds": 0.0}, "seconds"),
+    ],
+)
+def test_a_limit_ends_an_episode_as_answered_with_its_cause(
+    tallier: Worker, stage: Stage, alice: User, limits: dict[str, Any], why: str
+) -> None:
+    stage.world.limits = EpisodeLimits(**limits)
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    assert (attempt.state, attempt.outcome) == ("answered", 0.0)
+    assert attempt.verification["details"]["ended_by"] == why
+
+
+def test_what_cannot_be_read_is_said_to_the_model_and_three_in_a_row_are_enough(
+    tallier: Worker, stage: Stage, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.apps.worlds.tally_package.say", lambda messages: "subtract {}")
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    assert attempt.verification["details"]["ended_by"] == "bad_calls"
+    assert attempt.verification["details"]["valid_actions"] == 0
+    assert "there is no tool 'subtract'" in attempt.turns.get(index=0).observations[0]["text"]
+    assert stage.acts == 0
+
+
+def test_what_was_not_shown_of_an_observation_is_kept_whole(
+    tallier: Worker, stage: Stage, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.apps.worlds.tally_package.say", lambda messages: 'add {"number": 2}')
+    stage.world.limits = EpisodeLimits(turns=1, output_chars=50)
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    (told,) = Turn.objects.get().observations
+    assert told["text"].endswith("more characters]")
+    assert find_text(told["sha256"]).read_text() == "the tally is 2" + "." * 1_000
+
+
+def test_cancelling_ends_what_is_under_way_between_turns(tallier: Worker, stage: Stage, alice: User) -> None:
+    task = submit(tallier, alice, group_size=1)
+
+    def cancel(count: int) -> None:
+        if count == 2:
+            flow.cancel(task=Task.objects.get(pk=task.pk), by=alice)
+
+    stage.behind_act = cancel
+    run_segment(task)
+    assert task.state == "cancelled"
+    (attempt,) = task.attempts.all()
+    assert attempt.state == "cancelled"
+    assert attempt.turns.count() == 2
+    assert stage.closed == 1
+
+
+def test_who_takes_no_turns_is_refused_where_there_are_tools(project: Project, stage: Stage, alice: User) -> None:
+    with pytest.raises(BadInputError, match="takes no turns"):
+        submit(make_worker(project), alice)
