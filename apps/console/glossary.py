@@ -54,6 +54,11 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             *(TASKS, REVIEWING, TRACE, RUNS),
         ),
         _term("Step", _("One reasoning step or tool call of an attempt."), "task", REVIEWING, "feedback"),
+        _term(
+            "Turn",
+            _("In a world with tools: one answer of the model, what it wanted done, and what the world said to that."),
+            *("task", REVIEWING),
+        ),
         _term("Worker", _("An agent that does tasks."), TASKS, "worker-list", "worker", "worker-new", "connect"),
         _term("Manager", _("A person or an AI that reviews attempts."), REVIEWING, MEASURING),
         _term(

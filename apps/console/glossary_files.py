@@ -13,6 +13,7 @@ class Pointer(NamedTuple):
 
 PLACES: Mapping[str, Pointer] = {
     "Task": Pointer("prompt, problem", "apps/tasks/models.py"),
+    "Turn": Pointer("environment step: action and observation", "apps/worlds/playing.py"),
     "Attempt": Pointer("episode, sample, completion", "apps/tasks/models.py"),
     "Step": Pointer("reasoning step, tool call", "tentalis/core/steps.py"),
     "Worker": Pointer("agent, policy", "apps/workers/models.py"),

@@ -16,6 +16,7 @@ from apps.conversations.models import Conversation, Turn
 from apps.conversations.policy import read_policy
 from apps.inference.models import Exchange, Session
 from apps.tasks.models import Attempt, FurtherExchange, ShadowAttempt
+from apps.tasks.models import Turn as EpisodeTurn
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +73,8 @@ def _find_old(project: Project, days: int) -> QuerySet[Session]:
     """Sessions of nobody's task, with nothing left to be read in them, that nothing was said in for so long."""
     theirs = Exchange.objects.filter(session=OuterRef("pk"))
     work = Q(task_id__isnull=False)
-    for model in (Attempt, FurtherExchange, ShadowAttempt):
-        work |= Q(Exists(model._default_manager.filter(exchange=OuterRef("pk"))))
+    for model in (Attempt, FurtherExchange, ShadowAttempt, EpisodeTurn):
+        work |= Q(Exists(model._base_manager.filter(exchange=OuterRef("pk"))))
     elsewhere = Exchange.objects.filter(parent__session=OuterRef("pk")).filter(
         Q(session=None) | ~Q(session=OuterRef("pk"))
     )

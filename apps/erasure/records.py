@@ -32,6 +32,7 @@ from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.services import cancel_segments
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.observations import find_texts
 
 SHORTEST_TEXT_CHARS, LONGEST_TEXT_CHARS = 3, 500
 SHORTEST_END_USER_CHARS = 3
@@ -52,6 +53,9 @@ WHERE task.project_id = %(project)s AND (
         one.text ILIKE %(like)s OR one.answer ILIKE %(like)s OR one.error ILIKE %(like)s))
     OR EXISTS (SELECT FROM tasks_step step JOIN tasks_attempt one ON one.id = step.attempt_id
                WHERE one.task_id = task.id AND (step.text ILIKE %(like)s OR step.tool_result ILIKE %(like)s))
+    OR EXISTS (SELECT FROM tasks_turn turn JOIN tasks_attempt one ON one.id = turn.attempt_id
+               WHERE one.task_id = task.id AND (turn.calls::text ILIKE %(json)s OR turn.added::text ILIKE %(json)s
+                                                OR turn.observations::text ILIKE %(json)s))
     OR EXISTS (SELECT FROM feedback_feedback said WHERE said.task_id = task.id AND (
         said.text ILIKE %(like)s OR said.edited_answer ILIKE %(like)s OR said.hint_text ILIKE %(like)s
         OR said.retract_reason ILIKE %(like)s))
@@ -76,7 +80,7 @@ class Found:
         counts: rows by kind.
         batches: primary keys of those that hold a part of it.
         adapters: names of those that were trained on a part of it.
-        files: batch files that hold a part of it.
+        files: of batches, and of what worlds said, that hold a part of it.
     """
 
     sessions: Sequence[int]
@@ -108,6 +112,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     batches = sorted(set(Batch.objects.filter(taught).order_by().values_list("pk", flat=True)))
     adapters = Adapter.objects.filter(project=project, run_id__in=_runs_of(batches)).order_by("pk")
     files = [path for batch in batches for path in (settings.ARTIFACTS / "batches").glob(f"{batch}-*")]
+    files += find_texts(Attempt.every.filter(task__in=tasks).values_list("pk", flat=True))
     counts = {
         "sessions": len(sessions),
         "exchanges": len(exchanges),
@@ -230,7 +235,7 @@ def _find_exchanges(sessions: Iterable[int], loose: Iterable[int], tasks: Iterab
     made = (
         Q(session__in=sessions) | Q(pk__in=loose) | Q(attempt__task__in=tasks) | Q(further_of__attempt__task__in=tasks)
     )
-    made |= Q(shadow_attempt__task__in=tasks)
+    made |= Q(shadow_attempt__task__in=tasks) | Q(episode_turn__attempt__task__in=tasks)
     return list(Exchange.objects.filter(made).distinct().order_by("pk").values_list("pk", flat=True))
 
 

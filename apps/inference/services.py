@@ -123,11 +123,13 @@ class CallBefore(NamedTuple):
     Args:
         messages: of its prompt, and its answer as the next call repeats it.
         tokens: packed int32, of its prompt and its answer.
+        request: what it was asked with beside its messages.
     """
 
     exchange_id: int
     messages: Sequence[Any]
     tokens: bytes
+    request: Mapping[str, Any]
 
 
 def record_exchanges(
@@ -143,7 +145,6 @@ def record_exchanges(
     task_ids: Sequence[int] = (),
     turn: str = "main",
     before: Sequence[CallBefore | None] = (),
-    request: Mapping[str, Any] | None = None,
 ) -> list[Exchange]:
     """Store what came of each try, in one statement.
 
@@ -153,7 +154,6 @@ def record_exchanges(
         task_ids: (len(drafts),) of the tasks they are tries at; empty where they are at none.
         turn: as an exchange's.
         before: (len(drafts),) the call that each goes on from; empty where none does.
-        request: what all of them were asked with beside their messages; those that go on from another, as that.
     Returns:
         One stored exchange a draft, in order.
     """
@@ -170,7 +170,7 @@ def record_exchanges(
             model=model,
             adapter_name=adapter_name,
             policy_version=policy_version,
-            **_place(draft, earlier, request or {}),
+            **_place(draft, earlier),
             sampling=describe_sampling(draft.sampling, tells=tells) if draft.sampling else {},
             text=draft.text,
             tool_calls=list(draft.tool_calls),
@@ -192,11 +192,11 @@ def record_exchanges(
     )
 
 
-def _place(draft: AttemptDraft, before: CallBefore | None, request: Mapping[str, Any]) -> dict[str, Any]:
+def _place(draft: AttemptDraft, before: CallBefore | None) -> dict[str, Any]:
     """What of a call is stored of its conversation."""
     messages, prompt = list(draft.messages), pack_int32(draft.prompt_token_ids)
     if before is None:
-        return {"messages": messages, "prompt_token_ids": prompt, "request": dict(request)}
+        return {"messages": messages, "prompt_token_ids": prompt, "request": dict(draft.request)}
     shared = 0
     while shared < min(len(messages), len(before.messages)) and messages[shared] == before.messages[shared]:
         shared += 1
@@ -207,7 +207,7 @@ def _place(draft: AttemptDraft, before: CallBefore | None, request: Mapping[str,
         "shared_tokens": tokens,
         "messages": messages[shared:],
         "prompt_token_ids": prompt[tokens * TOKEN_BYTES :],
-        "request": {SAME: True} if request else {},
+        "request": {SAME: True} if draft.request and draft.request == before.request else dict(draft.request),
     }
 
 

@@ -185,11 +185,14 @@ def _delete_adapters_and_working_files(most: int) -> int:
     return deleted + _delete_refused_weights(most - deleted)
 
 
-def _delete_scales(most: int) -> int:
-    found = [path for path in _list(settings.ARTIFACTS / "scales") if _is_old(path)][:most]
-    for path in found:
-        _remove(path)
-    return len(found)
+def _delete_old_of(directory_name: str) -> Callable[[int], int]:
+    def delete(most: int) -> int:
+        found = [path for path in _list(settings.ARTIFACTS / directory_name) if _is_old(path)][:most]
+        for path in found:
+            _remove(path)
+        return len(found)
+
+    return delete
 
 
 _RECORDS = "records that trained: of trainings that succeeded kept, `reproduce` reads them; of others and of refused "
@@ -208,7 +211,13 @@ DIRECTORY_RULES: Mapping[str, DirectoryRule] = {
         DAYS,
     ),
     "artifacts/scales": DirectoryRule(
-        "left by a measurement that was killed: they go after that long", _delete_scales, DAYS
+        "left by a measurement that was killed: they go after that long", _delete_old_of("scales"), DAYS
+    ),
+    "artifacts/observations": DirectoryRule(
+        "the whole of what a world said, where its model was shown a part, which stays: they go after that long; "
+        "`forget` deletes a person's",
+        _delete_old_of("observations"),
+        DAYS,
     ),
     "spool": DirectoryRule(
         "what gateways stored goes at once; `rejected`, of bounded size, when nothing joined it for so long (the "

@@ -1,5 +1,6 @@
 """Tasks, the attempts at them, and the steps of those."""
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
@@ -261,6 +262,16 @@ class Turn(models.Model):
 
     def __str__(self) -> str:
         return f"turn {self.index + 1} of attempt {self.attempt_id}"
+
+    @property
+    def elapsed_s(self) -> float | None:
+        return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
+
+    @property
+    def told(self) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+        """(call, observation) of each call; None for one that was not made, or whose fate is not known yet."""
+        seen = self.observations or []
+        return list(zip_longest(self.calls, seen[: len(self.calls)]))
 
 
 class Step(models.Model):

@@ -1,7 +1,8 @@
-"""The whole of what a world said, where its model was shown a part: a file by the hash of its text."""
+"""The whole of what a world said, where its model was shown a part: a file by its attempt and the hash of its text."""
 
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from django.conf import settings
@@ -9,22 +10,22 @@ from django.conf import settings
 DIRECTORY = "observations"
 
 
-def find_text(sha256: str) -> Path:
-    """Where the text of that hash lies."""
-    return Path(settings.ARTIFACTS) / DIRECTORY / sha256
-
-
-def keep_text(text: str) -> str:
+def keep_text(attempt_id: int, text: str) -> str:
     """Write it where it is not yet. Returns its sha256."""
     data = text.encode()
     sha256 = hashlib.sha256(data).hexdigest()
-    path = find_text(sha256)
+    directory: Path = settings.ARTIFACTS / DIRECTORY
+    path, staging = directory / f"{attempt_id}-{sha256}", directory / f".staging-{attempt_id}-{sha256}"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staging = path.with_name(f".staging-{sha256}-{os.getpid()}")
+        directory.mkdir(parents=True, exist_ok=True)
         with staging.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        staging.rename(path)
+        staging.replace(path)
     return sha256
+
+
+def find_texts(attempt_ids: Iterable[int]) -> list[Path]:
+    """The files of these attempts."""
+    return [path for pk in attempt_ids for path in (settings.ARTIFACTS / DIRECTORY).glob(f"{pk}-*")]

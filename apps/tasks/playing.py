@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
 
@@ -63,9 +64,10 @@ def has_turns(task: Task) -> bool:
 
 
 def find_time_s(task_id: int) -> float:
-    """How many seconds playing a task's group may take."""
+    """How many seconds playing a task's group may take: an episode whose time is over still waits for its last call."""
     names = Task.objects.filter(pk=task_id).values_list("environment", flat=True)
-    return max((find_world(name).limits.seconds for name in names), default=0.0)
+    longest = max((find_world(name).limits.seconds for name in names), default=0.0)
+    return longest + float(settings.TENTALIS["TASK_TIMEOUT_SECONDS"])
 
 
 def play_task(task_id: int, *, by: str) -> None:
@@ -170,7 +172,7 @@ class _Rows(Journal):
             self._go_on_from(key, turn.exchange.pk, found)
         return episode
 
-    def keep_asked(self, episodes: Sequence[Episode], request: Mapping[str, Any]) -> None:
+    def keep_asked(self, episodes: Sequence[Episode]) -> None:
         task, worker = self.task, self.task.worker
         adapter = self.attempts[episodes[0].key].adapter
         drafts = [one.turns[-1].draft for one in episodes]
@@ -185,7 +187,6 @@ class _Rows(Journal):
                 provider=worker.provider,
                 task_ids=[task.pk] * len(episodes),
                 before=[self.before.get(one.key) for one in episodes],
-                request=request,
             )
             rows = insert(
                 _make_turn(self.attempts[one.key], len(one.turns) - 1, one.turns[-1], exchange)
@@ -197,7 +198,7 @@ class _Rows(Journal):
             whole = Conversation(
                 messages=list(draft.messages),
                 answer=make_answer(draft.text, list(draft.tool_calls)),
-                request={},
+                request=dict(draft.request),
                 prompt_token_ids=pack_int32(draft.prompt_token_ids),
                 token_ids=pack_int32(draft.token_ids),
             )
@@ -205,7 +206,7 @@ class _Rows(Journal):
 
     def keep_done(self, episodes: Sequence[Episode]) -> None:
         rows = [self.turns[one.key][-1] for one in episodes]
-        values = [_tell_done(row.pk, one.turns[-1]) for row, one in zip(rows, episodes, strict=True)]
+        values = [_tell_done(row, one.turns[-1]) for row, one in zip(rows, episodes, strict=True)]
         with held_write([self.task.pk]), connection.cursor() as cursor:
             cursor.execute(_COMPLETE, [json.dumps(values)])
             if newer := [row for row, told in zip(rows, values, strict=True) if told["snapshot"] is not None]:
@@ -229,7 +230,7 @@ class _Rows(Journal):
 
     def _go_on_from(self, key: str, exchange_id: int, whole: Conversation) -> None:
         known = [*whole.messages, whole.answer] if whole.answer else whole.messages
-        self.before[key] = CallBefore(exchange_id, known, whole.prompt_token_ids + whole.token_ids)
+        self.before[key] = CallBefore(exchange_id, known, whole.prompt_token_ids + whole.token_ids, whole.request)
 
     def _load_turns(self, attempts: Iterable[Attempt]) -> QuerySet[Turn]:
         return Turn.objects.filter(attempt__in=list(attempts)).select_related("exchange").order_by("attempt", "index")
@@ -252,20 +253,20 @@ def _make_turn(attempt: Attempt, index: int, turn: PlayedTurn, exchange: Exchang
     )
 
 
-def _tell_done(pk: int, turn: PlayedTurn) -> dict[str, Any]:
+def _tell_done(row: Turn, turn: PlayedTurn) -> dict[str, Any]:
     return {
-        "id": pk,
-        "observations": [_write_seen(seen) for seen in turn.seen or ()],
+        "id": row.pk,
+        "observations": [_write_seen(row.attempt_id, seen) for seen in turn.seen or ()],
         "state_hash": turn.state_hash,
         "ended_at": turn.ended_at.isoformat() if turn.ended_at else None,
         "snapshot": None if turn.snapshot is None else b64encode(turn.snapshot).decode(),
     }
 
 
-def _write_seen(seen: Seen) -> dict[str, Any]:
+def _write_seen(attempt_id: int, seen: Seen) -> dict[str, Any]:
     told = {"text": seen.text, "ends": seen.ends, "details": seen.details}
     if seen.whole:
-        told["sha256"] = keep_text(seen.whole)
+        told["sha256"] = keep_text(attempt_id, seen.whole)
     return {name: value for name, value in told.items() if value}
 
 

@@ -178,7 +178,7 @@ class Episode:
 class Journal:
     """Who is told of turns, in the player's own thread. This one keeps nothing: a kill loses what was played."""
 
-    def keep_asked(self, episodes: Sequence[Episode], request: dict[str, Any]) -> None:
+    def keep_asked(self, episodes: Sequence[Episode]) -> None:
         """Their last turns are about to be done."""
 
     def keep_done(self, episodes: Sequence[Episode]) -> None:
@@ -222,7 +222,7 @@ class _Player:
     def play(self, episodes: Sequence[Episode]) -> None:
         self.pool = ScopedThreadPool(AT_ONCE)
         self.acting: dict[Future[None], tuple[Episode, float]] = {}
-        self.asking: dict[Future[list[TurnDraft]], tuple[list[Episode], dict[str, Any], datetime]] = {}
+        self.asking: dict[Future[list[TurnDraft]], tuple[list[Episode], list[Mapping[str, Any]], datetime]] = {}
         self.failure: BaseException | None = None
         try:
             for episode in episodes:
@@ -277,11 +277,11 @@ class _Player:
             _closing_connections,
             partial(self.agent.take_turns, asked, world=self.world, tools=tools, model=self.model, greedy=self.greedy),
         )
-        self.asking[future] = episodes, {"tools": tools}, timezone.now()
+        self.asking[future] = episodes, tools, timezone.now()
 
     def _take_asked(self, found: Sequence[Future[list[TurnDraft]]]) -> None:
         for future in found:
-            episodes, request, started_at = self.asking.pop(future)
+            episodes, tools, started_at = self.asking.pop(future)
             if (error := future.exception()) is not None:
                 self.failure = error  # raised when what is under way is done
                 continue
@@ -292,13 +292,13 @@ class _Player:
                     continue
                 said.append(episode)
                 draft = one.draft if one.draft.messages else replace(one.draft, messages=episode.list_messages())
-                calls = [_check_call(call, request["tools"]) for call in one.calls]
+                calls = [_check_call(call, tools) for call in one.calls]
                 turn = PlayedTurn(draft=draft, calls=calls, added=one.messages, started_at=started_at)
                 if not one.calls:  # its last word: there is nothing to do
                     turn.seen, turn.ended_at = (), timezone.now()
                 episode.turns.append(turn)
             if said:
-                self.journal.keep_asked(said, request)
+                self.journal.keep_asked(said)
             for episode in episodes:
                 self._act(_finish if episode.lost or episode.turns[-1].seen is not None else _do_calls, episode)
 

@@ -19,7 +19,7 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.scoring.models import StepScore
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, Step, Task, Turn
 from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
 from apps.workers.kinds import kind_choices
@@ -264,6 +264,14 @@ class StepOut(RowOut[Step]):
         fields = "id index kind text tool_name tool_result token_start token_end scores"
 
 
+class EpisodeTurnOut(RowOut[Turn]):
+    """One turn of an attempt in a world with turns."""
+
+    class Meta:
+        model = Turn
+        fields = "id index exchange calls observations state_hash started_at ended_at"
+
+
 class AttemptOut(RowOut[Attempt]):
     """One try at a task."""
 
@@ -291,8 +299,10 @@ class AttemptDetailOut(AttemptOut):
         "managers of the project."
     )
 
+    turns = EpisodeTurnOut(many=True, help_text="Of a world with turns, in order: what was done, and what came of it.")
+
     class Meta(AttemptOut.Meta):
-        fields = AttemptOut.Meta.fields + " verification uses"
+        fields = AttemptOut.Meta.fields + " verification turns uses"
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_verification(self, attempt: Attempt) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Count, Prefetch, QuerySet, prefetch_related_objects
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
@@ -14,10 +14,11 @@ from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.outbox.kinds import OF_A_TASK
 from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, Step, Task, Turn
 from apps.tasks.selectors import BoundedCount, count_tasks
 from apps.training.provenance import Use, trace_attempts
 from apps.workers.models import Worker
+from apps.worlds.registry import find_world
 
 PAGE = 25
 HISTORY = 40
@@ -44,6 +45,12 @@ class AttemptView:
     words: Sequence[StepFeedback]
     rollout: Any
     uses: Sequence[Use] = ()
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """As far as they were read with it."""
+        found: Sequence[Turn] = getattr(self.attempt, "_prefetched_objects_cache", {}).get("turns", ())
+        return found
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -79,6 +86,8 @@ class TaskView:
     reviews: Sequence[Review]
     history: Sequence[AuditEntry]
     held_up: HeldUp | None = None
+    not_ended: Sequence[Attempt] = ()
+    """In a world with turns: attempts that are under way, and those that were lost and are played anew."""
 
     @property
     def human_review(self) -> Review | None:
@@ -144,6 +153,11 @@ def find_attempts(task: Task) -> QuerySet[Attempt]:
 def show_task(task: Task, *, user: User) -> TaskView:
     """A constant number of queries, however many attempts and steps. Of feedback, what `user` may read just now."""
     attempts = list(find_attempts(task).select_related("adapter", "rollout"))
+    not_ended: list[Attempt] = []
+    if find_world(task.environment).has_turns:
+        prefetch_related_objects(attempts, "turns")
+        under_way = Attempt.every.filter(task=task, state__in=Attempt.NOT_YET).annotate(turn_count=Count("turns"))
+        not_ended = list(under_way.order_by("index", "pk"))
     uses = trace_attempts(attempts)
     scores: dict[tuple[int, int | None], list[StepScore]] = defaultdict(list)
     for score in StepScore.objects.filter(attempt__in=attempts).order_by("scorer"):
@@ -163,6 +177,7 @@ def show_task(task: Task, *, user: User) -> TaskView:
         reviews=list(Review.objects.filter(task=task).select_related("claimed_by")),
         history=list(reversed(history)),
         held_up=None if task.state in Task.FINAL else _find_held_up(task),
+        not_ended=not_ended,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from tentalis.core.worlds import (
     AgentKind,
+    AgentSeat,
     AttemptDraft,
     DraftStep,
     EpisodeLimits,
@@ -111,7 +112,8 @@ class TallyAgent:
     def _take(self, asked: TurnAsked, model: str) -> TurnDraft:
         text = say(asked.messages) if self.client is None else self.client.chat(asked.messages, model=model)[0].text
         name, _, arguments = text.partition(" ")
-        call = {"id": f"call_{asked.turn}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        call_id = f"call_{asked.turn}"
+        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         is_call = bool(arguments)
         tokens = [100 + asked.turn, *text.encode()]
         known = [*asked.prompt_token_ids, *asked.token_ids]
@@ -129,14 +131,18 @@ class TallyAgent:
             sampling={"temperature": 1.0},
         )
         said = {"role": "assistant", "content": None, "tool_calls": [call]} if is_call else None
-        calls = [ToolCall(id=call["id"], name=name, arguments=arguments)] if is_call else []
+        calls = [ToolCall(id=call_id, name=name, arguments=arguments)] if is_call else []
         return TurnDraft(draft=draft, calls=calls, messages=[said or {"role": "assistant", "content": text}])
+
+
+def make_agent(seat: AgentSeat) -> Any:
+    return TallyAgent(seat.client)
 
 
 AGENT = AgentKind(
     name="tallying",
     label="Tallying agent",
-    make=lambda seat: TallyAgent(seat.client),
+    make=make_agent,
     environment="tally",
     longest_try=0,
     takes_turns=True,
