@@ -15,8 +15,7 @@ from apps.conversations.forgotten import HOLD_GATEWAYS
 from apps.conversations.models import Conversation, Turn
 from apps.conversations.policy import read_policy
 from apps.inference.models import Exchange, Session
-from apps.tasks.models import Attempt, FurtherExchange, ShadowAttempt
-from apps.tasks.models import Turn as EpisodeTurn
+from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, ShadowAttempt
 
 logger = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ WHERE task.project_id = %(project)s AND (
         one.text ILIKE %(like)s OR one.answer ILIKE %(like)s OR one.error ILIKE %(like)s))
     OR EXISTS (SELECT FROM tasks_step step JOIN tasks_attempt one ON one.id = step.attempt_id
                WHERE one.task_id = task.id AND (step.text ILIKE %(like)s OR step.tool_result ILIKE %(like)s))
-    OR EXISTS (SELECT FROM tasks_turn turn JOIN tasks_attempt one ON one.id = turn.attempt_id
+    OR EXISTS (SELECT FROM tasks_episodeturn turn JOIN tasks_attempt one ON one.id = turn.attempt_id
                WHERE one.task_id = task.id AND (turn.calls::text ILIKE %(json)s OR turn.added::text ILIKE %(json)s
                                                 OR turn.observations::text ILIKE %(json)s))
     OR EXISTS (SELECT FROM feedback_feedback said WHERE said.task_id = task.id AND (

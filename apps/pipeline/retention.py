@@ -128,7 +128,7 @@ RULES: Mapping[str, KeepingRule] = {
                 "tasks.ShadowAttempt",
                 "tasks.Step",
                 "tasks.Task",
-                "tasks.Turn",
+                "tasks.EpisodeTurn",
             ),
             *("training.ManagerRun", "training.RewardAnswer", "training.RewardEndpoint", "training.TrainingRun"),
         ),

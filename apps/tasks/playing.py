@@ -30,7 +30,7 @@ from apps.inference.services import CallBefore, record_exchanges
 from apps.outbox.services import final_write, held_write
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.errors import AllLostError
-from apps.tasks.models import Attempt, FurtherExchange, Step, Task, Turn
+from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, Step, Task
 from apps.tasks.observations import keep_text
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
@@ -47,14 +47,14 @@ MOST_TRIES: Final = 3
 """Times that an attempt is played which faults end; then it has failed, and says why."""
 
 _COMPLETE = """
-UPDATE tasks_turn SET observations = new.observations, state_hash = new.state_hash, ended_at = new.ended_at,
+UPDATE tasks_episodeturn SET observations = new.observations, state_hash = new.state_hash, ended_at = new.ended_at,
                       snapshot = decode(new.snapshot, 'base64')
 FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, observations jsonb, state_hash text, ended_at timestamptz,
                                           snapshot text)
-WHERE tasks_turn.id = new.id
+WHERE tasks_episodeturn.id = new.id
 """
 _DROP_SNAPSHOTS = """
-UPDATE tasks_turn SET snapshot = NULL WHERE attempt_id = ANY(%s) AND snapshot IS NOT NULL AND NOT id = ANY(%s)
+UPDATE tasks_episodeturn SET snapshot = NULL WHERE attempt_id = ANY(%s) AND snapshot IS NOT NULL AND NOT id = ANY(%s)
 """
 
 
@@ -140,7 +140,7 @@ class _Rows(Journal):
     def __init__(self, task: Task, attempts: Sequence[Attempt], model: str) -> None:
         self.task, self.model = task, model
         self.attempts = {str(attempt.pk): attempt for attempt in attempts}
-        self.turns: dict[str, list[Turn]] = {key: [] for key in self.attempts}
+        self.turns: dict[str, list[EpisodeTurn]] = {key: [] for key in self.attempts}
         self.before: dict[str, CallBefore] = {}
 
     def read(self) -> list[Episode]:
@@ -226,22 +226,26 @@ class _Rows(Journal):
             for attempt, episode in zip(attempts, episodes, strict=True):
                 is_again = bool(episode.lost) and lost[attempt.index] + 1 < MOST_TRIES
                 _end(attempt, episode, calls[attempt.pk], conversations, is_again=is_again)
-            Turn.objects.filter(attempt__in=attempts, snapshot__isnull=False).update(snapshot=None)
+            EpisodeTurn.objects.filter(attempt__in=attempts, snapshot__isnull=False).update(snapshot=None)
 
     def _go_on_from(self, key: str, exchange_id: int, whole: Conversation) -> None:
         known = [*whole.messages, whole.answer] if whole.answer else whole.messages
         self.before[key] = CallBefore(exchange_id, known, whole.prompt_token_ids + whole.token_ids, whole.request)
 
-    def _load_turns(self, attempts: Iterable[Attempt]) -> QuerySet[Turn]:
-        return Turn.objects.filter(attempt__in=list(attempts)).select_related("exchange").order_by("attempt", "index")
+    def _load_turns(self, attempts: Iterable[Attempt]) -> QuerySet[EpisodeTurn]:
+        return (
+            EpisodeTurn.objects.filter(attempt__in=list(attempts))
+            .select_related("exchange")
+            .order_by("attempt", "index")
+        )
 
 
 # --- a turn as a row, and back ---------------------------------------------------------------------------------------
 
 
-def _make_turn(attempt: Attempt, index: int, turn: PlayedTurn, exchange: Exchange) -> Turn:
+def _make_turn(attempt: Attempt, index: int, turn: PlayedTurn, exchange: Exchange) -> EpisodeTurn:
     answer = make_answer(turn.draft.text, list(turn.draft.tool_calls))
-    return Turn(
+    return EpisodeTurn(
         attempt=attempt,
         index=index,
         exchange=exchange,
@@ -253,7 +257,7 @@ def _make_turn(attempt: Attempt, index: int, turn: PlayedTurn, exchange: Exchang
     )
 
 
-def _tell_done(row: Turn, turn: PlayedTurn) -> dict[str, Any]:
+def _tell_done(row: EpisodeTurn, turn: PlayedTurn) -> dict[str, Any]:
     return {
         "id": row.pk,
         "observations": [_write_seen(row.attempt_id, seen) for seen in turn.seen or ()],
@@ -270,7 +274,7 @@ def _write_seen(attempt_id: int, seen: Seen) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value}
 
 
-def _read_turn(turn: Turn, exchange: Exchange, found: Conversation) -> PlayedTurn:
+def _read_turn(turn: EpisodeTurn, exchange: Exchange, found: Conversation) -> PlayedTurn:
     answer = make_answer(exchange.text, exchange.tool_calls)
     parsed = parse_steps(exchange.text, exchange.tool_calls)
     steps = [

@@ -13,7 +13,7 @@ from typing import Any, Final
 from django.db import connection
 from django.utils import timezone
 
-from apps.worlds.verifying import verify_answer
+from apps.worlds.verifying import MOST_WORDS, verify_answer
 from tentalis.core.canon import content_hash
 from tentalis.core.worlds import (
     AttemptDraft,
@@ -38,7 +38,6 @@ TOGETHER_S: Final = 0.02
 LOOK_S: Final = 1.0
 NEXT_TURN: Final = 7_919
 """Added to an episode's seed for each turn of it."""
-MOST_WORDS: Final = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)

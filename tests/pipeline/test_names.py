@@ -28,7 +28,7 @@ def run_python(code: str, *, without: str = "") -> str:
 
 def test_the_flow_knows_its_segments() -> None:
     reviewed, learnt = (
-        {"work", "bulk", "unbulk", "cut", "hear", "import"},
+        {"work", "episode", "bulk", "unbulk", "cut", "hear", "import"},
         {"learn", "train", "adopt", "meta", "mirror"},
     )
     assert set(KINDS) == reviewed | learnt | {"label", "adopt_scorer", "adopt_manager", "evaluate"}

@@ -19,7 +19,7 @@ from apps.api.serializers.strict import (
     WordField,
 )
 from apps.scoring.models import StepScore
-from apps.tasks.models import Attempt, Step, Task, Turn
+from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.training.provenance import trace_attempts
 from apps.workers.bases import say_missing
 from apps.workers.kinds import kind_choices
@@ -264,11 +264,11 @@ class StepOut(RowOut[Step]):
         fields = "id index kind text tool_name tool_result token_start token_end scores"
 
 
-class EpisodeTurnOut(RowOut[Turn]):
+class EpisodeTurnOut(RowOut[EpisodeTurn]):
     """One turn of an attempt in a world with turns."""
 
     class Meta:
-        model = Turn
+        model = EpisodeTurn
         fields = "id index exchange calls observations state_hash started_at ended_at"
 
 

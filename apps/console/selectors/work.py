@@ -14,7 +14,7 @@ from apps.feedback.models import Feedback, Hint, Review, StepFeedback
 from apps.outbox.kinds import OF_A_TASK
 from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
-from apps.tasks.models import Attempt, Step, Task, Turn
+from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.tasks.selectors import BoundedCount, count_tasks
 from apps.training.provenance import Use, trace_attempts
 from apps.workers.models import Worker
@@ -47,9 +47,9 @@ class AttemptView:
     uses: Sequence[Use] = ()
 
     @property
-    def turns(self) -> Sequence[Turn]:
+    def turns(self) -> Sequence[EpisodeTurn]:
         """As far as they were read with it."""
-        found: Sequence[Turn] = getattr(self.attempt, "_prefetched_objects_cache", {}).get("turns", ())
+        found: Sequence[EpisodeTurn] = getattr(self.attempt, "_prefetched_objects_cache", {}).get("turns", ())
         return found
 
     @property

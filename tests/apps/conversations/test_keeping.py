@@ -115,7 +115,7 @@ def find_pointers(to: type[Model]) -> set[str]:
 
 def test_whoever_points_to_an_exchange_or_a_session_is_asked_before_it_goes() -> None:
     asked = {"tasks.Attempt.exchange", "tasks.FurtherExchange.exchange", "tasks.ShadowAttempt.exchange"}
-    asked |= {"tasks.Turn.exchange", "conversations.TurnExchange.exchange", "inference.Exchange.parent"}
+    asked |= {"tasks.EpisodeTurn.exchange", "conversations.TurnExchange.exchange", "inference.Exchange.parent"}
     assert find_pointers(Exchange) == asked
     assert find_pointers(Session) == {
         "conversations.Conversation.session",

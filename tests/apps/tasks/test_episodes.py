@@ -18,7 +18,7 @@ from apps.outbox.services import Hold, end_unwritten, hold, release, replay
 from apps.pipeline import flow
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.scoring.services import score_tasks
-from apps.tasks.models import Attempt, Task, Turn
+from apps.tasks.models import Attempt, EpisodeTurn, Task
 from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
 from apps.workers.kinds import KINDS
@@ -98,7 +98,7 @@ def read(attempt: Attempt) -> dict[str, Any]:
     return dict(attempt.verification)
 
 
-def call_of(turn: Turn) -> Exchange:
+def call_of(turn: EpisodeTurn) -> Exchange:
     assert turn.exchange is not None
     return turn.exchange
 
@@ -179,7 +179,7 @@ def test_an_attempt_under_way_is_no_answer_to_anybody(tallier: Worker, stage: St
     assert list(task.attempts.all()) == []
     assert Attempt.objects.count() == 0
     assert [one.state for one in Attempt.every.filter(task=task)] == ["running", "running"]
-    assert Turn.objects.filter(observations__isnull=False).count() == 2
+    assert EpisodeTurn.objects.filter(observations__isnull=False).count() == 2
     stage.before_turn = lambda turn: None
     run_segment(task)
     assert task.state == "scoring"
@@ -204,7 +204,7 @@ def test_who_was_killed_in_a_call_goes_on_from_the_last_turn_and_does_nothing_tw
     task = submit(tallier, alice, group_size=1)
     with pytest.raises(KilledError):
         run_segment(task)
-    assert [turn.observations is None for turn in Turn.objects.all()] == [False, True]
+    assert [turn.observations is None for turn in EpisodeTurn.objects.all()] == [False, True]
     stage.before_act = stage.behind_act = lambda count: None
     run_segment(task)
     assert task.state == "scoring"
@@ -309,7 +309,7 @@ def test_what_was_not_shown_of_an_observation_is_kept_whole(
     stage.world.limits = EpisodeLimits(turns=1, output_chars=50)
     task = submit(tallier, alice, group_size=1)
     run_segment(task)
-    turn = Turn.objects.get()
+    turn = EpisodeTurn.objects.get()
     ((_, told),) = turn.told
     assert told is not None
     assert told["text"].endswith("more characters]")
