@@ -50,6 +50,7 @@ def _list_own() -> Mapping[str, AgentKind]:
             make=make_chat,
             sampling=_MODEL,
             longest_try=MAX_TOKENS,
+            takes_turns=True,
         ),
         AgentKind(
             name=OUTSIDE,
