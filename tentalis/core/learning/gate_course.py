@@ -16,6 +16,7 @@ from tentalis.core.learning.gate import (
     foresee_bound,
     spend_alpha,
 )
+from tentalis.core.learning.judged_pairs import Calibration, correct
 from tentalis.core.learning.quarantine_checks import LEAST_CHANCE, SURE_OF_LEAK, Finding, may_leak, suspect_leak
 from tentalis.core.learning.sequential import Looks
 
@@ -31,12 +32,17 @@ CONFIRMED_SHARE = 1 / 3
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """What candidate and reference made of the same tasks: (items,) outcomes and step scores in [0, 1] of each."""
+    """What candidate and reference made of the same tasks: (items,) outcomes and step scores in [0, 1] of each.
+
+    Args:
+        judge: of outcomes that are shares of pairs which a judge that errs said are won; None where nobody errs.
+    """
 
     mine: Sequence[float] = ()
     theirs: Sequence[float] = ()
     my_steps: Sequence[float] = ()
     their_steps: Sequence[float] = ()
+    judge: Calibration | None = None
 
     def __len__(self) -> int:
         return len(self.mine)
@@ -47,6 +53,7 @@ class Pairs:
             theirs=[*self.theirs, *other.theirs],
             my_steps=[*self.my_steps, *other.my_steps],
             their_steps=[*self.their_steps, *other.their_steps],
+            judge=self.judge,
         )
 
     def first(self, count: int) -> "Pairs":
@@ -55,14 +62,17 @@ class Pairs:
             theirs=self.theirs[:count],
             my_steps=self.my_steps[:count],
             their_steps=self.their_steps[:count],
+            judge=self.judge,
         )
 
     def compare(self, confidence: float) -> tuple[PairedComparison, PairedComparison]:
-        """Outcomes, and step scores."""
-        return (
-            compare_paired(self.mine, self.theirs, confidence=confidence),
-            compare_paired(self.my_steps, self.their_steps, confidence=confidence),
-        )
+        """Outcomes, and step scores; where these are not known, the outcomes twice."""
+        outcomes = compare_paired(self.mine, self.theirs, confidence=confidence)
+        if self.judge is not None:
+            outcomes = correct(outcomes, self.judge)
+        if not self.my_steps:
+            return outcomes, outcomes
+        return outcomes, compare_paired(self.my_steps, self.their_steps, confidence=confidence)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,16 @@ _FORM = (
     "Scores are numbers from 0 to 1. `steps` holds each quoted step exactly once, under the index in its block's name; "
     "it is [] when no step is quoted."
 )
+_PAIR = (
+    "Two agents answered the same task. Judge which answer is better, as the task's giver would see it, held to the "
+    "rubric where there is one. Neither the order in which they stand nor their length is a merit. Say tie where "
+    "neither is better."
+)
+_PAIR_FORM = (
+    'Answer with one JSON object and nothing else: {"better": "first", "reason": "..."}. '
+    '`better` is "first", "second" or "tie".'
+)
+PREFERENCES: Mapping[str, float] = MappingProxyType({"first": 1.0, "second": 0.0, "tie": 0.5})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +107,7 @@ def build_judge_request(context: AttemptContext, *, criterion: Criterion) -> Jud
     """
     shown = context.steps[:MAX_JUDGED_STEPS]
     step_limit = min(STEP_CHARS, STEPS_CHARS // max(len(shown), 1))
-    blocks = {}
-    if context.constitution.strip():
-        blocks["CONSTITUTION, ABOVE THE RUBRIC"] = cap_text(context.constitution, RUBRIC_CHARS)
-    if context.rubric.strip():
-        blocks["RUBRIC"] = cap_text(context.rubric, RUBRIC_CHARS)
+    blocks = _quote_rules(context.rubric, context.constitution)
     blocks["TASK"] = cap_text(context.prompt, PROMPT_CHARS)
     if context.reference is not None:
         blocks["REFERENCE"] = cap_text(context.reference, REFERENCE_CHARS)
@@ -120,6 +126,38 @@ def build_judge_request(context: AttemptContext, *, criterion: Criterion) -> Jud
     )
 
 
+def _quote_rules(rubric: str, constitution: str) -> dict[str, str]:
+    found = {"CONSTITUTION, ABOVE THE RUBRIC": constitution, "RUBRIC": rubric}
+    return {name: cap_text(text, RUBRIC_CHARS) for name, text in found.items() if text.strip()}
+
+
+def build_pair_request(
+    *, prompt: str, first: str, second: str, rubric: str = "", constitution: str = ""
+) -> tuple[Message, ...]:
+    """The messages that ask which of two answers is better; the same pair always gives the same bytes."""
+    blocks = _quote_rules(rubric, constitution) | {
+        "TASK": cap_text(prompt, PROMPT_CHARS),
+        "FIRST ANSWER": cap_text(first or "(no answer was given)", ANSWER_CHARS),
+        "SECOND ANSWER": cap_text(second or "(no answer was given)", ANSWER_CHARS),
+    }
+    system = f"{_PAIR}\n\n{QUOTING_RULE}\n\n{_PAIR_FORM}"
+    user = f"{quote_blocks(blocks)}\n\nSay which answer is better now, as JSON."
+    return (Message(role="system", content=system), Message(role="user", content=user))
+
+
+def parse_preference(text: str) -> Score:
+    """1 where the first answer is better, 0 where the second, 0.5 for a tie; read as strictly as `parse_judgement`."""
+    if len(text) > _VERDICT_CHARS:
+        return Unscored(f"the judge wrote {len(text)} characters, wanted at most {_VERDICT_CHARS}")
+    try:
+        better = _find_verdict(drop_thoughts(text), "better")["better"]
+    except _VerdictError as error:
+        return Unscored(str(error))
+    if not isinstance(better, str) or better not in PREFERENCES:
+        return Unscored(f"better: wanted first, second or tie, found {better!r:.80}")
+    return PREFERENCES[better]
+
+
 def parse_judgement(text: str, *, step_count: int) -> Judgement | Unscored:
     """Read a verdict; words, thoughts and code fences around it are let pass, anything else wrong makes it no vote.
 
@@ -131,7 +169,7 @@ def parse_judgement(text: str, *, step_count: int) -> Judgement | Unscored:
     if len(text) > _VERDICT_CHARS:
         return Unscored(f"the judge wrote {len(text)} characters, wanted at most {_VERDICT_CHARS}")
     try:
-        return _read_verdict(_find_verdict(drop_thoughts(text)), step_count)
+        return _read_verdict(_find_verdict(drop_thoughts(text), "overall"), step_count)
     except _VerdictError as error:
         return Unscored(str(error))
 
@@ -158,8 +196,8 @@ class _VerdictError(ValueError):
     """A verdict is not of the asked form."""
 
 
-def _find_verdict(text: str) -> dict[str, Any]:
-    """The one outermost JSON object of the text that has an "overall"; it may stand there more than once."""
+def _find_verdict(text: str, key: str) -> dict[str, Any]:
+    """The one outermost JSON object of the text that has the key; it may stand there more than once."""
     decoder = json.JSONDecoder(object_pairs_hook=_refuse_double_keys, parse_constant=_refuse_constant)
     verdicts: list[dict[str, Any]] = []
     position = text.find("{")
@@ -175,11 +213,11 @@ def _find_verdict(text: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             end = position + 1
         else:
-            if "overall" in value:
+            if key in value:
                 verdicts.append(value)
         position = text.find("{", end)
     if not verdicts:
-        raise _VerdictError('no JSON object with "overall" in the judge\'s answer')
+        raise _VerdictError(f'no JSON object with "{key}" in the judge\'s answer')
     if any(verdict != verdicts[0] for verdict in verdicts):
         raise _VerdictError(f"{len(verdicts)} verdicts that differ in the judge's answer, wanted one")
     return verdicts[0]
