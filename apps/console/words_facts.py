@@ -59,6 +59,11 @@ FACTS: Mapping[str, Named] = {
     # a verdict
     "panel": Named(_("Held-out tasks")),
     "sampled accuracy": Named(_("Fully right")),
+    "pairs won": Named(_("Pairs of answers won")),
+    "evidence": Named(_("Evidence")),
+    "human_pairs": Named(_("pairs judged by people")),
+    "judge_error": Named(_("of which the judge got wrong"), _("of all")),
+    "missing_pairs": Named(_("Pairs that people have yet to compare")),
     "step scores": Named(_("Steps right")),
     "items": Named(_("compared"), _("items")),
     "candidate": Named(_("this adapter")),

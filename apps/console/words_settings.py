@@ -196,6 +196,11 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("Tasks of the scale check"),
         _("Number of tasks an adapter is measured on when it is scaled down, those it failed first."),
     ),
+    "blind_pairs": (
+        _("Pairs of answers that people compare"),
+        _("Of an adapter and what serves, at most, shown without names in the review queue. 0: a judge is asked."),
+    ),
+    "people_per_pair": (_("People per pair"), _("How many reviewers compare the same two answers.")),
     "skills_size": (
         _("Regression tasks"),
         _("Tasks that the base model did right, each asked several times, of the adapter in service too (G9)."),

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.db.models import Q
 
-from apps.accounts.models import Project, Role, User
+from apps.accounts.models import Project, User
+from apps.accounts.services import find_leader
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
@@ -164,10 +165,7 @@ def choose_environment(worker: Worker, prompt: str) -> str:
 def find_submitter(project: Project, handle: str) -> User:
     """Who a session's task is from: the agent that held it, else the project's first owner or manager."""
     found = User.objects.filter(username=handle.partition(":")[2]).first()
-    if found is not None:
-        return found
-    members = project.members.filter(role__in=(Role.OWNER, Role.MANAGER)).select_related("user").order_by("id")
-    return min(members, key=lambda member: member.role != Role.OWNER).user
+    return find_leader(project) if found is None else found
 
 
 def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Redaction) -> Attempt:

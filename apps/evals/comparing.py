@@ -41,8 +41,7 @@ def pair_first(candidate: Measured, reference: Measured, keys: Sequence[int]) ->
         TooFewScoredError: too many of them have no outcome on one of the sides.
     """
     known = [key for key in keys if key in candidate.outcomes and key in reference.outcomes]
-    if len(known) < LEAST_SCORED * len(keys):
-        raise TooFewScoredError(_say_unscored([candidate, reference], wanted=len(keys), found=len(known)))
+    require_scored(wanted=len(keys), found=len(known), reasons=_find_reasons(candidate, reference))
     return Pairs(
         mine=[candidate.outcomes[key] for key in known],
         theirs=[reference.outcomes[key] for key in known],
@@ -51,10 +50,15 @@ def pair_first(candidate: Measured, reference: Measured, keys: Sequence[int]) ->
     )
 
 
-def _say_unscored(measured: Sequence[Measured], *, wanted: int, found: int) -> str:
-    words = f"wanted outcomes of at least {LEAST_SCORED:.0%} of {wanted} tasks on both sides, found {found}"
-    reasons = dict.fromkeys(row.reason for one in measured for row in one.tries.values() if row.reason)
-    return f"{words}: {next(iter(reasons))}" if reasons else words
+def require_scored(*, wanted: int, found: int, reasons: Sequence[str] = ()) -> None:
+    """Raises TooFewScoredError where too few of so many tasks have an outcome on both sides."""
+    if not found or found < LEAST_SCORED * wanted:
+        words = f"wanted outcomes of at least {LEAST_SCORED:.0%} of {wanted} tasks on both sides, found {found}"
+        raise TooFewScoredError(f"{words}: {reasons[0]}" if reasons else words)
+
+
+def _find_reasons(*measured: Measured) -> Sequence[str]:
+    return list(dict.fromkeys(row.reason for one in measured for row in one.tries.values() if row.reason))
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, confidence: float = 0.9
     smaller = min(mine, theirs, key=lambda one: one.items)
     wanted = {row.key for row in smaller.tries.values()}
     pairs = [pair(mine.outcomes, theirs.outcomes), pair(mine.step_scores, theirs.step_scores)]
-    if not pairs[0][0] or len(pairs[0][0]) < LEAST_SCORED * len(wanted):
-        raise TooFewScoredError(_say_unscored([mine, theirs], wanted=len(wanted), found=len(pairs[0][0])))
+    require_scored(wanted=len(wanted), found=len(pairs[0][0]), reasons=_find_reasons(mine, theirs))
     found = [compare_paired(*one, confidence=confidence) for one in pairs if one[0]]
     answers = [_answer(one, p) for one, p in zip(found, adjust_holm([find_p_value(one) for one in found]), strict=True)]
     return EvaluationComparison(a.pk, b.pk, answers[0], answers[1] if len(answers) > 1 else None)

@@ -28,6 +28,7 @@ from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from apps.worlds.verifying import verify_answer
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.worlds import AttemptDraft, PanelItem, Verification, World
 from tentalis.outbound.scopes import ScopedThreadPool
 
@@ -335,6 +336,8 @@ def _make_try(one: _WantedTry, draft: AttemptDraft) -> ItemTry:
         return _make_lost(one, found.infrastructure)
     row = _open_row(one)
     row.traits = vars(read_traits(draft))
+    if item.reference is None and item.checks is None:
+        row.answer = clean_text(draft.answer or draft.text)
     if found is not None and found.outcome is not None:
         row.outcome, row.grader = round(float(found.outcome), 4), found.grader[:64]
         row.step_score = round(_mean_step_score(found, found.outcome), 4)

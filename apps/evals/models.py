@@ -217,6 +217,7 @@ class ItemTry(models.Model):
         outcome, step_score: in [0, 1]; None where it could not be scored, with `cause` and `reason`.
         cause: `infrastructure` where it could not be asked or graded; `unchecked` where nothing says what is right.
         traits: what the answer looks like (`AnswerTraits`); None where there is none.
+        answer: where nothing says what is right, so that it can be compared with another's; "" else.
         grader: what graded it, and its version.
     """
 
@@ -233,6 +234,7 @@ class ItemTry(models.Model):
     cause = models.CharField(max_length=16, choices=Cause.choices, blank=True, default="")
     reason = models.CharField(max_length=300, blank=True, default="")
     traits = models.JSONField(null=True)
+    answer = models.TextField(blank=True, default="", db_default="")
     grader = models.CharField(max_length=64, blank=True, default="")
 
     class Meta:

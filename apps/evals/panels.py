@@ -116,17 +116,30 @@ def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel |
     if (world := find_generator(worker)) is not None:
         draw = version // policy.panel_lifetime
         return Panel(f"{world.name}/{policy.panel_size}/{draw}", world, policy.panel_size, PANEL_SEED + draw)
-    environment, items = _choose_own(worker)
+    return _make_own(worker, size=policy.panel_size)
+
+
+def choose_unchecked_panel(worker: Worker, *, size: int) -> Panel | None:
+    """As `choose_panel`, of the project's own items that nothing checks: answers to them can only be compared.
+
+    Args:
+        size: answers that are compared at most.
+    """
+    return _make_own(worker, size=size, is_checked=False)
+
+
+def _make_own(worker: Worker, *, size: int, is_checked: bool = True) -> Panel | None:
+    environment, items = _choose_own(worker, is_checked=is_checked)
     if len(items) < LEAST_OWN:
         return None
-    own, world = items[: policy.panel_size], get_world(environment)
+    own, world = items[: max(size, LEAST_OWN)], get_world(environment)
     return Panel(
         name=f"own/{environment}/{ItemSet('', world, own).hash[:12]}",
         world=world,
         size=len(own),
         own=own,
-        own_skills=find_own(worker, Item.Split.SKILLS).get(environment, ()),
-        tries=min(MOST_TRIES, max(policy.panel_size // len(own), 1)),
+        own_skills=find_own(worker, Item.Split.SKILLS).get(environment, ()) if is_checked else (),
+        tries=min(MOST_TRIES, max(size // len(own), 1)),
     )
 
 
@@ -138,25 +151,29 @@ def say_missing(worker: Worker) -> str:
         return "no held-out tasks in this environment"
     if count := len(_choose_own(worker)[1]):
         return f"{count} held-out {'item' if count == 1 else 'items'} so far: wanted at least {LEAST_OWN}"
-    return "no held-out item in this environment says what a right answer is: give them a reference or checks"
+    words = "no held-out item in this environment says what a right answer is: give them a reference or checks"
+    unchecked = len(_choose_own(worker, is_checked=False)[1])
+    return f"{words}; or have {LEAST_OWN}, whose answers can be compared: {unchecked} so far" if unchecked else words
 
 
-def _choose_own(worker: Worker) -> tuple[str, Sequence[PanelItem]]:
+def _choose_own(worker: Worker, *, is_checked: bool = True) -> tuple[str, Sequence[PanelItem]]:
     """The environment that most of the project's own items stand in, and these; none of none."""
-    found = find_own(worker)
+    found = find_own(worker, is_checked=is_checked)
     return max(found.items(), key=lambda one: len(one[1]), default=("", ()))
 
 
-def find_own(worker: Worker, split: str = Item.Split.HELD_OUT) -> Mapping[str, Sequence[PanelItem]]:
-    """Environment -> the project's own items that can be checked, of each taskset's newest version. At most two
-    queries."""
+def find_own(
+    worker: Worker, split: str = Item.Split.HELD_OUT, *, is_checked: bool = True
+) -> Mapping[str, Sequence[PanelItem]]:
+    """Environment -> the project's own items that can be checked, or those that cannot, of each taskset's newest
+    version. At most two queries."""
     if not worker.project.has_held_out or not can_ask_model(worker):
         return {}
     tasksets = [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
     rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")
     found: dict[str, dict[str, PanelItem]] = {}
     for row in rows:
-        if row.reference is not None or row.checks is not None:
+        if (row.reference is not None or row.checks is not None) is is_checked:
             found.setdefault(row.taskset.environment, {}).setdefault(row.content_hash, read_item(row))
     return {environment: tuple(items.values()) for environment, items in found.items()}
 

@@ -16,7 +16,7 @@ from apps.base.errors import BadInputError, NotFoundError
 from apps.calibration.selectors import is_quarantined
 from apps.feedback.errors import NotYourReviewError, ReviewTakenError
 from apps.feedback.gold import draw_gold
-from apps.feedback.models import Feedback, FeedbackQuerySet, Review, ReviewSkip
+from apps.feedback.models import UNHEARD, Feedback, FeedbackQuerySet, Review, ReviewSkip
 from apps.feedback.queue import EVERYTHING, QueueFilter, narrow
 from apps.feedback.rights import MANAGERS, REVIEWERS
 from apps.tasks.models import Task
@@ -25,8 +25,6 @@ LEASE = timedelta(minutes=10)
 LATER = timedelta(hours=1)
 """How long a review that somebody put off is kept from them while there are others."""
 MAX_SNOOZE = timedelta(days=30)
-UNHEARD = (Review.Purpose.SECOND, Review.Purpose.APPEAL, Review.Purpose.GOLD)
-"""Reviews for those who have not spoken on the task."""
 
 _TAKE = """UPDATE feedback_review
 SET claimed_by_id = %s, lease_until = statement_timestamp() + make_interval(secs => %s)"""

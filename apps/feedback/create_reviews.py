@@ -26,6 +26,8 @@ from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
 from tentalis.core.review_priority import HEAD_START_H, find_priority
 
+PAIR_REASON = "which of two answers is better decides whether a new version may serve"
+
 
 @dataclass(frozen=True)
 class _Opening:

@@ -48,9 +48,12 @@ def _expire(review: Review, *, by: str) -> bool:
         logger.error("review %s is due and stays open: %s", review.pk, error)
         return False
     move(review, Review.State.EXPIRED, by=by, payload={"task": task.pk, "then": rules.on_timeout}, closed_at=Now())
-    is_work = review.purpose in (Review.Purpose.WORK, Review.Purpose.SECOND)
-    if not is_work or task.state != Task.State.IN_REVIEW or waits_for_review(task):
+    decides = review.purpose in (Review.Purpose.WORK, Review.Purpose.SECOND, Review.Purpose.PAIR)
+    if not decides or task.state != Task.State.IN_REVIEW or waits_for_review(task):
         return False
+    if review.purpose == Review.Purpose.PAIR:  # nothing is learned from it, and no machine is asked in a person's place
+        move(task, Task.State.LEARNING, by=by, payload={"reason": "nobody compared the answers in time"})
+        return True
     if rules.on_timeout == "fail":
         failure = f"no review came within {rules.patience_s} s"
         move(task, Task.State.FAILED, by=by, payload={"link": LINK}, failed_link=LINK, failure=failure)

@@ -33,7 +33,8 @@ class Review(Stateful):
 
     Attributes:
         audience: human or ai: who is asked.
-        purpose: the work itself, a blind second opinion, a gold item whose right judgement is known, or an appeal.
+        purpose: the work itself, a blind second opinion, a gold item whose right judgement is known, an appeal, or
+            which of two answers is better, whoever wrote them.
         about: the feedback an appeal disputes; appellant: who disputes it, and never judges it.
         priority: how much is learned from judging it, in [0, 1]: uncertainty and disagreement.
         lowest_score: the least any scorer said of an attempt as a whole, in [0, 1]; None: none said anything.
@@ -59,6 +60,7 @@ class Review(Stateful):
         SECOND = "second", "Second opinion"
         GOLD = "gold", "Known answer"
         APPEAL = "appeal", "Appeal"
+        PAIR = "pair", "Side by side"
 
     MOVES: ClassVar = {
         State.OPEN: frozenset({State.CLOSED, State.SKIPPED, State.EXPIRED}),
@@ -123,6 +125,10 @@ class Review(Stateful):
     def shown_purpose(self) -> str:
         """The purpose as reviewers may know it: a gold item passes for work."""
         return Review.Purpose.WORK if self.purpose == Review.Purpose.GOLD else self.purpose
+
+
+UNHEARD = (Review.Purpose.SECOND, Review.Purpose.APPEAL, Review.Purpose.GOLD, Review.Purpose.PAIR)
+"""Reviews for those who have not spoken on the task."""
 
 
 class GoldItem(Timestamped):
@@ -316,7 +322,7 @@ class FeedbackQuerySet(models.QuerySet["Feedback"]):
         blind = Review.objects.filter(
             task=OuterRef("task"),
             state=Review.State.OPEN,
-            purpose__in=(Review.Purpose.SECOND, Review.Purpose.APPEAL, Review.Purpose.GOLD),
+            purpose__in=UNHEARD,
         )
         return self.filter(Q(author=user.handle) | Q(project__in=managed) | ~Exists(blind))
 

@@ -17,7 +17,7 @@ from apps.tasks.selectors import BoundedCount, find_by_words
 
 COUNT_CAP = 10_000
 DUE_SOON = timedelta(hours=1)
-PURPOSES = (Review.Purpose.WORK.value, Review.Purpose.SECOND.value, Review.Purpose.APPEAL.value)
+PURPOSES = tuple(str(purpose.value) for purpose in Review.Purpose if purpose != Review.Purpose.GOLD)
 """What can be asked for: gold items pass for work."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "purpose": PURPOSES,
@@ -39,7 +39,7 @@ class QueueFilter:
         text: words of the task.
         environment: one of the environments.
         worker: name of the worker that did the task.
-        purpose: work, second or appeal; gold items are among the work.
+        purpose: work, second, appeal or pair; gold items are among the work.
         reviewer: user name of whom it is assigned to, or who has it open.
         assigned: to me, to nobody, or to anyone at all.
         held: free (nobody has it open), me, others, or snoozed. Snoozed reviews are left out unless asked for.

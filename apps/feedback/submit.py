@@ -13,7 +13,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.feedback.claims import lock_review
-from apps.feedback.create_reviews import decide_reviewers, open_human_review
+from apps.feedback.create_reviews import PAIR_REASON, decide_reviewers, open_human_review
 from apps.feedback.drafts import close_draft
 from apps.feedback.finalizing import note_standing
 from apps.feedback.judgement import JudgementFields, JudgementInput, store_feedback
@@ -127,13 +127,16 @@ def carry_on(task: Task, *, by: str) -> bool:
     if task.state != Task.State.IN_REVIEW or waits_for_review(task):
         return False
     rules = validate_review_policy(task.project.review_policy)
-    decision = decide_reviewers(task, rules)
-    asked = task.reviews.filter(
-        audience=Review.Audience.HUMAN, purpose__in=(Review.Purpose.WORK, Review.Purpose.SECOND)
-    ).exclude(state=Review.State.EXPIRED)
+    if wanted := task.people_per_pair:
+        then, reason, purposes = Review.Purpose.PAIR, PAIR_REASON, [Review.Purpose.PAIR]
+    else:
+        decision = decide_reviewers(task, rules)
+        wanted, reason = decision.reviewers.count("human"), decision.reason
+        then, purposes = Review.Purpose.SECOND, [Review.Purpose.WORK, Review.Purpose.SECOND]
+    asked = task.reviews.filter(audience=Review.Audience.HUMAN, purpose__in=purposes)
     spoken = task.feedback.counting().filter(source=Feedback.Source.HUMAN)
-    if asked.count() < decision.reviewers.count("human") and spoken.exists():
-        open_human_review(task, rules, reason=decision.reason, by=by, purpose=Review.Purpose.SECOND)
+    if asked.exclude(state=Review.State.EXPIRED).count() < wanted and spoken.exists():
+        open_human_review(task, rules, reason=reason, by=by, purpose=then)
         return False
     move(task, Task.State.LEARNING, by=by)
     return True

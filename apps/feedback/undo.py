@@ -111,7 +111,7 @@ def _expire_second_opinion(task: Task, by: User) -> None:
     )
     for review in waiting.exclude(purpose=Review.Purpose.GOLD):
         is_held = Review.objects.filter(pk=review.pk, claimed_by__isnull=False, lease_until__gte=Now()).exists()
-        if is_held or review.purpose != Review.Purpose.SECOND:
+        if is_held or review.purpose not in (Review.Purpose.SECOND, Review.Purpose.PAIR):
             purpose = review.get_purpose_display().lower()
             raise CannotUndoError(f"task {task.pk}: review {review.pk} ({purpose}) is under way; retract instead")
         payload = {"task": task.pk, "then": "the judgement before it was undone"}

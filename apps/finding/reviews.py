@@ -17,7 +17,12 @@ from apps.finding.pages import Order
 from apps.worlds.registry import name_choices
 
 LABELS: Mapping[str, Mapping[str, str | Promise]] = {
-    "purpose": {"work": _("Judge the work"), "second": _("Second opinion"), "appeal": _("Appeal")},
+    "purpose": {
+        "work": _("Judge the work"),
+        "second": _("Second opinion"),
+        "appeal": _("Appeal"),
+        "pair": _("Side by side"),
+    },
     "assigned": {"me": _("To me"), "nobody": _("To nobody"), "anyone": _("To anybody at all")},
     "held": {"free": _("Nobody"), "me": _("Me"), "others": _("Others"), "snoozed": _("Snoozed")},
     "due": {"soon": _("Within the hour"), "late": _("Overdue")},

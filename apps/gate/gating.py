@@ -19,18 +19,22 @@ from apps.adapters.serving import load, serve
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
 from apps.evals.errors import TooFewScoredError
-from apps.evals.panels import Panel, choose_panel, say_missing
+from apps.evals.panels import Panel, choose_panel, choose_unchecked_panel, say_missing
+from apps.gate.errors import WaitsForPeopleError
 from apps.gate.lengths import AskedLengths, ask_lengths
+from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, choose_evidence
 from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import (
+    LEAST_CONFIRMED,
     AnchorOutcome,
     AnchorVerdict,
     Direction,
     GatePolicy,
     PairedComparison,
+    ServingOutcome,
     ServingVerdict,
     find_direction,
     find_items_needed,
@@ -46,12 +50,18 @@ from tentalis.core.learning.quarantine_checks import (
     suspect_tensors,
 )
 
+_SAFE = {
+    ServingOutcome.SAFE: Verdict.Outcome.YES,
+    ServingOutcome.UNDECIDED: Verdict.Outcome.INCONCLUSIVE,
+    ServingOutcome.REFUSED: Verdict.Outcome.NO,
+}
 _PROVED = {
     AnchorOutcome.PROVED: Verdict.Outcome.YES,
     AnchorOutcome.WORSE: Verdict.Outcome.NO,
     AnchorOutcome.TOO_EARLY: Verdict.Outcome.INCONCLUSIVE,
     AnchorOutcome.INCONCLUSIVE: Verdict.Outcome.INCONCLUSIVE,
 }
+LEFT = "nothing is proved; a person may promote it"
 
 
 @dataclass(frozen=True)
@@ -74,17 +84,21 @@ class Examination:
 
     @property
     def state(self) -> Adapter.State:
-        if not self.serving.is_safe or self.progress.outcome is AnchorOutcome.WORSE:
+        if self.serving.outcome is ServingOutcome.REFUSED or self.progress.outcome is AnchorOutcome.WORSE:
             return Adapter.State.REFUSED
-        return Adapter.State.QUARANTINED if self.faults else Adapter.State.VERIFIED
+        if self.faults:
+            return Adapter.State.QUARANTINED
+        return Adapter.State.VERIFIED if self.serving.is_safe else Adapter.State.CANDIDATE
 
 
 def gate_adapter(adapter_id: int, *, by: str) -> None:
     """Answer the two questions of the gate and store the verdicts in words.
 
     An adapter that the server will not load, or whose files are not what they should be, is refused for that reason.
-    Where the worker's world has no held-out tasks, or too many of them could not be asked or graded, nothing is proved:
-    the adapter stays a candidate for a person to promote, or is quarantined where something is suspicious.
+    Where nothing says what is right, answers are compared side by side. Where the worker has no held-out tasks, too
+    many of them could not be asked or told apart, or so few of its project's own show neither harm nor that it is good
+    enough, nothing is proved: the adapter stays a candidate for a person to promote, or is quarantined where something
+    is suspicious. Where people compare, it stays one without a verdict until they did.
     """
     adapter = Adapter.objects.select_related("worker__project", "worker__provider", "parent").get(pk=adapter_id)
     if adapter.state != Adapter.State.CANDIDATE:
@@ -105,18 +119,28 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         words = f"refused: {lengths.fault}; {lengths.words}"
         refuse(adapter, reason=words, by=by, details={"lengths": lengths.details})
         return
+    side_by_side: SideBySide | NoEvidence | None = None
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
-        _store_unproved(adapter, say_missing(adapter.worker), found, lengths, by=by)
+        panel = choose_unchecked_panel(adapter.worker, size=policy.blind_pairs or policy.panel_size)
+        if panel is None:
+            _store_unproved(adapter, NoEvidence(say_missing(adapter.worker)), found, lengths, by=by)
+            return
+        side_by_side = choose_evidence(adapter, policy, by=by)
+    if isinstance(side_by_side, NoEvidence):
+        _store_unproved(adapter, side_by_side, found, lengths, by=by)
         return
+    asked: dict[str, Any] = {"policy": policy, "findings": found, "side_by_side": side_by_side}
     try:
         try:
-            examination = examine(adapter, deployed, panel, policy=policy, findings=found)
+            examination = examine(adapter, deployed, panel, **asked)
         except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
             serve(adapter)
-            examination = examine(adapter, deployed, panel, policy=policy, findings=found)
+            examination = examine(adapter, deployed, panel, **asked)
     except TooFewScoredError as error:
-        _store_unproved(adapter, str(error), found, lengths, by=by)
+        _store_unproved(adapter, NoEvidence(str(error)), found, lengths, by=by)
+        return
+    except WaitsForPeopleError:
         return
     _store(adapter, examination, lengths, by=by)
 
@@ -160,18 +184,27 @@ def _takes_place(adapter: Adapter, deployed: Adapter | None) -> bool:
 
 
 def examine(
-    adapter: Adapter, deployed: Adapter | None, panel: Panel, *, policy: GatePolicy, findings: Sequence[Finding] = ()
+    adapter: Adapter,
+    deployed: Adapter | None,
+    panel: Panel,
+    *,
+    policy: GatePolicy,
+    findings: Sequence[Finding] = (),
+    side_by_side: SideBySide | None = None,
 ) -> Examination:
     """Measure a loaded candidate against what serves and against the anchor. Nothing is written.
 
     Raises:
         ProviderBusyError, ProviderRefusedError: the model server could not be asked.
+        TooFewScoredError: too few answers have an outcome on both sides.
+        WaitsForPeopleError: people have yet to compare answers.
     """
     anchor = find_anchor(adapter)
     for other in (deployed, anchor):
         if other is not None:
             load(other)
-    sides, taught = SideMeasurements(adapter, panel, policy), BatchFacts(**adapter.taught) if adapter.taught else None
+    sides = SideMeasurements(adapter, panel, policy, side_by_side)
+    taught = BatchFacts(**adapter.taught) if adapter.taught else None
     known = [*findings, *(suspect_reward(taught, None) if taught else ())]
     answers = sides.run_course(deployed, asks_leak=not known)
     faults = [*findings, *(suspect_reward(taught, answers.outcomes) if taught else ()), *answers.leaks]
@@ -181,10 +214,11 @@ def examine(
             answers.outcomes,
             against=_name(deployed),
             policy=policy,
-            second=answers.steps,
+            second=answers.steps if side_by_side is None else None,
             second_name="step scores",
             alarms=answers.alarms,
             faults=[one.words for one in faults if one.is_broken],
+            leaves_few=bool(panel.own),
         )
 
     # The dear questions come last, and only where they can still change what becomes of it.
@@ -199,6 +233,39 @@ def examine(
         else:
             faults += sides.suspect_strength()
         noise_std = sides.measure_noise(deployed, count) if policy.fresh_size and not panel.own else None
+    if isinstance(side_by_side, ByPeople):
+        words = "people compared it with what serves alone, not with the anchor"
+        outcome = AnchorOutcome.TOO_EARLY
+        progress = AnchorVerdict(outcome=outcome, comparison=answers.outcomes, words=words)
+        details_then = {"panel": panel.name, "outcome": progress.outcome.value}
+    else:
+        progress, details_then = _ask_progress(sides, anchor, serving, faults, count=count, noise_std=noise_std)
+    return Examination(
+        deployed=deployed,
+        anchor=anchor,
+        panel=panel,
+        faults=faults,
+        serving=serving,
+        progress=progress,
+        details=_describe(panel, answers.alarms, faults, noise_std)
+        | _numbers(answers.outcomes, None if side_by_side else answers.steps)
+        | _describe_own(panel, serving, policy, side_by_side)
+        | sides.details,
+        details_then=details_then,
+    )
+
+
+def _ask_progress(
+    sides: SideMeasurements,
+    anchor: Adapter | None,
+    serving: ServingVerdict,
+    faults: Sequence[Finding],
+    *,
+    count: int,
+    noise_std: float | None,
+) -> tuple[AnchorVerdict, dict[str, Any]]:
+    """Whether it is better than the anchor, and the numbers behind that."""
+    adapter, panel, policy = sides.adapter, sides.panel, sides.policy
     is_clear = serving.is_safe and not faults
     outcomes_then, steps_then = sides.compare_kept(anchor, count).compare(policy.confidence)
     shown = find_direction(outcomes_then, policy=policy, second=steps_then)
@@ -215,30 +282,18 @@ def examine(
         against=_name(anchor),
         policy=policy,
         updates_since_anchor=adapter.line_version - (anchor.line_version if anchor else 0),
-        second=steps_then,
+        second=steps_then if sides.side_by_side is None else None,
         second_name="step scores",
         confirmation=confirmation,
         unconfirmed=unconfirmed,
         noise_std=noise_std,
     )
-    return Examination(
-        deployed=deployed,
-        anchor=anchor,
-        panel=panel,
-        faults=faults,
-        serving=serving,
-        progress=progress,
-        details=_describe(panel, answers.alarms, faults, noise_std)
-        | _numbers(answers.outcomes, answers.steps)
-        | _describe_own(panel, serving, policy)
-        | sides.details,
-        details_then={
-            "panel": panel.name,
-            "outcome": progress.outcome.value,
-            **_numbers(outcomes_then, steps_then),
-            **({CONFIRMATION: asdict(confirmation)} if confirmation else {}),
-        },
-    )
+    return progress, {
+        "panel": panel.name,
+        "outcome": progress.outcome.value,
+        **_numbers(outcomes_then, None if sides.side_by_side else steps_then),
+        **({CONFIRMATION: asdict(confirmation)} if confirmation else {}),
+    }
 
 
 def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *, by: str) -> None:
@@ -248,7 +303,7 @@ def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *
         give_verdict(
             adapter,
             Verdict.Question.SAFE,
-            Verdict.Outcome.YES if found.serving.is_safe else Verdict.Outcome.NO,
+            _SAFE[found.serving.outcome],
             reason="; ".join([_say(found), *([lengths.words] if lengths else [])]),
             compared_with=found.deployed,
             details=found.details | _tell(lengths),
@@ -265,6 +320,8 @@ def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *
         )
         if state == Adapter.State.QUARANTINED:
             quarantine(adapter, reason=_join(found.faults), by=by)
+            return
+        if state == Adapter.State.CANDIDATE:  # it is left to a person
             return
         move(adapter, state, by=by)
         if state == Adapter.State.VERIFIED and found.progress.outcome is AnchorOutcome.PROVED:
@@ -289,20 +346,22 @@ def _say(found: Examination) -> str:
     suspicious = [one for one in found.faults if not one.is_broken]
     asked = found.details["asked"]
     words = [f"{found.serving.words} (on {found.serving.comparison.items} of {asked['planned']} tasks)"]
-    if "own_items" in found.details:
-        words.append(_say_own(**found.details["own_items"]))
+    if found.panel.own:
+        words.append(_say_own(found))
     if "untried" in found.details:
         words.append(found.details["untried"])
     if suspicious:
         words.append(f"under suspicion: {_join(suspicious)}")
+    if found.serving.outcome is ServingOutcome.UNDECIDED:
+        words.append(LEFT)
     return "; ".join(words)
 
 
 def _store_unproved(
-    adapter: Adapter, why: str, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str
+    adapter: Adapter, why: NoEvidence, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str
 ) -> None:
     with final_write():
-        words = f"{why}: nothing is proved; a person may promote it"
+        words = f"{why.words}: {LEFT}"
         words = f"{words}; {lengths.words}" if lengths else words
         give_verdict(
             adapter,
@@ -310,7 +369,7 @@ def _store_unproved(
             Verdict.Outcome.INCONCLUSIVE,
             reason=f"{words}; under suspicion: {_join(found)}" if found else words,
             compared_with=None,
-            details={"faults": [asdict(one) for one in found]} | _tell(lengths),
+            details={"faults": [asdict(one) for one in found]} | why.details | _tell(lengths),
             by=by,
         )
         if found:
@@ -336,30 +395,40 @@ def _describe(
     }
 
 
-def _describe_own(panel: Panel, serving: ServingVerdict, policy: GatePolicy) -> dict[str, Any]:
-    """What a verdict stands on where the project's own items are all there is; {} where the world makes some up.
-
-    What is missing: items, for the margin to be seen; 0 where they told enough.
-    """
+def _describe_own(
+    panel: Panel, serving: ServingVerdict, policy: GatePolicy, side_by_side: SideBySide | None
+) -> dict[str, Any]:
+    """What a verdict stands on; where the project's own items are all there is, also what is missing: items, for the
+    margin to be seen; 0 where they told enough."""
     if not panel.own:
-        return {}
+        return {"evidence": {"kind": "verification"}}
     found, missing = serving.comparison, 0
     if not serving.is_safe and found.high >= -policy.margin:
         needed = find_items_needed(
             effect=policy.margin, std=found.std, confidence=policy.confidence, power=policy.power
         )
-        missing = max(needed - panel.size, 0)
-    return {"own_items": {"items": panel.size, "tries": panel.tries, "missing": missing, "effect": policy.margin}}
+        least = LEAST_CONFIRMED if serving.outcome is ServingOutcome.UNDECIDED else 0
+        missing = max(max(needed, least) - panel.size, 0)
+    return {
+        "own_items": {"items": panel.size, "tries": panel.tries, "missing": missing, "effect": policy.margin},
+        "evidence": side_by_side.describe() if side_by_side else {"kind": "checks"},
+    }
 
 
-def _say_own(items: int, tries: int, missing: int, effect: float) -> str:
-    words = f"by the checks of {items} held-out items of the project's own, each tried {tries} times"
-    if missing:
-        words += f"; about {missing} more of them would tell a difference of {100 * effect:.0f} points"
+def _say_own(found: Examination) -> str:
+    own, evidence = found.details["own_items"], found.details["evidence"]
+    words = f"by the checks of {own['items']} held-out items of the project's own, each tried {own['tries']} times"
+    if evidence["kind"] != "checks":
+        words = f"by answers to {own['items']} held-out items, side by side, {evidence['words']}"
+    if own["missing"]:
+        words += f"; about {own['missing']} more of them would tell a difference of {100 * own['effect']:.0f} points"
     return words
 
 
-def _numbers(outcomes: PairedComparison, steps: PairedComparison) -> dict[str, Any]:
+def _numbers(outcomes: PairedComparison, steps: PairedComparison | None) -> dict[str, Any]:
+    """By outcomes and step scores; without these by pairs of answers that were won."""
+    if steps is None:
+        return {"pairs won": asdict(outcomes)}
     return {"sampled accuracy": asdict(outcomes), "step scores": asdict(steps)}
 
 

@@ -14,6 +14,7 @@ from apps.evals.comparing import pair, pair_first
 from apps.evals.measuring import AGAIN, Measured, WantedTries, find_measured, play
 from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet, Panel, draw_fresh
+from apps.gate.pairs import SideBySide
 from apps.gate.strength_sweep import serve_scaled
 from tentalis.core.learning.collapse import AnswerProfile
 from tentalis.core.learning.gate import (
@@ -63,8 +64,12 @@ class _Question(NamedTuple):
 class SideMeasurements:
     """All that is measured of a candidate, each answer asked for once and kept."""
 
-    def __init__(self, adapter: Adapter, panel: Panel, policy: GatePolicy) -> None:
+    def __init__(
+        self, adapter: Adapter, panel: Panel, policy: GatePolicy, side_by_side: SideBySide | None = None
+    ) -> None:
+        """`side_by_side`: what tells answers apart where nothing says what is right."""
         self.adapter, self.worker, self.panel, self.policy = adapter, adapter.worker, panel, policy
+        self.side_by_side = side_by_side
         self.fresh = draw_fresh(panel, key=adapter.sha256, policy=policy)
         self.details: dict[str, Any] = {}
         self._known: dict[Any, Measured] = {}
@@ -139,14 +144,19 @@ class SideMeasurements:
     def compare_kept(self, other: Adapter | None, count: int) -> Pairs:
         """On the first tasks of the kept panel."""
         mine, theirs = self._ask(*(self._on_kept(model, count) for model in (self.adapter, other)))
-        return pair_first(mine, theirs, self.panel.item_set.keys[:count])
+        return self._pair(mine, theirs, self.panel.item_set, count)
 
     def _compare_drawn(self, other: Adapter | None, count: int) -> Pairs:
         """On the first tasks that are drawn for this candidate alone."""
         if not count:
             return Pairs()
         mine, theirs = self._ask(*(self._on_drawn(model, count) for model in (self.adapter, other)))
-        return pair_first(mine, theirs, self.fresh.keys[:count])
+        return self._pair(mine, theirs, self.fresh, count)
+
+    def _pair(self, mine: Measured, theirs: Measured, asked: ItemSet, count: int) -> Pairs:
+        if self.side_by_side is not None:
+            return self.side_by_side.compare(mine, theirs, asked, count)
+        return pair_first(mine, theirs, asked.keys[:count])
 
     def _on_kept(self, model: Adapter | None, count: int) -> _Question:
         return _Question(Evaluation.Purpose.PANEL, model, self.panel.item_set, range(count), self.panel.tries)
@@ -214,6 +224,7 @@ class SideMeasurements:
         panel, (candidate,) = self.panel.item_set, self._ask(self._on_kept(self.adapter, 0))
         scored = [place for place, key in enumerate(panel.keys) if key in candidate.outcomes][: self.policy.sweep_size]
         if not scored:
+            self.details["untried"] = "other strengths were not tried: nothing says what is right"
             return
         places = sorted(scored, key=lambda place: bool(candidate.outcomes[panel.keys[place]] == 1.0))
         keys = [panel.keys[place] for place in places]

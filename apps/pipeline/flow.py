@@ -37,6 +37,7 @@ from apps.feedback import submit as judgements
 from apps.feedback.judgement import JudgementFields
 from apps.feedback.models import Feedback, Review, RowImport
 from apps.gate import jobs as gate_jobs
+from apps.gate import pairs
 from apps.inference.models import Session
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
@@ -505,6 +506,15 @@ def wake_silent_run(run: TrainingRun) -> str:
 
 
 # --- adapters --------------------------------------------------------------------------------------------------------
+
+
+def gate_judged() -> int:
+    """Let the gate go on with candidates whose pairs of answers people have judged. Returns how many."""
+    pairs.withdraw_decided(by="gate")
+    with transaction.atomic():
+        judged = pairs.find_judged()
+        outbox.start_many(SegmentKind.ADOPT, [(adapter.pk, adapter.project_id) for adapter in judged])
+    return len(judged)
 
 
 def rollback_blocked() -> int:

@@ -115,6 +115,7 @@ RULES: Mapping[str, KeepingRule] = {
     **dict.fromkeys(
         (
             *("adapters.Adapter", "adapters.Shadow", "adapters.Verdict", "evals.Evaluation", "evals.ItemTry"),
+            "gate.AnswerPair",
             *("calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
             *("conversations.TurnExchange", "conversations.TurnSignal", "evals.Item"),
             *("experiments.ExperimentRun", "experiments.ScenarioResult", "feedback.BulkJudgement"),

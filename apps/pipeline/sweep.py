@@ -31,9 +31,11 @@ def sweep_segments() -> None:
 
 
 def sweep_reviews() -> None:
-    """Let the policy decide about reviews that waited too long."""
+    """Let the policy decide about reviews that waited too long, and the gate go on with what people compared."""
     if count := flow.expire_reviews():
         logger.info("%d tasks go on without a review", count)
+    if count := flow.gate_judged():
+        logger.info("people compared the answers of %d adapters", count)
 
 
 def sweep_proposals() -> None:

@@ -26,6 +26,8 @@ TASK_WORDS = ("prompt", "answer")
 """What of a task can be searched; what a right answer holds cannot."""
 FROM_SESSION = "from_session"
 """Key of a task's metadata: the session whose first words it is."""
+BLIND_PAIR = "blind_pair"
+"""Key of a task's metadata: so many people compare its two answers, without knowing whose they are."""
 SEARCHED_STATES = ("in_review", "done", "failed", "cancelled")
 """States in which a task stays: only there its words stand in the index, for each move writes them anew."""
 
@@ -116,6 +118,12 @@ class Task(Stateful):
 
     def __str__(self) -> str:
         return f"task {self.pk}"
+
+    @property
+    def people_per_pair(self) -> int:
+        """How many people compare its two answers; 0 of other work."""
+        found = self.metadata.get(BLIND_PAIR)
+        return found if type(found) is int and found > 0 else 0
 
     @property
     def environment_label(self) -> str:

@@ -20,6 +20,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.gate.lengths import can_ask
+from apps.gate.pairs import is_waiting_for_people
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
@@ -383,7 +384,8 @@ def fail_run(run_id: int, *, link: str, reason: str, by: str) -> None:
 
 
 def is_unsettled(worker_id: int) -> bool:
-    """Whether a training of the worker is under way: sent out or being sent, paused, or its adapter not judged yet."""
+    """Whether a training of the worker is under way: sent out or being sent, paused, or its adapter not judged yet, by
+    the gate or by the people whom it asks."""
     open_segments = Segment.objects.filter(state=Segment.State.OPEN)
     runs = TrainingRun.objects.filter(worker_id=worker_id)
     adapters = Adapter.objects.filter(worker_id=worker_id)
@@ -393,6 +395,7 @@ def is_unsettled(worker_id: int) -> bool:
             kind=SegmentKind.TRAIN, subject_id__in=runs.filter(state=TrainingRun.State.QUEUED).values("pk")
         ).exists()
         or open_segments.filter(kind=SegmentKind.ADOPT, subject_id__in=adapters.values("pk")).exists()
+        or is_waiting_for_people(worker_id)
     )
 
 

@@ -89,7 +89,9 @@ def find_standing(project: Project, user: User) -> Standing:
 
 def is_blind(task: Task, review: Review | None) -> bool:
     """Whether a judgement is asked for without sight of adapters, scores and other people's words."""
-    return review is not None and validate_review_policy(task.project.review_policy).blind
+    if review is None:
+        return False
+    return review.purpose == Review.Purpose.PAIR or validate_review_policy(task.project.review_policy).blind
 
 
 def is_reviewing_blind(view: TaskView, user: User) -> bool:

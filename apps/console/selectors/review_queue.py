@@ -31,7 +31,11 @@ def say_priority(review: Review) -> Priority:
 
 def say_purpose(review: Review) -> str:
     """A gold item must look like any other."""
-    words = {Review.Purpose.SECOND.value: _("Second opinion"), Review.Purpose.APPEAL.value: _("Appeal")}
+    words = {
+        Review.Purpose.SECOND.value: _("Second opinion"),
+        Review.Purpose.APPEAL.value: _("Appeal"),
+        Review.Purpose.PAIR.value: _("Side by side"),
+    }
     return words.get(review.shown_purpose, "")
 
 

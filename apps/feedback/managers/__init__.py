@@ -18,7 +18,7 @@ from apps.worlds.registry import find_world
 from tentalis.core.review_policy import ReviewPolicy
 from tentalis.plugins import Registry
 
-__all__ = ["MANAGERS", "Manager", "ManagerWord", "NoWord", "choose_manager", "find_manager"]
+__all__ = ["MANAGERS", "Manager", "ManagerWord", "NoWord", "choose_manager", "find_judge", "find_manager"]
 
 MakeManager = Callable[[ReviewPolicy, Task], Manager]
 
@@ -36,22 +36,20 @@ def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
 
 
 def _make_rubric(rules: ReviewPolicy, task: Task) -> Manager:
-    return RubricManager(task.environment, *_find_model(rules, task))
+    judge = find_judge(rules, task.project_id)
+    return RubricManager(task.environment, judge.open_client, judge.model)
 
 
-def _make_llm(rules: ReviewPolicy, task: Task) -> Manager:
-    return LlmManager(*_find_model(rules, task))
-
-
-def _find_model(rules: ReviewPolicy, task: Task) -> tuple[Callable[[], Any], str]:
-    provider, model = find_server(task.project_id, rules.model or settings.TENTALIS["LLM_MODEL"])
-    return partial(client_for, provider, task.project_id), model
+def find_judge(rules: ReviewPolicy, project_id: int) -> LlmManager:
+    """The model that judges where the rules want one: theirs, else the installation's."""
+    provider, model = find_server(project_id, rules.model or settings.TENTALIS["LLM_MODEL"])
+    return LlmManager(partial(client_for, provider, project_id), model)
 
 
 def _list_own() -> Mapping[str, MakeManager]:
     return {
         "rule-book": lambda rules, task: RuleBookManager(),
-        "llm": _make_llm,
+        "llm": lambda rules, task: find_judge(rules, task.project_id),
         "rubric": _make_rubric,
         "verdict": lambda rules, task: VerdictManager(task.worker),
     }

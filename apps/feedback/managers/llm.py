@@ -1,20 +1,45 @@
 """A manager that is a model: holds every attempt to the project's rubric."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
+from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
+from apps.inference.errors import ProviderRefusedError
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
-from tentalis.core.scoring.judging import Judgement, build_judge_request, parse_judgement
-from tentalis.core.scoring.protocol import Unscored
+from tentalis.core.learning.judged_pairs import join_orders
+from tentalis.core.scoring.judging import (
+    Judgement,
+    build_judge_request,
+    build_pair_request,
+    parse_judgement,
+    parse_preference,
+)
+from tentalis.core.scoring.protocol import Score, Unscored
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 4096
+PAIR_TOKENS = 1024
 AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class PairQuestion:
+    """Two answers to a task, of which one may be better."""
+
+    project: Project
+    prompt: str
+    first: str
+    second: str
+
+    @property
+    def swapped(self) -> "PairQuestion":
+        return replace(self, first=self.second, second=self.first)
 
 
 @dataclass(frozen=True)
@@ -32,6 +57,39 @@ class LlmManager:
     @property
     def author(self) -> str:
         return f"agent:llm:{self.model}"[:120]
+
+    @property
+    def rater(self) -> str:
+        """Its handle where it says which of two answers is better, which is another skill than scoring one."""
+        return f"agent:pairs:{self.model}"[:120]
+
+    def prefer(self, pairs: Sequence[PairQuestion]) -> list[Score]:
+        """How far the first answer of each is better, in [0, 1], each pair asked in both orders.
+
+        Raises:
+            ProviderBusyError: the model cannot be asked now.
+            ConflictError, SealedKeyError: its server is switched off, or its key cannot be read.
+        """
+        client = self.open_client()
+        with ScopedThreadPool(AT_ONCE) as pool:
+            said = list(
+                pool.map(partial(self._prefer, client), [one for pair in pairs for one in (pair, pair.swapped)])
+            )
+        return [_join_orders(*both) for both in zip(said[::2], said[1::2], strict=True)]
+
+    def _prefer(self, client: ModelClient, pair: PairQuestion) -> Score:
+        messages = build_pair_request(
+            prompt=pair.prompt,
+            first=pair.first,
+            second=pair.second,
+            rubric=pair.project.rubric,
+            constitution=pair.project.constitution,
+        )
+        try:
+            answers = client.chat(messages, model=self.model, max_tokens=PAIR_TOKENS, temperature=0.0)
+        except ProviderRefusedError as error:
+            return Unscored(f"{type(error).__name__}: {error}")
+        return parse_preference(answers[0].text)
 
     def review(self, task: Task, attempts: list[Attempt]) -> ManagerWord | NoWord:
         if not self.model:
@@ -53,6 +111,12 @@ class LlmManager:
         except TentalisError as error:
             return Unscored(f"{type(error).__name__}: {error}")
         return parse_judgement(answers[0].text, step_count=request.step_count)
+
+
+def _join_orders(first: Score, second: Score) -> Score:
+    if isinstance(first, Unscored) or isinstance(second, Unscored):
+        return first if isinstance(first, Unscored) else second
+    return join_orders(first, second)
 
 
 def _join(attempts: Sequence[Attempt], judgements: Sequence[Judgement | Unscored]) -> ManagerWord | NoWord:

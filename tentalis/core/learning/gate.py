@@ -12,7 +12,7 @@ from tentalis.core.learning.canary import MOST_PERCENT
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.sequential import foresee
 
-MOST_SIDE_TASKS, MOST_COUNT = 2_000, 10**9
+MOST_SIDE_TASKS, MOST_COUNT, MOST_BLIND = 2_000, 10**9, 500
 LEAST_CONFIRMED = 30
 """Tasks drawn anew without which nothing is said to be proved."""
 
@@ -159,6 +159,9 @@ class GatePolicy(Checked):
         sweep_size: tasks of the panel that it is tried on at other strengths; 0: it is not.
         skills_size: tasks that the base model did right and that must not be lost; 0: none.
         skills_margin: share of those that may be lost.
+        blind_pairs: pairs of answers, an update's beside those of what serves, that people compare at most where no
+            check says what is right; 0: none, a judge is asked.
+        people_per_pair: how many of them compare each.
         least_solved: distinct tasks that must be solved before anything is imitated or preferred.
         most_loss_ratio: of the validation loss to the training loss.
         least_length_ratio: of the answers' length after training to that before.
@@ -181,6 +184,8 @@ class GatePolicy(Checked):
     sweep_size: int = number(40, 0, MOST_SIDE_TASKS)
     skills_size: int = number(100, 0, MOST_SIDE_TASKS)
     skills_margin: float = number(0.02, 0, 1, above=True, below=True)
+    blind_pairs: int = number(0, 0, MOST_BLIND)
+    people_per_pair: int = number(1, 1, 5)
     least_solved: int = number(100, 0, MOST_COUNT)
     most_loss_ratio: float = number(5.0, 0, MOST_COUNT, above=True)
     least_length_ratio: float = number(0.5, 0, 1, above=True, below=True)
@@ -191,6 +196,7 @@ class ServingOutcome(enum.StrEnum):
     """Answer to "safe to serve?"."""
 
     SAFE = "safe"
+    UNDECIDED = "undecided"
     REFUSED = "refused"
 
 
@@ -234,6 +240,7 @@ def judge_serving(
     second_name: str = "the second metric",
     alarms: Sequence[Alarm] = (),
     faults: Sequence[str] = (),
+    leaves_few: bool = False,
 ) -> ServingVerdict:
     """Answer "safe to serve?": non-inferior to the deployed adapter, second metric not worse, detectors quiet.
 
@@ -241,6 +248,8 @@ def judge_serving(
         against: name of the deployed adapter.
         second: the same items under a metric the reward does not see; None when there is none.
         faults: what else forbids it, in words.
+        leaves_few: what fewer than `LEAST_CONFIRMED` items do not show to be good enough is undecided, unless it did
+            worse on them: so few refuse what is good as easily as what is bad.
     """
     checks = [("it", comparison, policy.margin)]
     if second is not None:
@@ -253,6 +262,10 @@ def judge_serving(
     reasons.extend(alarm.words for alarm in alarms)
     reasons.extend(faults)
     start = f"{comparison.points} against {against}"
+    is_few = leaves_few and comparison.items < LEAST_CONFIRMED and not alarms and not faults
+    if reasons and is_few and all(found.difference >= 0 and found.high >= -margin for _, found, margin in checks):
+        words = f"{start}: {'; '.join(reasons)}: so few items show neither harm nor that it is good enough"
+        return ServingVerdict(outcome=ServingOutcome.UNDECIDED, comparison=comparison, words=words)
     if reasons:
         return ServingVerdict(
             outcome=ServingOutcome.REFUSED, comparison=comparison, words=f"{start}: refused: {'; '.join(reasons)}"

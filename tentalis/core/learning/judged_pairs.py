@@ -58,8 +58,9 @@ def correct(found: PairedComparison, judge: Calibration) -> PairedComparison:
     Source:
         Rogan and Gladen 1978, "Estimating prevalence from the results of a screening test": (p + Sp - 1) / (Se + Sp -
         1). Asked in both orders a judge treats both sides alike, so Se = Sp and the estimate is the difference divided
-        by the gain Se + Sp - 1; ties of the judge's lower the gain. Both have samples of their own, so the interval is that of a ratio of two independent normal means: Fieller 1954, "Some problems in interval
-        estimation". (Lang and Reiczigel 2014 do the same for one proportion by adjusted counts.)
+        by the gain Se + Sp - 1; ties of the judge's lower the gain. Both have samples of their own, so the interval is
+        that of a ratio of two independent normal means: Fieller 1954, "Some problems in interval estimation". (Lang and
+        Reiczigel 2014 do the same for one proportion by adjusted counts.)
     Assumes:
         That the judge errs as often on the pairs it is asked about as on those that people judged. It need not: where
         an adapter learned what the judge likes and people do not, people's blind pairs tell.

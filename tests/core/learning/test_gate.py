@@ -236,3 +236,24 @@ def test_a_confirmation_wants_enough_tasks_and_not_too_many(size: int) -> None:
 def test_a_policy_out_of_range_names_its_field(field: str) -> None:
     with pytest.raises(FieldError, match=f"{field}: wanted"):
         GatePolicy(**{field: 0})
+
+
+@pytest.mark.parametrize(
+    ("both", "mine", "theirs", "neither", "outcome"),
+    [
+        (5, 3, 2, 10, "undecided"),
+        (5, 2, 2, 10, "undecided"),
+        (5, 2, 3, 10, "refused"),
+        (5, 0, 12, 3, "refused"),
+        (15, 7, 5, 4, "refused"),
+    ],
+)
+def test_few_items_refuse_nothing_that_did_as_well_on_them(
+    both: int, mine: int, theirs: int, neither: int, outcome: str
+) -> None:
+    candidate = [1.0] * (both + mine) + [0.0] * (theirs + neither)
+    reference = [1.0] * both + [0.0] * mine + [1.0] * theirs + [0.0] * neither
+    found = compare_paired(candidate, reference)
+    assert judge_serving(found, against="it", policy=GatePolicy(), leaves_few=True).outcome == outcome
+    assert judge_serving(found, against="it", policy=GatePolicy()).outcome == "refused"
+    assert judge_serving(found, against="it", policy=GatePolicy(), leaves_few=True, faults=["bad"]).outcome == "refused"

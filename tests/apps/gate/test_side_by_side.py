@@ -1,0 +1,266 @@
+"""Where nothing says what is right, answers are compared: by a judge whose error is known, or by people who do not know
+whose they are."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.adapters.models import Adapter
+from apps.calibration.models import Comparison, Rater
+from apps.evals.holding import find_held_out
+from apps.feedback.expiry import expire_reviews
+from apps.feedback.hints import extract_hints
+from apps.feedback.models import Feedback, Hint, Review
+from apps.feedback.side_by_side import find_judged_pairs
+from apps.feedback.submit import give_feedback
+from apps.gate.gating import gate_adapter
+from apps.gate.models import AnswerPair
+from apps.gate.pairs import find_judged, is_waiting_for_people, withdraw_decided
+from apps.inference.models import Exchange, Provider
+from apps.rollouts.models import Rollout
+from apps.rollouts.services import build_rollouts
+from apps.tasks.models import Attempt, Task
+from apps.workers.models import Worker
+from tentalis.core.learning.judged_pairs import LEAST_JUDGED
+from tests.apps.adapters.desk_adapters import make_served
+from tests.apps.gate.conftest import hold_out, judge
+from tests.factories import make_task
+from tests.fakes import FakeModelServer
+
+pytestmark = pytest.mark.django_db
+WISE = "wise"
+
+
+def is_right(prompt: str, answer: str) -> bool:
+    number = re.search(r"\d+", prompt)
+    return number is not None and answer.strip() == str(2 * int(number[0]))
+
+
+class Judge(FakeModelServer):
+    """Knows what is right; likes the first place, or is wrong, in some cases.
+
+    Attributes:
+        likes_first, errs: of a case's number, whether.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.models = [WISE]
+        self.likes_first = self.errs = lambda number: False
+        self.reply = self._say
+
+    def _say(self, asked: str, index: int) -> str:
+        text = json.loads(asked)[-1]["content"]
+        blocks = {
+            name: re.search(rf"<<<{name} \S+\n(.*?)\nfence", text, re.S)
+            for name in ("TASK", "FIRST ANSWER", "SECOND ANSWER")
+        }
+        prompt, first, second = (found[1] if found else "" for found in blocks.values())
+        number = int(re.findall(r"\d+", prompt)[0])
+        sides = is_right(prompt, first), is_right(prompt, second)
+        better = "tie" if sides[0] == sides[1] else "first" if sides[0] != self.errs(number) else "second"
+        return json.dumps({"better": "first" if self.likes_first(number) else better, "reason": "so"})
+
+
+@pytest.fixture
+def wise(clerk: Worker) -> Iterator[Judge]:
+    with Judge() as stub:
+        Provider.objects.create(
+            project=clerk.project, name="bench", kind="custom", base_url=f"{stub.url}/v1", allow_private=True
+        )
+        clerk.project.review_policy = {"model": f"bench/{WISE}"}
+        clerk.project.save()
+        yield stub
+
+
+def judge_pairs(worker: Worker, alice: User, count: int, *, start: int = 1_000) -> None:
+    """People said of so many tasks with two answers which is the right one."""
+    for number in range(start, start + count):
+        task = make_task(worker.project, worker, prompt=f"Double the number {number}", state="done")
+        right = number % 2
+        for index in range(2):
+            answer = str(2 * number + (index != right))
+            Attempt.objects.create(task=task, index=index, worker=worker, text=answer, answer=answer)
+        Feedback.objects.create(
+            project=task.project, task=task, author=alice.handle, source="human",
+            preferred_attempt=task.attempts.get(index=right),
+        )  # fmt: skip
+
+
+def test_a_calibrated_judge_decides_and_is_named_in_the_verdict(
+    clerk: Worker, store: Path, wise: Judge, alice: User
+) -> None:
+    hold_out(clerk.project, 40, is_checked=False)
+    judge_pairs(clerk, alice, 40)
+    wise.errs = lambda number: number >= 1_000 and number % 10 == 0
+    state, verdict = judge(clerk, 1, store)
+    assert (state, verdict.outcome) == ("verified", "yes")
+    assert "by wise, asked in both orders, which errs on 10% of 40 pairs that people judged" in verdict.words
+    evidence = verdict.details["evidence"]
+    assert (evidence["kind"], evidence["human_pairs"], evidence["judge_error"]) == ("judge", 40, 0.1)
+    won = verdict.details["pairs won"]
+    assert won["difference"] == pytest.approx(0.5 / 0.8, abs=0.08), "half of the pairs, corrected for the judge's error"
+    asked = AnswerPair.objects.filter(adapter__version=1)
+    assert set(asked.values_list("by", flat=True)) == {"agent:pairs:wise"}
+    assert asked.filter(said=0.5).count() >= asked.filter(said=1.0).count() - 1, "the same answer is a tie, unasked"
+    assert not asked.filter(said=0.0).exists()
+    assert Exchange.objects.filter(turn="judge").exists(), "what it cost is kept"
+
+
+def test_what_a_judge_finds_worse_is_refused(clerk: Worker, store: Path, wise: Judge, alice: User) -> None:
+    hold_out(clerk.project, 40, is_checked=False)
+    judge_pairs(clerk, alice, 40)
+    make_served(clerk, 1, store, state=Adapter.State.REFUSED)
+    state, verdict = judge(clerk, 2, store)
+    assert (state, verdict.outcome) == ("refused", "no")
+
+
+def test_a_judge_that_was_not_compared_with_people_proves_nothing_and_says_what_is_missing(
+    clerk: Worker, store: Path, wise: Judge, alice: User
+) -> None:
+    hold_out(clerk.project, 40, is_checked=False)
+    judge_pairs(clerk, alice, LEAST_JUDGED - 5)
+    state, verdict = judge(clerk, 1, store)
+    assert (state, verdict.outcome) == ("candidate", "inconclusive")
+    assert "the judge wise was compared with people on 25 pairs of answers: wanted 5 more" in verdict.words
+    assert verdict.details["missing_pairs"] == 5
+    assert not AnswerPair.objects.exists()
+
+
+def test_a_judge_that_takes_the_first_place_says_only_ties_and_proves_nothing(
+    clerk: Worker, store: Path, wise: Judge, alice: User
+) -> None:
+    hold_out(clerk.project, 40, is_checked=False)
+    judge_pairs(clerk, alice, 40)
+    wise.likes_first = lambda number: True
+    state, verdict = judge(clerk, 1, store)
+    assert (state, verdict.outcome) == ("candidate", "inconclusive")
+    assert "no better than a guess" in verdict.words
+
+
+def test_without_a_judge_or_people_nothing_is_proved(clerk: Worker, store: Path) -> None:
+    hold_out(clerk.project, 40, is_checked=False)
+    state, verdict = judge(clerk, 1, store)
+    assert (state, verdict.outcome) == ("candidate", "inconclusive")
+    assert "no model is configured as a judge" in verdict.words
+
+
+def test_a_judge_is_asked_about_a_pair_once(clerk: Worker, wise: Judge, alice: User, store: Path) -> None:
+    hold_out(clerk.project, 40, is_checked=False)
+    judge_pairs(clerk, alice, 40)
+    judge(clerk, 1, store)
+    asked = len(wise.requests)
+    rater = Rater.objects.get(handle="agent:pairs:wise")
+    assert Comparison.objects.filter(rater=rater, source="human").count() == 40
+    Adapter.objects.filter(version=1).update(state="candidate")
+    Adapter.objects.get(version=1).verdicts.all().delete()
+    gate_adapter(Adapter.objects.get(version=1).pk, by="gate")
+    assert len(wise.requests) == asked
+
+
+# --- people ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def people(clerk: Worker) -> Project:
+    clerk.project.gate_policy |= {"blind_pairs": 40}
+    clerk.project.save()
+    hold_out(clerk.project, 40, is_checked=False)
+    return clerk.project
+
+
+def begin(worker: Worker, version: int, store: Path) -> Adapter:
+    adapter = make_served(worker, version, store, state=Adapter.State.CANDIDATE)
+    gate_adapter(adapter.pk, by="gate")
+    adapter.refresh_from_db()
+    return adapter
+
+
+def say_which_is_right(by: User) -> int:
+    """Everything that waits is judged by somebody who sees which answer is right."""
+    waiting = Review.objects.filter(state="open", purpose="pair").select_related("task")
+    for review in waiting:
+        rights = [is_right(review.task.prompt, one.answer) for one in review.task.attempts.order_by("index")]
+        said: dict[str, Any] = {"preferred_attempt": rights.index(True)} if any(rights) else {"ranking": [[0, 1]]}
+        give_feedback(review=review, by=by, **said)
+    over = Task.objects.filter(state="learning", metadata__has_key="blind_pair")
+    ids = list(over.values_list("pk", flat=True))
+    extract_hints(ids)
+    build_rollouts(ids, by="ledger")
+    return len(ids)
+
+
+def test_people_compare_blindly_until_it_is_decided(clerk: Worker, people: Project, store: Path, alice: User) -> None:
+    adapter = begin(clerk, 1, store)
+    assert (adapter.state, adapter.verdicts.count()) == ("candidate", 0)
+    assert is_waiting_for_people(clerk.pk)
+    assert not find_judged()
+    tasks = Task.objects.filter(metadata__has_key="blind_pair")
+    assert find_held_out(tasks) == {task.pk for task in tasks}
+    assert all(one.adapter is None for one in Attempt.objects.all()), "nothing says whose an answer is"
+    assert {row.is_swapped for row in AnswerPair.objects.filter(is_open=True)} == {True, False}
+    assert say_which_is_right(alice) == 15, "of 30 pairs half are the same answer twice"
+    assert find_judged() == [adapter]
+    gate_adapter(adapter.pk, by="gate")
+    adapter.refresh_from_db()
+    verdict = adapter.verdicts.get(question="safe")
+    assert (adapter.state, verdict.outcome) == ("verified", "yes")
+    assert "by people, who judged 15 of 15 pairs without knowing whose they were" in verdict.words
+    assert verdict.details["evidence"]["kind"] == "people"
+    assert "not with the anchor" in adapter.verdicts.get(question="proved").words
+    assert not is_waiting_for_people(clerk.pk)
+    assert not find_judged()
+
+
+def test_nothing_of_a_blind_pair_is_learned(clerk: Worker, people: Project, store: Path, alice: User) -> None:
+    begin(clerk, 1, store)
+    say_which_is_right(alice)
+    assert set(Task.objects.filter(metadata__has_key="blind_pair").values_list("state", flat=True)) == {"done"}
+    assert not Hint.objects.exclude(text="").exists()
+    assert not Rollout.objects.filter(is_usable=True).exists()
+    found = find_judged_pairs(people.pk)
+    assert len(found) == 15, "and each tells how well a judge judges"
+
+
+def test_what_nobody_compared_in_time_is_left_to_a_person(clerk: Worker, people: Project, store: Path) -> None:
+    adapter = begin(clerk, 1, store)
+    Review.objects.filter(purpose="pair").update(due_at=timezone.now() - timedelta(seconds=1))
+    ids = expire_reviews()
+    assert len(ids) == 15
+    build_rollouts(ids, by="ledger")
+    assert find_judged() == [adapter]
+    gate_adapter(adapter.pk, by="gate")
+    adapter.refresh_from_db()
+    verdict = adapter.verdicts.get(question="safe")
+    assert (adapter.state, verdict.outcome) == ("candidate", "inconclusive")
+    assert "nobody told their answers apart" in verdict.words
+    assert not find_judged()
+
+
+def test_two_people_are_asked_where_two_are_wanted(
+    clerk: Worker, people: Project, store: Path, alice: User, bob: User
+) -> None:
+    people.gate_policy |= {"people_per_pair": 2}
+    people.save()
+    begin(clerk, 1, store)
+    assert say_which_is_right(alice) == 0, "the second person is asked first"
+    assert say_which_is_right(bob) == 15
+    assert Feedback.objects.count() == 30
+
+
+def test_pairs_of_an_adapter_that_somebody_decided_about_leave_the_queue(
+    clerk: Worker, people: Project, store: Path
+) -> None:
+    adapter = begin(clerk, 1, store)
+    assert withdraw_decided(by="gate") == 0
+    Adapter.objects.filter(pk=adapter.pk).update(state="refused")
+    assert withdraw_decided(by="gate") == 15
+    assert not Review.objects.filter(state="open").exists()
+    assert set(Task.objects.values_list("state", flat=True)) == {"cancelled"}
