@@ -32,6 +32,7 @@ class Adapter(Stateful):
         barred: why it may never serve again, whoever asks; "" while it may.
         is_rebuilt: made again without a forgotten person's data: it takes the place of what serves, and does not
             continue it.
+        asks_people: people compare its answers where no check says what is right, whatever the policy says.
         held_since: since when it waits for the end of a trial of its line before it serves; None: it waits for none.
     """
 
@@ -77,6 +78,7 @@ class Adapter(Stateful):
     suspicion = models.TextField(blank=True, default="")
     barred = models.CharField(max_length=300, blank=True, default="")
     is_rebuilt = models.BooleanField(default=False)
+    asks_people = models.BooleanField(default=False, db_default=False)
     held_since = models.DateTimeField(null=True)
 
     class Meta:

@@ -133,6 +133,7 @@ class Kind(models.TextChoices):
     ADAPTER_RECORDED = "adapter.recorded"
     ADAPTER_VERIFIED = "adapter.verified"
     ADAPTER_HELD = "adapter.held"
+    ADAPTER_COMPARED = "adapter.compared"
     ADAPTER_REFUSED = "adapter.refused"
     ADAPTER_QUARANTINED = "adapter.quarantined"
     ADAPTER_DEPLOYED = "adapter.deployed"

@@ -22,7 +22,7 @@ from apps.evals.errors import TooFewScoredError
 from apps.evals.panels import Panel, choose_panel, choose_unchecked_panel, say_missing
 from apps.gate.errors import WaitsForPeopleError
 from apps.gate.lengths import AskedLengths, ask_lengths
-from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, choose_evidence
+from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, choose_evidence, size_of
 from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
@@ -122,7 +122,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     side_by_side: SideBySide | NoEvidence | None = None
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
-        panel = choose_unchecked_panel(adapter.worker, size=policy.blind_pairs or policy.panel_size)
+        panel = choose_unchecked_panel(adapter.worker, size=size_of(adapter, policy))
         if panel is None:
             _store_unproved(adapter, NoEvidence(say_missing(adapter.worker)), found, lengths, by=by)
             return

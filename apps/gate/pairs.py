@@ -5,23 +5,27 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import fmean
 from typing import Any, Protocol
 
 from django.db import transaction
 from django.db.models import Count, QuerySet
 
-from apps.accounts.models import Project
-from apps.adapters.models import Adapter
-from apps.audit.services import move
-from apps.base.errors import TentalisError
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.services import require_right
+from apps.adapters.models import Adapter, Verdict
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.base.errors import ConflictError, TentalisError
 from apps.base.inserting import insert
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.services import JudgedRow, Sitting, record_comparisons
 from apps.evals.comparing import require_scored
 from apps.evals.measuring import Measured
 from apps.evals.models import ItemTry
-from apps.evals.panels import ItemSet
+from apps.evals.panels import LEAST_OWN, ItemSet, choose_unchecked_panel
 from apps.feedback.expiry import expire_reviews_of
 from apps.feedback.managers import find_judge
 from apps.feedback.managers.llm import LlmManager, PairQuestion
@@ -41,6 +45,8 @@ BLOCK = 32
 """Pairs that a judge is asked about, and whose words are committed, together."""
 MOST_CALIBRATED = 300
 """Pairs of people's that a judge is measured by, the last ones."""
+USUAL_PAIRS = 60
+"""Pairs that people compare of one adapter where somebody asks for it and the policy does not."""
 TIE = 0.5
 TwoIds = tuple[int, int]
 TryPair = tuple[ItemTry, ItemTry]
@@ -233,6 +239,63 @@ def withdraw_decided(*, by: str) -> int:
 # --- the judge: measured by people, and what it lacks ----------------------------------------------------------------
 
 
+def why_no_people(adapter: Adapter) -> str:
+    """Why people cannot be asked to compare its answers with those of what serves; "" where they can. Three queries."""
+    if adapter.state != Adapter.State.CANDIDATE:
+        return f"wanted {Adapter.State.CANDIDATE}, found {adapter.state}"
+    if not adapter.verdicts.filter(outcome=Verdict.Outcome.INCONCLUSIVE).exists():
+        return "the gate is looking at it"
+    if adapter.asks_people:
+        return "they were asked already"
+    if choose_unchecked_panel(adapter.worker, size=USUAL_PAIRS) is None:
+        return f"wanted at least {LEAST_OWN} held-out items that nothing checks, found fewer"
+    return ""
+
+
+def ask_people(*, adapter: Adapter, by: User) -> None:
+    """Have people compare its answers blindly, in the running transaction: the gate is to begin anew.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: it cannot be compared so.
+    """
+    require_right(by, adapter.project, Right.ADAPTERS_WRITE)
+    if why := why_no_people(adapter):
+        raise ConflictError(f"the answers of {adapter.name} cannot be compared by people: {why}")
+    adapter.verdicts.all().delete()
+    Adapter.objects.filter(pk=adapter.pk).update(asks_people=True)
+    record(Kind.ADAPTER_COMPARED, subject=adapter, by=by.handle, payload={"words": "people compare its answers"})
+
+
+def size_of(adapter: Adapter, policy: GatePolicy) -> int:
+    """How many pairs of answers are compared at most."""
+    return policy.blind_pairs or (USUAL_PAIRS if adapter.asks_people else policy.panel_size)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a candidate waits for.
+
+    Args:
+        pairs, judged: that people are asked about, and that they said which answer is better of; due: when the first of
+            the others is waited for no more.
+    """
+
+    pairs: int
+    judged: int
+    due: datetime | None
+
+
+def find_waiting(adapter: Adapter) -> Waiting | None:
+    """None where it waits for nobody. Two queries at most, none of what is no candidate."""
+    if adapter.state != Adapter.State.CANDIDATE:
+        return None
+    asked = AnswerPair.objects.filter(adapter=adapter, task__isnull=False)
+    rows = list(asked.values_list("task", "is_open", "task__state"))
+    waiting = [task for task, is_open, state in rows if is_open and state not in Task.FINAL]
+    return Waiting(len(rows), len(rows) - len(waiting), find_due(waiting)) if waiting else None
+
+
 @dataclass(frozen=True)
 class NoEvidence:
     """Why two answers cannot be told apart here.
@@ -252,7 +315,7 @@ class NoEvidence:
 def choose_evidence(adapter: Adapter, policy: GatePolicy, *, by: str) -> SideBySide | NoEvidence:
     """What tells answers apart where no check does: people where the policy wants them, else a judge whose error is
     known."""
-    if policy.blind_pairs:
+    if policy.blind_pairs or adapter.asks_people:
         return ByPeople(adapter, policy.people_per_pair, by)
     project = adapter.project
     judge = find_judge(validate_review_policy(project.review_policy), project.pk)

@@ -508,6 +508,13 @@ def wake_silent_run(run: TrainingRun) -> str:
 # --- adapters --------------------------------------------------------------------------------------------------------
 
 
+def ask_people(*, adapter: Adapter, by: User) -> None:
+    """Have people compare an adapter's answers with those of what serves; see `apps.gate.pairs.ask_people`."""
+    with transaction.atomic():
+        pairs.ask_people(adapter=adapter, by=by)
+        outbox.start(SegmentKind.ADOPT, subject_id=adapter.pk, project_id=adapter.project_id)
+
+
 def gate_judged() -> int:
     """Let the gate go on with candidates whose pairs of answers people have judged. Returns how many."""
     pairs.withdraw_decided(by="gate")

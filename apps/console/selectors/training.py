@@ -18,6 +18,7 @@ from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
 from apps.console.selectors.trace import Movement, find_movement
 from apps.evals.models import Evaluation
+from apps.gate.pairs import Waiting, find_waiting, why_no_people
 from apps.inference.costs import Cost
 from apps.reports.learning_curve import AccuracyPoint, find_rewards
 from apps.reports.lineage import PersonShare, find_people
@@ -188,6 +189,7 @@ class AdapterView:
 
     Attributes:
         compared: name -> id of those a verdict compared it with.
+        waiting: what it waits for, where people compare its answers.
     """
 
     adapter: Adapter
@@ -202,6 +204,12 @@ class AdapterView:
     shadows: Sequence[Shadow]
     trials: Sequence[Trial]
     compared: Mapping[str, int]
+    waiting: Waiting | None
+
+    @cached_property
+    def can_ask_people(self) -> bool:
+        """Whether people could compare its answers, where the gate could not tell them apart."""
+        return not why_no_people(self.adapter)
 
     @property
     def subject(self) -> str:
@@ -376,6 +384,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         movement=find_movement(adapter),
         tables=read_gate_tables(adapter, verdicts),
         compared=dict(named.values_list("name", "pk")),
+        waiting=find_waiting(adapter),
         trials=[Trial.read(entry) for entry in _find_trials(adapter)],
         shadows=list(
             Shadow.objects.filter(adapter=adapter).annotate(tasks=Count("attempts")).order_by("-pk")[:SHADOWS]

@@ -34,6 +34,7 @@ urlpatterns = [
     path("adapters/<int:adapter_id>/promote/", training.promote_adapter, name="adapter-promote"),
     path("adapters/<int:adapter_id>/canary/", canary_trials.start_canary, name="adapter-canary"),
     path("adapters/<int:adapter_id>/shadow/", canary_trials.start_shadow, name="adapter-shadow"),
+    path("adapters/<int:adapter_id>/compare/", training.ask_people, name="adapter-compare"),
     path("adapters/<int:adapter_id>/suspect/", suspicion.suspect, name="adapter-suspect"),
     path("adapters/<int:adapter_id>/release/", suspicion.release, name="adapter-release"),
     path("adapters/<int:adapter_id>/people/", trace.show_people, name="adapter-people"),

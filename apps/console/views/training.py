@@ -265,6 +265,16 @@ def show_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
     return show(request, scene, "adapter", context)
 
 
+@require_POST
+@project_view(Right.ADAPTERS_WRITE)
+def ask_people(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
+    """Have people compare its answers with those of what serves."""
+    adapter = adapter_or_404(scene, adapter_id)
+    done = _("Its answers and those of what serves join the review queue, without names.")
+    act(request, done, lambda: flow.ask_people(adapter=adapter, by=scene.user))
+    return leave(scene, "adapter", adapter_id)
+
+
 @require_http_methods(["GET", "POST"])
 @project_view(Right.ADAPTERS_WRITE)
 def promote_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:

@@ -3,12 +3,14 @@ whose they are."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -43,6 +45,10 @@ def is_right(prompt: str, answer: str) -> bool:
     return number is not None and answer.strip() == str(2 * int(number[0]))
 
 
+def _never(number: int) -> bool:
+    return False
+
+
 class Judge(FakeModelServer):
     """Knows what is right; likes the first place, or is wrong, in some cases.
 
@@ -53,7 +59,8 @@ class Judge(FakeModelServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.models = [WISE]
-        self.likes_first = self.errs = lambda number: False
+        self.likes_first: Callable[[int], bool] = _never
+        self.errs: Callable[[int], bool] = _never
         self.reply = self._say
 
     def _say(self, asked: str, index: int) -> str:
@@ -264,3 +271,31 @@ def test_pairs_of_an_adapter_that_somebody_decided_about_leave_the_queue(
     assert withdraw_decided(by="gate") == 15
     assert not Review.objects.filter(state="open").exists()
     assert set(Task.objects.values_list("state", flat=True)) == {"cancelled"}
+
+
+def test_people_are_asked_by_one_click_where_nothing_was_proved(
+    clerk: Worker, store: Path, alice: User, charlie: User, client: Client
+) -> None:
+    hold_out(clerk.project, 40, is_checked=False)
+    state, _ = judge(clerk, 1, store)
+    adapter = Adapter.objects.get()
+    page, click = (reverse(f"console:{name}", args=("shop", adapter.pk)) for name in ("adapter", "adapter-compare"))
+    client.force_login(charlie)
+    assert client.post(click).status_code == 404
+    client.force_login(alice)
+    assert "Have people compare its answers" in client.get(page).content.decode()
+    assert (state, client.post(click).status_code) == ("candidate", 302)
+    assert not adapter.verdicts.exists()
+    gate_adapter(adapter.pk, by="gate")
+    shown = client.get(page).content.decode()
+    assert "0 of 15 pairs so far" in shown
+    assert "Have people compare its answers" not in shown
+    client.post(click)
+    assert Review.objects.filter(state="open", purpose="pair").count() == 15, "a second click asks nothing twice"
+    review = Review.objects.filter(purpose="pair").earliest("pk")
+    form = client.get(reverse("console:review", args=("shop", review.pk))).content.decode()
+    assert adapter.name not in form
+    assert "base model" not in form
+    say_which_is_right(alice)
+    gate_adapter(adapter.pk, by="gate")
+    assert "people’s blind pairs" in client.get(page).content.decode()
