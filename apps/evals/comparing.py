@@ -41,7 +41,7 @@ def pair_first(candidate: Measured, reference: Measured, keys: Sequence[int]) ->
         TooFewScoredError: too many of them have no outcome on one of the sides.
     """
     known = [key for key in keys if key in candidate.outcomes and key in reference.outcomes]
-    require_scored(wanted=len(keys), found=len(known), reasons=_find_reasons(candidate, reference))
+    require_scored(planned=len(keys), scored=len(known), reasons=_find_reasons(candidate, reference))
     return Pairs(
         mine=[candidate.outcomes[key] for key in known],
         theirs=[reference.outcomes[key] for key in known],
@@ -50,10 +50,16 @@ def pair_first(candidate: Measured, reference: Measured, keys: Sequence[int]) ->
     )
 
 
-def require_scored(*, wanted: int, found: int, reasons: Sequence[str] = ()) -> None:
-    """Raises TooFewScoredError where too few of so many tasks have an outcome on both sides."""
-    if not found or found < LEAST_SCORED * wanted:
-        words = f"wanted outcomes of at least {LEAST_SCORED:.0%} of {wanted} tasks on both sides, found {found}"
+def require_scored(*, planned: int, scored: int, reasons: Sequence[str] = ()) -> None:
+    """See that enough tasks have an outcome on both sides.
+
+    Args:
+        planned: tasks there are; scored: those with an outcome; reasons: why others have none, the first is told.
+    Raises:
+        TooFewScoredError: fewer than `LEAST_SCORED` of them.
+    """
+    if not scored or scored < LEAST_SCORED * planned:
+        words = f"wanted outcomes of at least {LEAST_SCORED:.0%} of {planned} tasks on both sides, found {scored}"
         raise TooFewScoredError(f"{words}: {reasons[0]}" if reasons else words)
 
 
@@ -101,7 +107,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, confidence: float = 0.9
     smaller = min(mine, theirs, key=lambda one: one.items)
     wanted = {row.key for row in smaller.tries.values()}
     pairs = [pair(mine.outcomes, theirs.outcomes), pair(mine.step_scores, theirs.step_scores)]
-    require_scored(wanted=len(wanted), found=len(pairs[0][0]), reasons=_find_reasons(mine, theirs))
+    require_scored(planned=len(wanted), scored=len(pairs[0][0]), reasons=_find_reasons(mine, theirs))
     found = [compare_paired(*one, confidence=confidence) for one in pairs if one[0]]
     answers = [_answer(one, p) for one, p in zip(found, adjust_holm([find_p_value(one) for one in found]), strict=True)]
     return EvaluationComparison(a.pk, b.pk, answers[0], answers[1] if len(answers) > 1 else None)

@@ -177,18 +177,21 @@ def read_known(tries: Sequence[TryPair], *, by: str) -> dict[TwoIds, float]:
 
 
 def join_pairs(
-    tries: Sequence[TryPair], said: Mapping[TwoIds, float], *, wanted: int, judge: Calibration | None = None
+    tries: Sequence[TryPair], preferences: Mapping[TwoIds, float], *, wanted: int, judge: Calibration | None = None
 ) -> Pairs:
     """An item's outcome is the share of its pairs that a side won; a tie is half of one.
 
+    Args:
+        preferences: how far the first of each pair is better, in [0, 1]; wanted: items that have some.
+        judge: who said so, where it errs.
     Raises:
         TooFewScoredError: of too few items something was said.
     """
     words: dict[int, list[float]] = defaultdict(list)
     for one in tries:
-        if (word := said.get(ids_of(one))) is not None:
+        if (word := preferences.get(ids_of(one))) is not None:
             words[one[0].key].append(word)
-    require_scored(wanted=wanted, found=len(words), reasons=["nobody told their answers apart"])
+    require_scored(planned=wanted, scored=len(words), reasons=["nobody told their answers apart"])
     won = [fmean(found) for found in words.values()]
     return Pairs(mine=won, theirs=[1 - one for one in won], judge=judge)
 

@@ -40,6 +40,7 @@ from tentalis.core.learning.gate import compare_paired
 from tentalis.platform.up import RunningStack
 from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.engine_process import run_engine
+from tests.local_server import LocalHandler, LocalServer
 
 Found = TypeVar("Found")
 
@@ -51,6 +52,8 @@ FIRST = 150
 """Of the prompts the team has when it begins: enough for some to be put aside before anything is trained."""
 TRIES = 16
 """Answers of each held-out prompt that the referee asks for."""
+ERROR = 0.1
+"""Of what judges and people say."""
 PATIENCE_S, POLL_S = 240.0, 0.25
 CONFIDENCE = 0.9
 LEFT = frozenset({"candidate", "quarantined"})
@@ -76,7 +79,7 @@ LEARNT: Sequence[LiteralString] = (
     f"SELECT count(*) FROM rollouts_traininguse used JOIN rollouts_rollout row ON row.id = used.rollout_id {_OF}",
     f"SELECT count(*) FROM rollouts_preferencepair row {_OF}",
     f"SELECT count(*) FROM rollouts_demonstration row {_OF}",
-    f"SELECT count(*) FROM feedback_hint row {_OF}",
+    f"SELECT count(*) FROM feedback_hint row {_OF} AND row.text <> ''",
 )
 
 
@@ -212,7 +215,96 @@ class Arm:
         wait_for(is_done, "tasks stay open")
 
 
-ARMS: Mapping[str, type[Arm]] = {"checks": Arm}
+class ArmWithPeople(Arm):
+    """A team without a single check: its people say which of a task's answers are better, and err now and then."""
+
+    title = (
+        f"{PROMPTS} own prompts and no check; people judge all work, and blind pairs for the gate ({ERROR:.0%} error)"
+    )
+    review_policy: ClassVar[Mapping[str, Any]] = {"who": "human", "undo_s": 0}
+    gate_policy: ClassVar[Mapping[str, Any]] = {"blind_pairs": 120}
+
+    def __init__(self, work: Sequence[Work], seed: int) -> None:
+        super().__init__(work, seed)
+        self.right = {one.prompt: one.answer for one in work}
+
+    def set_up(self, team: Client, model_url: str, directory: Path) -> None:
+        super().set_up(team, model_url, directory)
+        team.change_project(SLUG, review_policy=self.review_policy, gate_policy=self.gate_policy)
+
+    def make_row(self, one: Work) -> Mapping[str, Any]:
+        return {"prompt": one.prompt}
+
+    def attend(self, team: Client) -> None:
+        """Judge what waits in the queue: what is right is better than what is wrong."""
+        for review in list(team.iterate(team.list_reviews, project=SLUG, state="open", audience="human")):
+            prompt, tiers = team.get_task(review["task"])["prompt"], {True: list[int](), False: list[int]()}
+            for attempt in team.list_attempts(review["task"])["results"]:
+                if attempt["state"] == "answered":
+                    tiers[self.is_right(prompt, attempt["answer"])].append(attempt["index"])
+            errs = self.errs("people", prompt, str(review["id"]))
+            ranking = [tiers[is_right] for is_right in ((False, True) if errs else (True, False)) if tiers[is_right]]
+            team.give_feedback(review["id"], ranking=ranking, score=float(bool(tiers[True]) != errs))
+
+    def is_right(self, prompt: str, answer: str) -> bool:
+        return (read_answer(answer) or answer.strip()) == self.right[prompt]
+
+    def errs(self, *about: str) -> bool:
+        """Whether this judgement is wrong, the same whenever it is asked for."""
+        return random.Random(":".join((str(self.seed), *about))).random() < ERROR
+
+
+class ArmWithJudge(ArmWithPeople):
+    """A team without a single check, whose model judges; people look at a part of the work, by which it is measured."""
+
+    title = f"{PROMPTS} own prompts and no check; a model judges ({ERROR:.0%} error), people a part of the work"
+    review_policy = {
+        "who": "both", "human_rate": 0.5, "ai_manager": "llm", "model": "bench/wise", "undo_s": 0,
+    }  # fmt: skip
+    gate_policy: ClassVar[Mapping[str, Any]] = {}
+
+    def __enter__(self) -> Self:
+        arm = self
+
+        class Judge(LocalHandler):
+            def do_POST(self) -> None:
+                said = arm.say(json.loads(self.read())["messages"][-1]["content"])
+                message = {"role": "assistant", "content": json.dumps(said)}
+                choice = {"index": 0, "message": message, "finish_reason": "stop"}
+                data = json.dumps({"id": "0", "object": "chat.completion", "model": "wise", "choices": [choice]})
+                self.answer(200, data.encode(), Content_Type="application/json")
+
+        self.server = LocalServer(Judge)
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.server.__exit__(*error)
+
+    def set_up(self, team: Client, model_url: str, directory: Path) -> None:
+        super().set_up(team, model_url, directory)
+        url = f"{self.server.url}/v1"
+        server = {"project": SLUG, "name": "bench", "kind": "custom", "base_url": url, "allow_private": True}
+        team.send(Call("POST", "providers", body=server))
+
+    def say(self, asked: str) -> Mapping[str, Any]:
+        """A verdict on an answer, or which of two is better."""
+        found = dict(re.findall(r"<<<([A-Z0-9 ]+) fence-\w+\n(.*?)\nfence-", asked, re.DOTALL))
+        prompt = found["TASK"]
+        if "FIRST ANSWER" not in found:
+            is_right = self.is_right(prompt, found["ANSWER"])
+            score = float(is_right != self.errs("judge", prompt, found["ANSWER"]))
+            count = sum(name.startswith("STEP ") for name in found)
+            steps = [{"index": index, "score": score, "reason": ""} for index in range(count)]
+            return {"steps": steps, "overall": score, "reason": ""}
+        both = found["FIRST ANSWER"], found["SECOND ANSWER"]
+        first, second = (self.is_right(prompt, one) for one in both)
+        if first == second:
+            return {"better": "tie"}
+        return {"better": "first" if first != self.errs("judge", prompt, *sorted(both)) else "second"}
+
+
+ARMS: Mapping[str, type[Arm]] = {"checks": Arm, "judge": ArmWithJudge, "people": ArmWithPeople}
 
 
 def learn(make: type[Arm], seed: int, *, updates: int, keep_in: Path | None, console: Console) -> Learned:

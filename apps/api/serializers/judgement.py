@@ -53,7 +53,9 @@ class ReviewOut(RowOut[Review]):
     """A place for one manager's judgement of a task."""
 
     purpose = serializers.ChoiceField(
-        source="shown_purpose", choices=PURPOSES, help_text="The work itself, a blind second opinion, or an appeal."
+        source="shown_purpose",
+        choices=PURPOSES,
+        help_text="The work itself, a blind second opinion, an appeal, or which of two answers is better.",
     )
     about = serializers.IntegerField(
         source="about_id", allow_null=True, default=None, help_text="The feedback an appeal disputes."

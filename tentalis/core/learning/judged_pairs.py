@@ -47,12 +47,13 @@ class Calibration:
         return not self.missing and self.measure_gain(confidence).low > 0
 
 
-def correct(found: PairedComparison, judge: Calibration) -> PairedComparison:
+def correct(asked: PairedComparison, judge: Calibration) -> PairedComparison:
     """What people would have said of the pairs that a judge was asked about.
 
     Args:
-        found: the judge's word, each item's outcome being the share of its pairs won, a tie half of one; the difference
+        asked: the judge's word, each item's outcome being the share of its pairs won, a tie half of one; the difference
             is the share won minus the share lost.
+        judge: how it did where people had judged.
     Returns:
         The same of people's word, at the same confidence; from -1 to 1 where too little is known of the judge's error.
     Source:
@@ -67,24 +68,24 @@ def correct(found: PairedComparison, judge: Calibration) -> PairedComparison:
     Example:
         Of 200 pairs 110 won and 90 lost, by a judge right in 90 of 100: 0.10 / 0.8 = 0.125.
     """
-    gain = judge.measure_gain(found.confidence)
-    z = NormalDist().inv_cdf(0.5 + found.confidence / 2)
-    mine, mine_error = _read(found)
+    gain = judge.measure_gain(asked.confidence)
+    z = NormalDist().inv_cdf(0.5 + asked.confidence / 2)
+    mine, mine_error = _read(asked)
     kept, kept_error = _read(gain)
     spare = kept**2 - (z * kept_error) ** 2
     if kept <= 0 or spare <= 0:
-        return replace(found, low=-1.0, high=1.0)
+        return replace(asked, low=-1.0, high=1.0)
     reach = math.sqrt(max((mine * kept) ** 2 - spare * (mine**2 - (z * mine_error) ** 2), 0.0))
     low, high = (mine * kept - reach) / spare, (mine * kept + reach) / spare
-    difference = max(-1.0, min(found.difference / gain.difference, 1.0))
+    difference = max(-1.0, min(asked.difference / gain.difference, 1.0))
     return replace(
-        found,
+        asked,
         candidate=(1 + difference) / 2,
         reference=(1 - difference) / 2,
         difference=difference,
         low=max(-1.0, low),
         high=min(1.0, high),
-        std=found.std / kept,
+        std=asked.std / kept,
     )
 
 

@@ -290,7 +290,7 @@ def test_people_are_asked_by_one_click_where_nothing_was_proved(
     shown = client.get(page).content.decode()
     assert "0 of 15 pairs so far" in shown
     assert "Have people compare its answers" not in shown
-    client.post(click)
+    client.post(click, follow=True)
     assert Review.objects.filter(state="open", purpose="pair").count() == 15, "a second click asks nothing twice"
     review = Review.objects.filter(purpose="pair").earliest("pk")
     form = client.get(reverse("console:review", args=("shop", review.pk))).content.decode()
