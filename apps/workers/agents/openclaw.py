@@ -123,7 +123,7 @@ class OpenClawAgent:
         text = calls[-1].text if calls else came.text
         if not text.strip():
             return AttemptDraft(error=f"the answer is empty ({came.finish_reason})", **known)
-        steps = [*(_read_work(calls[-1]) if calls else ()), *_read_answer(text, learnt.span)]
+        steps = [*(_read_work(calls[-1], learnt) if calls else ()), *_read_answer(text, learnt.spans[-1])]
         answer = steps[-1].text if steps[-1].kind == "answer" else ""
         return AttemptDraft(text=text, answer=answer, steps=steps, ended=came.finish_reason != "length", **known)
 
@@ -148,23 +148,35 @@ class _Learnt(NamedTuple):
     """Calls that can be trained on.
 
     Args:
-        span: [start, end) of the last call's tokens among all; None where the tokens are not known.
+        spans: [start, end) of each call's tokens among all; None where the tokens are not known.
     """
 
     calls: Sequence[Exchange]
-    span: Span | None
+    spans: Sequence[Span | None]
+
+    def find_call(self, message: Mapping[str, Any], *, start: int) -> int | None:
+        """The place, from `start`, of the call that gave an agent's message: told by the ids of its tool calls, else by
+        its words."""
+        ids = {call.get("id") for call in message.get("tool_calls") or ()}
+        words = _read_content(message.get("content")).strip()
+        for place in range(start, len(self.calls)):
+            call = self.calls[place]
+            if {one.get("id") for one in call.tool_calls} == ids and (ids or call.text.strip() == words):
+                return place
+        return None
 
 
 def _find_learnt(calls: Sequence[Exchange]) -> _Learnt:
     """Those whose tokens are known and that one adapter served; where the last one's are not, that one alone."""
     if not calls or not calls[-1].has_exact_tokens:
-        return _Learnt(calls[-1:], None)
+        return _Learnt(calls[-1:], [None])
     alike = [call for call in calls if call.adapter_name == calls[-1].adapter_name and call.has_exact_tokens]
-    return _Learnt(alike, find_spans(alike, read_conversations(alike))[-1])
+    return _Learnt(alike, find_spans(alike, read_conversations(alike)))
 
 
-def _read_work(last: Exchange) -> list[DraftStep]:
-    """What the agent did before its answer: the words and tool calls that its last call was shown."""
+def _read_work(last: Exchange, learnt: _Learnt) -> list[DraftStep]:
+    """What the agent did before its answer: the words and tool calls that its last call was shown. The tokens of a call
+    of its model are its last step's."""
     try:
         messages = [message for message in read_messages(last) if isinstance(message, Mapping)]
     except IncompleteConversationError:
@@ -175,14 +187,20 @@ def _read_work(last: Exchange) -> list[DraftStep]:
         if message.get("role") == "tool"
     }
     steps: list[DraftStep] = []
+    start = 0
     for message in messages:
         if message.get("role") == "assistant":
+            known = len(steps)
             if words := _read_content(message.get("content")).strip():
                 steps.append(DraftStep(kind="step", text=words))
             steps += [
                 DraftStep(kind="call", text=step.text, tool_name=step.tool_name, tool_result=step.result or "")
                 for step in parse_steps("", message.get("tool_calls") or (), results).steps
             ]
+            place = learnt.find_call(message, start=start)
+            if len(steps) > known and place is not None and (span := learnt.spans[place]) is not None:
+                start = place + 1
+                steps[-1] = dataclasses.replace(steps[-1], token_start=span[0], token_end=span[1])
     return steps
 
 
