@@ -7,7 +7,7 @@ not be graded) is tried again a few times and then kept as unscored, with its ca
 import time
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
 from statistics import fmean
@@ -26,10 +26,12 @@ from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.workers.agents import get_agent, is_quick
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
+from apps.worlds.playing import Episode
+from apps.worlds.playing import play as play_episodes
 from apps.worlds.verifying import verify_answer
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.scoring.quoting import clean_text
-from tentalis.core.worlds import AttemptDraft, PanelItem, Verification, World
+from tentalis.core.worlds import Agent, AttemptDraft, PanelItem, TurnAgent, Verification, World
 from tentalis.outbound.scopes import ScopedThreadPool
 
 AGAIN: Final = 7_919
@@ -277,7 +279,7 @@ def _try_together(tries: Sequence[_WantedTry]) -> dict[_WantedTry, ItemTry]:
         by_model.setdefault(key, []).append(one)
     agents = {worker: get_agent(worker) for worker, *_ in by_model}
     calls = [
-        partial(_try_block, some, partial(agents[worker].work, model=model, world=world, greedy=is_greedy))
+        partial(_try_block, some, partial(_answer, agents[worker], worker, world, model=model, greedy=is_greedy))
         for (worker, model, world, is_greedy), some in by_model.items()
     ]
     if len(calls) == 1:
@@ -293,15 +295,22 @@ def _try_together(tries: Sequence[_WantedTry]) -> dict[_WantedTry, ItemTry]:
         return dict(ChainMap(*pool.map(try_aside, calls)))
 
 
+class _Answered(NamedTuple):
+    """What came of a try, and what is known of it; None: nothing, or it says nothing of the model."""
+
+    draft: AttemptDraft
+    found: Verification | None
+
+
 def _try_block(
-    tries: Sequence[_WantedTry], work: Callable[..., Sequence[Sequence[AttemptDraft]]]
+    tries: Sequence[_WantedTry], answer: Callable[[Sequence[_WantedTry]], Sequence[_Answered]]
 ) -> dict[_WantedTry, ItemTry]:
     """Try them with one model, and those again, a few times, that say nothing of it."""
     made: dict[_WantedTry, ItemTry] = {}
     lost = tries
     for _ in range(ROUNDS):
         try:
-            made |= _try_once(lost, work)
+            made |= {one: _make_try(one, *said) for one, said in zip(lost, answer(lost), strict=True)}
         except ModelNotServedError:
             raise
         except ProviderRefusedError as error:
@@ -314,29 +323,57 @@ def _try_block(
     return made
 
 
-def _try_once(
-    tries: Sequence[_WantedTry], work: Callable[..., Sequence[Sequence[AttemptDraft]]]
-) -> dict[_WantedTry, ItemTry]:
-    drafts = work(
-        prompts=[one.item.prompt for one in tries],
-        group_size=1,
-        seeds=[one.item.seed + one.asked.measured.evaluation.seed + AGAIN * one.number for one in tries],
+def _answer(
+    agent: Agent, worker: Worker, world: World, tries: Sequence[_WantedTry], *, model: str, greedy: bool
+) -> list[_Answered]:
+    """Have the agent try them; in a world with turns their episodes are played to their end, and kept nowhere."""
+    seeds = [one.item.seed + one.asked.measured.evaluation.seed + AGAIN * one.number for one in tries]
+    if world.has_turns and isinstance(agent, TurnAgent):
+        episodes = [
+            Episode(
+                key=f"{one.asked.item_set.keys[one.place]}-{one.number}",
+                prompt=one.item.prompt,
+                reference=one.item.reference,
+                checks=one.item.checks,
+                seed=seed,
+                sampling_seed=seed,
+                opening=world.messages_for(one.item.prompt, worker.system_prompt),
+            )
+            for one, seed in zip(tries, seeds, strict=True)
+        ]
+        play_episodes(episodes, world=world, agent=agent, model=model, greedy=greedy)
+        return [_Answered(_join_tokens(one), one.verification) for one in episodes]
+    prompts = [one.item.prompt for one in tries]
+    groups = agent.work(prompts=prompts, world=world, group_size=1, seeds=seeds, model=model, greedy=greedy)
+    return [_Answered(draft, _verify(one.item, world, draft)) for one, (draft,) in zip(tries, groups, strict=True)]
+
+
+def _verify(item: PanelItem, world: World, draft: AttemptDraft) -> Verification | None:
+    if draft.is_lost:
+        return None
+    return verify_answer(
+        environment=world.name, prompt=item.prompt, reference=item.reference, draft=draft, checks=item.checks or ()
     )
-    return {one: _make_try(one, draft) for one, (draft,) in zip(tries, drafts, strict=True)}
 
 
-def _make_try(one: _WantedTry, draft: AttemptDraft) -> ItemTry:
+def _join_tokens(episode: Episode) -> AttemptDraft:
+    """An episode as one try, with all that its model wrote, for what an answer looks like."""
+    drafts = [turn.draft for turn in episode.turns]
+    told: dict[str, Any] = {
+        name: [value for draft in drafts for value in getattr(draft, name)]
+        for name in ("token_ids", "logprobs", "sampled")
+    }
+    return replace(episode.join(), **told)
+
+
+def _make_try(one: _WantedTry, draft: AttemptDraft, found: Verification | None) -> ItemTry:
     if draft.is_lost:
         return _make_lost(one, draft.error)
-    item, environment = one.item, one.asked.item_set.world.name
-    found = verify_answer(
-        environment=environment, prompt=item.prompt, reference=item.reference, draft=draft, checks=item.checks or ()
-    )
     if found is not None and found.outcome is None:
         return _make_lost(one, found.infrastructure)
     row = _open_row(one)
     row.traits = vars(read_traits(draft))
-    if item.reference is None and item.checks is None:
+    if one.item.reference is None and one.item.checks is None:
         row.answer = clean_text(draft.answer or draft.text)
     if found is not None and found.outcome is not None:
         row.outcome, row.grader = round(float(found.outcome), 4), found.grader[:64]
@@ -344,7 +381,7 @@ def _make_try(one: _WantedTry, draft: AttemptDraft) -> ItemTry:
     elif draft.error:  # the model wrote nothing that could be right
         row.outcome = row.step_score = 0.0
     else:
-        row.cause, row.reason = ItemTry.Cause.UNCHECKED, f"{environment} has nothing to check it with"
+        row.cause, row.reason = ItemTry.Cause.UNCHECKED, f"{one.asked.item_set.world.name} has nothing to check it with"
     return row
 
 

@@ -12,7 +12,7 @@ from apps.evals.models import Item, Taskset
 from apps.workers.agents import can_ask_model
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
-from apps.worlds.registry import WORLDS, get_world
+from apps.worlds.registry import WORLDS, find_world, get_world
 from tentalis.core.canon import canonical_json
 from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy
 from tentalis.core.worlds import PanelItem, World
@@ -173,7 +173,8 @@ def find_own(
     rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")
     found: dict[str, dict[str, PanelItem]] = {}
     for row in rows:
-        if (row.reference is not None or row.checks is not None) is is_checked:
+        verifies = find_world(row.taskset.environment).judges_states
+        if (row.reference is not None or row.checks is not None or verifies) is is_checked:
             found.setdefault(row.taskset.environment, {}).setdefault(row.content_hash, read_item(row))
     return {environment: tuple(items.values()) for environment, items in found.items()}
 

@@ -154,7 +154,11 @@ class Episode:
         return self.lost or (self.turns[-1].draft.error if self.turns else "")
 
     def list_messages(self) -> list[Any]:
-        return [*self.opening, *(message for turn in self.turns for message in turn.messages)]
+        """The conversation as its model was last shown it (of which results may have been left out), and what came of
+        that turn."""
+        if not self.turns:
+            return list(self.opening)
+        return [*self.turns[-1].draft.messages, *self.turns[-1].messages]
 
     def join(self) -> AttemptDraft:
         """All its turns as one try, without the tokens."""

@@ -269,6 +269,11 @@ class World:
         """Whether it has tools for any of its tasks."""
         return type(self).tools is not World.tools
 
+    @property
+    def judges_states(self) -> bool:
+        """Whether the state that an episode ends in says what it is worth, without a reference."""
+        return type(self).verify_state is not World.verify_state
+
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
         """What may be called in this task: functions with JSON schemas, as the chat API takes them; none: no turns."""
         return ()

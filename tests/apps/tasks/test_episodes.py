@@ -10,6 +10,9 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
+from apps.evals.measuring import measure
+from apps.evals.models import Evaluation
+from apps.evals.panels import ItemSet
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Exchange
 from apps.outbox.links import run_claim
@@ -23,8 +26,9 @@ from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
+from apps.worlds.playing import Episode, PlayedTurn
 from apps.worlds.registry import WORLDS
-from tentalis.core.worlds import AgentKind, EpisodeLimits, Observation, ToolCall, TurnDraft
+from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
 from tests.apps.worlds.tally_package import AGENT, EFFECTS, Tally, TallyAgent, TallyWorld
 from tests.factories import make_worker
 from tests.links import take_link
@@ -338,3 +342,21 @@ def test_cancelling_ends_what_is_under_way_between_turns(tallier: Worker, stage:
 def test_who_takes_no_turns_is_refused_where_there_are_tools(project: Project, stage: Stage, alice: User) -> None:
     with pytest.raises(BadInputError, match="takes no turns"):
         submit(make_worker(project), alice)
+
+
+def test_a_model_is_measured_by_playing_episodes_that_nobody_keeps(tallier: Worker, stage: Stage) -> None:
+    items = [PanelItem(prompt=f"{number}", seed=number) for number in (1, 2, 3)]
+    found = measure(tallier, None, ItemSet("tallies", stage.world(), items), Evaluation.Purpose.REPORT)
+    assert list(found.outcomes.values()) == [1.0] * 3
+    assert (found.evaluation.state, found.evaluation.unscored) == ("done", 0)
+    assert {row.grader for row in found.tries.values()} == {"tally@1"}
+    assert all((row.traits or {}).get("length_tokens") for row in found.tries.values())
+    assert (stage.resets, stage.closed) == (3, 3)
+    assert not Attempt.every.exists()
+
+
+def test_a_conversation_goes_on_as_it_was_last_shown() -> None:
+    shown = [{"role": "user", "content": "3"}, {"role": "tool", "content": "(left out)"}]
+    turn = PlayedTurn(draft=AttemptDraft(messages=shown), added=[{"role": "assistant", "content": "well"}])
+    episode = Episode(key="a", prompt="3", opening=[{"role": "user", "content": "3"}], turns=[turn])
+    assert episode.list_messages() == [*shown, {"role": "assistant", "content": "well"}]
