@@ -7,17 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from django.db import connection
 
-from tentalis.core.edge_limits import GATEWAY, WEB
 from tentalis.platform.stack import EDGE_FLAGS
-from tests.apps.gateway.running import GatewayProcess
 from tests.edges.raw_connection import NEIGHBOUR, ask
 from tests.local_server import find_free_port
 
@@ -42,6 +39,7 @@ SMALL: dict[str, float] = {
     "list_rows": 20,
 }
 """What the processes of these tests run with, so that little is enough to go beyond."""
+SMALL_LIMITS = json.dumps(SMALL)
 NEIGHBOUR_S = 5.0
 """Nobody else's answer may take longer while a limit is hit; a quiet machine takes a hundredth."""
 
@@ -76,16 +74,6 @@ class WebProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
-
-
-@contextmanager
-def run_edges(**settings: str) -> Iterator["dict[str, WebProcess | GatewayProcess]"]:
-    """Both processes, by edge; neither ends by itself."""
-    given: dict[str, Any] = {"LIMITS": json.dumps(SMALL), **settings}
-    with WebProcess(**given) as web, GatewayProcess(**given) as gateway:
-        yield {WEB: web, GATEWAY: gateway}
-        assert web.process.poll() is None
-        assert gateway.process.poll() is None
 
 
 class Neighbour:

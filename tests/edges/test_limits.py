@@ -6,7 +6,7 @@
 import json
 import select
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -27,10 +27,10 @@ from tentalis.core.checked import FieldError
 from tentalis.core.edge_limits import GATEWAY, OUTBOUND, WEB, EdgeLimits, list_rows
 from tentalis.limits import LIMITS
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
-from tests.apps.gateway.running import make_agent, make_chat_worker, make_provider
+from tests.apps.gateway.running import GatewayProcess, make_agent, make_chat_worker, make_provider
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.upstream import StubUpstream
-from tests.edges.limit_servers import NEIGHBOUR_S, SMALL, Neighbour, WebProcess, run_edges
+from tests.edges.limit_servers import NEIGHBOUR_S, SMALL, SMALL_LIMITS, Neighbour, WebProcess
 from tests.edges.raw_connection import Heard, RawConnection, ask, make_head
 from tests.factories import make_project, make_user
 from tests.local_server import LocalHandler, LocalServer
@@ -261,16 +261,45 @@ def upstream() -> Iterator[StubUpstream]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def web(django_db_setup: None) -> Iterator[WebProcess]:
+    """With small limits, for all tests here: it begins without a row, and each test brings its own."""
+    with WebProcess(LIMITS=SMALL_LIMITS) as running:
+        yield running
+        assert running.process.poll() is None
+
+
 @pytest.fixture
-def scenes(transactional_db: None, upstream: StubUpstream) -> Iterator[dict[str, Scene]]:
-    """Both edges, and an agent who may ask at each."""
+def gateway(transactional_db: None) -> Iterator[GatewayProcess]:
+    """With small limits; it keeps its place in the database that the test empties."""
+    with GatewayProcess(LIMITS=SMALL_LIMITS) as running:
+        yield running
+        assert running.process.poll() is None
+
+
+@pytest.fixture
+def agent(transactional_db: None, upstream: StubUpstream) -> str:
+    """Token of one who may ask at both edges."""
     project = make_project("attacked")
     make_chat_worker(project, make_provider(project, upstream.url))
     agent = make_agent(project)
     scopes = [Right.GATEWAY_USE, Right.SESSIONS_READ, Right.TASKS_READ, Right.TASKS_WRITE]
-    _, token = create_token(user=agent, name="attacker", scopes=scopes, by=agent, project=project)
-    with run_edges() as running:
-        yield {edge: Scene(edge, one.port, one.process.pid, token, upstream) for edge, one in running.items()}
+    return create_token(user=agent, name="attacker", scopes=scopes, by=agent, project=project)[1]
+
+
+@pytest.fixture
+def web_scene(agent: str, web: WebProcess, upstream: StubUpstream) -> Scene:
+    answers(web.port)  # whoever asked before is gone when the server has seen it
+    return Scene(WEB, web.port, web.process.pid, agent, upstream)
+
+
+@pytest.fixture
+def gateway_scene(agent: str, gateway: GatewayProcess, upstream: StubUpstream) -> Scene:
+    return Scene(GATEWAY, gateway.port, gateway.process.pid, agent, upstream)
+
+
+def answers(port: int) -> None:
+    wait_for(lambda: ask(port, "GET", "/healthz").status == 200)
 
 
 def test_every_row_of_the_table_is_tried() -> None:
@@ -280,8 +309,11 @@ def test_every_row_of_the_table_is_tried() -> None:
 
 
 @pytest.mark.parametrize("edge", [WEB, GATEWAY])
-def test_each_limit_answers_in_the_shape_of_its_api_and_nobody_else_waits(scenes: dict[str, Scene], edge: str) -> None:
-    scene, found = scenes[edge], []
+def test_each_limit_answers_in_the_shape_of_its_api_and_nobody_else_waits(
+    transactional_db: None, request: pytest.FixtureRequest, edge: str
+) -> None:
+    scene: Scene = request.getfixturevalue(f"{edge}_scene")
+    found = []
     path = "/api/v1/projects" if edge == WEB else "/v1/models"
     requests = [("/healthz", ()), (path, (f"Authorization: Bearer {scene.token}",))]
     statuses = {row.name: row.status for row in list_rows()}
@@ -312,19 +344,19 @@ def find_fault(heard: Heard, status: int, edge: str, path: str) -> str:
     return "" if error["message"] and error["type"] and error["code"] else f"no error of OpenAI's: {heard}"
 
 
-def test_a_browser_is_refused_in_a_line_of_text(scenes: dict[str, Scene]) -> None:
-    heard = ask(scenes[WEB].port, "GET", f"/sign-in/?q={'a' * 2_000}")
+def test_a_browser_is_refused_in_a_line_of_text(web_scene: Scene) -> None:
+    heard = ask(web_scene.port, "GET", f"/sign-in/?q={'a' * 2_000}")
     assert (heard.status, heard.headers["content-type"]) == (414, "text/plain; charset=utf-8")
 
 
-def test_a_refused_body_leaves_nothing_on_the_disk(scenes: dict[str, Scene]) -> None:
+def test_a_refused_body_leaves_nothing_on_the_disk(web_scene: Scene) -> None:
     """Every file that the web has open is looked at while bodies are on their way to it."""
-    before = find_nameless_files(scenes[WEB].pid)
+    before = find_nameless_files(web_scene.pid)
     with ExitStack() as stack:
         for _ in range(5):
-            stack.enter_context(scenes[WEB].begin(19_000)).send(b" " * 18_000)
-        assert send_large_chunks(scenes[WEB]).status == 413
-        assert find_nameless_files(scenes[WEB].pid) == before
+            stack.enter_context(web_scene.begin(19_000)).send(b" " * 18_000)
+        assert send_large_chunks(web_scene).status == 413
+        assert find_nameless_files(web_scene.pid) == before
 
 
 def find_nameless_files(pid: int) -> set[str]:
@@ -333,34 +365,34 @@ def find_nameless_files(pid: int) -> set[str]:
     return {name for name in found if "(deleted)" in name}
 
 
-def test_connections_that_end_are_not_counted_any_more(scenes: dict[str, Scene]) -> None:
+def test_connections_that_end_are_not_counted_any_more(web_scene: Scene, gateway_scene: Scene) -> None:
     for _ in range(3):
-        assert open_connections(scenes[WEB]).status == 429
-        assert open_connections(scenes[GATEWAY]).status == 429
-    for edge in (WEB, GATEWAY):
-        wait_for(lambda port=scenes[edge].port: ask(port, "GET", "/healthz").status == 200)
+        assert open_connections(web_scene).status == 429
+        assert open_connections(gateway_scene).status == 429
+    for scene in (web_scene, gateway_scene):
+        answers(scene.port)
 
 
-@pytest.mark.parametrize(("settings", "statuses"), [({}, {401, 429}), ({"TRUSTED_PROXIES": "127.0.0.2"}, {401})])
+@pytest.mark.parametrize(("proxies", "statuses"), [("", {401, 429}), ("127.0.0.2", {401})])
 def test_an_address_that_a_header_names_is_believed_from_a_proxy_of_the_settings_alone(
-    transactional_db: None, settings: dict[str, str], statuses: set[int]
+    transactional_db: None, web: WebProcess, proxies: str, statuses: set[int]
 ) -> None:
     forget_callers()
     body = json.dumps({"username": "nobody", "password": "nothing"}).encode()
-    with WebProcess(**settings) as web:
+    with WebProcess(TRUSTED_PROXIES=proxies) if proxies else nullcontext(web) as asked:
         heard = [
-            ask(web.port, "POST", "/api/v1/login", f"X-Forwarded-For: 203.0.113.{number}", JSON, body=body).status
+            ask(asked.port, "POST", "/api/v1/login", f"X-Forwarded-For: 203.0.113.{number}", JSON, body=body).status
             for number in range(21)  # more than ten in one of two minutes, wherever one ends
         ]
     assert set(heard) == statuses
 
 
-def test_a_message_to_the_live_socket_has_a_limit(scenes: dict[str, Scene]) -> None:
+def test_a_message_to_the_live_socket_has_a_limit(web_scene: Scene) -> None:
     client = Client()
     client.force_login(make_user("alice"))
     cookie = {"Cookie": f"sessionid={client.cookies['sessionid'].value}"}
-    url = f"ws://localhost:{scenes[WEB].port}/ws/live/"
-    with connect(url, origin=Origin(f"http://localhost:{scenes[WEB].port}"), additional_headers=cookie) as live:
+    url = f"ws://localhost:{web_scene.port}/ws/live/"
+    with connect(url, origin=Origin(f"http://localhost:{web_scene.port}"), additional_headers=cookie) as live:
         live.send("x" * 3_000)
         with pytest.raises(ConnectionClosed) as caught:
             live.recv(30)
@@ -369,16 +401,18 @@ def test_a_message_to_the_live_socket_has_a_limit(scenes: dict[str, Scene]) -> N
     assert caught.value.rcvd.code == CloseCode.MESSAGE_TOO_BIG
 
 
-def test_the_figures_are_for_this_machine_or_whoever_has_the_token(transactional_db: None) -> None:
-    with run_edges(METRICS_TOKEN="figures") as running:
-        for port in (one.port for one in running.values()):
+def test_the_figures_are_for_this_machine_or_whoever_has_the_token(web: WebProcess, gateway: GatewayProcess) -> None:
+    with (
+        WebProcess(LIMITS=SMALL_LIMITS, METRICS_TOKEN="figures") as locked_web,
+        GatewayProcess(LIMITS=SMALL_LIMITS, METRICS_TOKEN="figures") as locked_gateway,
+    ):
+        for port in (locked_web.port, locked_gateway.port):
             assert ask(port, "GET", "/metrics").status == 403
             assert ask(port, "GET", "/metrics", "Authorization: Bearer wrong").status == 403
             assert ask(port, "GET", "/metrics", "Authorization: Bearer figures").status == 200
-    with run_edges() as running:
-        for port in (one.port for one in running.values()):
-            assert ask(port, "GET", "/metrics").status == 200
-            assert ask(port, "GET", "/metrics", "X-Forwarded-For: 203.0.113.1").status == 403
+    for port in (web.port, gateway.port):
+        assert ask(port, "GET", "/metrics").status == 200
+        assert ask(port, "GET", "/metrics", "X-Forwarded-For: 203.0.113.1").status == 403
 
 
 @pytest.mark.parametrize(("path", "most"), [("/small", 1000), ("/none", None)])
