@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.utils import timezone
 
@@ -107,7 +108,11 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
     )
     _converse(project, adapter)
     for model, accuracy in ((None, 0.4), (adapter, 0.7)):
-        named = {"items": "questions-2026@1/held_out", "item_set_hash": "5f1d", "asked_by": alice.handle}
+        named: dict[str, Any] = {
+            "items": "questions-2026@1/held_out",
+            "item_set_hash": "5f1d",
+            "asked_by": alice.handle,
+        }
         make_measured(worker, model, spread(40, accuracy), purpose="report", **named)
     tell(project)
     compare_raters(project, [reviewed, in_review])

@@ -1,5 +1,7 @@
 """Evaluations in the console: asked for, paused, taken up, cancelled, read by item, and put beside each other."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -54,7 +56,12 @@ def test_two_models_on_the_same_items_are_compared(client: Client, project: Proj
     adapter = Adapter.objects.create(
         project=project, worker=worker, name="desk-v1", version=1, line_version=1, uri="file:///a", manifest={}
     )
-    same = {"items": "exam@1/held_out", "item_set_hash": "5f", "purpose": "report", "asked_by": "user:alice"}
+    same: dict[str, Any] = {
+        "items": "exam@1/held_out",
+        "item_set_hash": "5f",
+        "purpose": "report",
+        "asked_by": "user:alice",
+    }
     base = make_measured(worker, None, [0, 0, 0, 1] * 10, **same)
     better = make_measured(worker, adapter, [1, 1, 0, 1] * 10, **same)
     other = make_measured(worker, None, [1], items="other", item_set_hash="6a", purpose="report", asked_by="user:alice")

@@ -41,7 +41,8 @@ def test_the_interval_solves_fiellers_equation_and_is_wider_than_one_that_trusts
 
 def test_the_other_side_sees_the_same_from_the_other_side() -> None:
     mine, theirs = correct(compare(130, 70), GOOD), correct(compare(70, 130), GOOD)
-    assert (theirs.low, theirs.high) == (pytest.approx(-mine.high), pytest.approx(-mine.low))
+    assert theirs.low == pytest.approx(-mine.high)
+    assert theirs.high == pytest.approx(-mine.low)
 
 
 def test_a_better_known_judge_says_more_and_a_perfect_one_says_what_it_says() -> None:
