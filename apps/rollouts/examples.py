@@ -51,7 +51,7 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
                     raise UnusableItemError(HELD_OUT)
                 if item.task_id in numbers:
                     raise UnusableItemError(f"its task had its turn: batch {numbers[item.task_id]} was learnt from")
-                read.describe(item, None)
+                read.require_told(item)
             except (ValueError, IncompleteConversationError) as error:
                 refused[str(error)] += 1
                 rows.filter(pk=item.pk).update(unusable_reason=str(error)[:300])
@@ -70,9 +70,7 @@ def iterate_pairs(batch: Batch, parent: Adapter | None) -> Iterator[PairRecord]:
     for page in _page(_with_attempts(PreferencePair.objects.filter(batch=batch).order_by("id"))):
         read = _PageReader(page)
         for pair in page:
-            record = read.describe(pair, parent)
-            if isinstance(record, PairRecord):
-                yield record
+            yield read.compare(pair, parent)
 
 
 def iterate_demonstrations(batch: Batch) -> Iterator[DemonstrationRecord]:
@@ -80,9 +78,7 @@ def iterate_demonstrations(batch: Batch) -> Iterator[DemonstrationRecord]:
     for page in _page(_with_attempts(Demonstration.objects.filter(batch=batch).order_by("id"))):
         read = _PageReader(page)
         for shown in page:
-            record = read.describe(shown, None)
-            if isinstance(record, DemonstrationRecord):
-                yield record
+            yield from read.show(shown)
 
 
 def _with_attempts(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -103,18 +99,20 @@ class _PageReader:
         self._attempts = {one.pk: one for item in page for one in _attempts_of(item)}
         self._conversations = load_conversations(self._attempts.values())
 
-    def describe(
-        self, item: PreferencePair | Demonstration, parent: Adapter | None
-    ) -> PairRecord | DemonstrationRecord:
+    def require_told(self, item: PreferencePair | Demonstration) -> None:
+        """Raise what `compare` and `show` raise."""
+        if isinstance(item, PreferencePair):
+            self.compare(item, None)
+        else:
+            self.show(item)
+
+    def compare(self, pair: PreferencePair, parent: Adapter | None) -> PairRecord:
         """As it goes over the wire.
 
         Raises:
             UnusableItemError, ContractError: it cannot be told.
             IncompleteConversationError: a part of a conversation was deleted.
         """
-        return self._pair(item, parent) if isinstance(item, PreferencePair) else self._show(item)
-
-    def _pair(self, pair: PreferencePair, parent: Adapter | None) -> PairRecord:
         prompts: list[list[int]] = []
         sides: dict[str, Any] = {}
         for side, attempt, text in (
@@ -124,8 +122,7 @@ class _PageReader:
             if attempt is None:
                 sides |= {f"{side}_answer": text, f"{side}_token_ids": [], f"{side}_sampled": []}
                 continue
-            part = self._read(attempt)
-            kept = pair.kept_tokens
+            part, kept = self._read(attempt, pair.kept_tokens)
             prompts.append([*part.joined.prompt, *part.joined.tokens[:kept]])
             sides |= {
                 f"{side}_token_ids": part.joined.tokens[kept:],
@@ -144,22 +141,46 @@ class _PageReader:
             **sides,
         )
 
-    def _show(self, shown: Demonstration) -> DemonstrationRecord:
-        values: dict[str, Any] = {"answer": shown.text, "messages": shown.messages}
+    def show(self, shown: Demonstration) -> list[DemonstrationRecord]:
+        """As it goes over the wire, one record a sequence of tokens; raises what `compare` raises."""
+        told: list[dict[str, Any]] = [{"messages": shown.messages}]
         if shown.attempt is not None and not shown.messages:
-            joined, kept = self._read(shown.attempt).joined, shown.kept_tokens
-            values["prompt_token_ids"] = [*joined.prompt, *joined.tokens[:kept]]
-            if not shown.text:
-                values |= {"token_ids": joined.tokens, "counts": joined.sampled}
-        return DemonstrationRecord(
-            demonstration_id=shown.pk, group_id=shown.task_id, source=shown.source, weight=shown.weight, **values
-        )
+            if shown.text:
+                part, kept = self._read(shown.attempt, shown.kept_tokens)
+                told = [{"messages": [], "prompt_token_ids": [*part.joined.prompt, *part.joined.tokens[:kept]]}]
+            else:
+                told = [
+                    {
+                        "messages": [],
+                        "prompt_token_ids": part.joined.prompt,
+                        "token_ids": part.joined.tokens,
+                        "counts": part.joined.sampled,
+                    }
+                    for part in read_parts(self._attempts[shown.attempt.pk], self._conversations)
+                ]
+        return [
+            DemonstrationRecord(
+                demonstration_id=shown.pk,
+                group_id=shown.task_id,
+                source=shown.source,
+                weight=shown.weight,
+                answer=shown.text,
+                **values,
+            )
+            for values in told
+        ]
 
-    def _read(self, attempt: Attempt) -> TokenPart:
+    def _read(self, attempt: Attempt, kept: int) -> tuple[TokenPart, int]:
+        """The sequence that holds all behind the first `kept` tokens of an attempt, and how many of its own those are.
+
+        Raises:
+            UnusableItemError: it is several.
+        """
         parts = read_parts(self._attempts[attempt.pk], self._conversations)
-        if len(parts) != 1:
+        last = parts[-1]
+        if len(parts) > 1 and (not kept or kept < last.start):
             raise UnusableItemError(f"{attempt} is {len(parts)} sequences of tokens: wanted one")
-        return parts[0]
+        return last, kept - last.start
 
 
 def _attempts_of(item: PreferencePair | Demonstration) -> Iterable[Attempt]:

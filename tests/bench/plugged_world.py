@@ -106,7 +106,7 @@ def learn(world: Any, model: Path, *, updates: int, keep_in: Path | None, consol
             begun = time.monotonic()
             teach(team, [world.draw_prompt(rng) for _ in range(TASKS)], rng)
             adapter, verdicts = train(team, update)
-            measured += all(one["outcome"] in {"yes", "no"} for one in verdicts)
+            measured += any(one["outcome"] in {"yes", "no"} for one in verdicts)
             words = " | ".join(f"{one['question']}: {one['words']}" for one in verdicts)
             told = (
                 f"update {update:>2}: {adapter['name']} {adapter['state']} {time.monotonic() - begun:5.1f} s  {words}"

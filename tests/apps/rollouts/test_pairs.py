@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -17,10 +18,10 @@ from apps.reports.lineage import find_people, trace_lineage
 from apps.rollouts import services
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.workers.models import Worker
 from tentalis.core.contracts import DemonstrationRecord, PairRecord
-from tentalis.core.packing import pack_int32
+from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.factories import make_attempt, make_task, make_user, make_worker
 
 
@@ -167,6 +168,43 @@ def test_pairs_are_written_with_the_tokens_that_were_sampled(project: Project) -
     assert record.chosen_token_ids == record.rejected_token_ids == list(range(10, 16))
     assert list(record.chosen_logprobs or ()) == [-0.5, -0.5, 0.0, -0.5, -0.5, -0.5]  # the base model's own
     assert write_batch(batch) == write_batch(batch)
+
+
+def add_call(attempt: Attempt, prompt: list[int], tokens: list[int]) -> None:
+    """A later call of the attempt, whose prompt does not go on from the tokens before it."""
+    assert attempt.exchange is not None
+    call = Exchange.objects.get(pk=attempt.exchange.pk)
+    call.pk, call._state.adding, call.public_id = None, True, uuid4()
+    call.prompt_token_ids, call.token_ids = pack_int32(prompt), pack_int32(tokens)
+    call.logprobs, call.sampled = pack_float32([-0.5] * len(tokens)), pack_bools([True] * len(tokens))
+    call.save()
+    FurtherExchange.objects.create(attempt=attempt, exchange=call, place=1)
+
+
+def test_an_attempt_of_several_sequences_is_shown_sequence_by_sequence(project: Project) -> None:
+    task = make_group(project, ("good",), (1.0,))
+    add_call(task.attempts.get(), [7, 8], [20, 21])
+    build(task)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="demonstrations")
+    first, second = map(DemonstrationRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert (first.prompt_token_ids, first.token_ids) == ([1, 2, 3], list(range(10, 16)))
+    assert (second.prompt_token_ids, second.token_ids, second.counts) == ([7, 8], [20, 21], [True, True])
+    assert first.group_id == second.group_id == task.pk
+
+
+def test_an_edited_answer_stands_in_the_sequence_that_it_ended(project: Project, alice: User) -> None:
+    task = make_group(project, ("<step>look</step><answer>wrong</answer>",), (None,))
+    attempt = task.attempts.get()
+    add_call(attempt, [7, 8], [20, 21])
+    Step.objects.filter(attempt=attempt, index=1).update(kind="answer", text="wrong", token_start=7, token_end=8)
+    give_task_feedback(task=task, by=alice, edited_answer="right")
+    build(task)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [pair] = map(PairRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert (pair.prompt_token_ids, pair.rejected_token_ids) == ([7, 8, 20], [21])
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="demonstrations")
+    [shown] = map(DemonstrationRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert (shown.prompt_token_ids, shown.answer) == ([7, 8, 20], "<answer>right</answer>")
 
 
 def test_attempts_that_answered_different_prompts_make_no_pair_and_say_so(project: Project) -> None:
