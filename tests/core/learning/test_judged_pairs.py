@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tentalis.core.learning.gate import PairedComparison, compare_paired
-from tentalis.core.learning.gate_course import KEPT_SHARES, Pairs
+from tentalis.core.learning.gate_course import GROWTH, KEPT_SHARE, Pairs
 from tentalis.core.learning.judged_pairs import LEAST_JUDGED, Calibration, correct, count_agreement, join_orders
 from tentalis.core.learning.sequential import Looks
 
@@ -83,7 +83,9 @@ def test_pairs_that_people_find_equal_tell_nothing_of_a_judge() -> None:
 @lru_cache
 def plan_looks(items: int) -> tuple[tuple[int, float], ...]:
     looks = Looks(items, confidence=0.9)
-    counts = sorted({min(max(math.ceil(items * share), 30), items) for share in KEPT_SHARES})
+    counts = [min(max(math.ceil(items * KEPT_SHARE), 30), items)]
+    while counts[-1] < items:
+        counts.append(min(math.ceil(counts[-1] * GROWTH), items))
     return tuple((count, looks.look(count)) for count in counts)
 
 
