@@ -29,9 +29,10 @@ def find_own_shadow(task: Task) -> Shadow | None:
 
 
 def _may_try_again(task: Task) -> bool:
-    """Whether its model is asked here, and a second answer changes nothing: else it would act a second time."""
+    """Whether its model is asked here, and a second answer changes nothing: else it would act a second time. A shadow
+    answers once: it plays no episodes."""
     world = WORLDS.get(task.environment)
-    return can_ask_model(task.worker) and world is not None and world.keeps_nothing
+    return can_ask_model(task.worker) and world is not None and world.keeps_nothing and not world.has_turns
 
 
 def find_mirrored(task_ids: Sequence[int]) -> list[tuple[int, int]]:
