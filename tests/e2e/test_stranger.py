@@ -1,7 +1,8 @@
 """Your own agent in three steps: a stranger's people, model and tasks, from an empty platform to a better answer.
 
 All processes are real. In the first test whoever has something to do does it in Chromium: no command line, no SQL. In
-the others they type what README and guides say, as it stands there.
+the others they type what README and guides say, as it stands there; in the last a team lead walks the desk that every
+platform begins with.
 """
 
 import asyncio
@@ -24,11 +25,12 @@ from mcp import Client, StdioServerParameters
 from playwright.sync_api import Browser, FilePayload, Page, expect
 from safetensors import safe_open
 
+from tentalis.core.desk import make_tickets
 from tentalis.platform.up import RunningStack
 from tests.apps.workers.openclaw_stub import TOKEN, Run, StubOpenClaw
 from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.e2e import own_model
-from tests.e2e.browser import open_context, sign_in
+from tests.e2e.browser import Watch, open_context, sign_in
 from tests.e2e.documents import Shell, find_block, find_said, put_in
 from tests.engine_process import run_engine
 from tests.pipeline.line import wait_until
@@ -65,7 +67,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     model = tmp_path_factory.mktemp("models") / "parcels-20k"
     with ThreadPoolExecutor(1) as beside:
         made = beside.submit(own_model.make_own_model, model)
-        with chaos_stack(settings={"TENTALIS_ADMIN_PASSWORD": PASSWORD}) as stack:
+        with chaos_stack(settings={"TENTALIS_ADMIN_PASSWORD": PASSWORD, "TENTALIS_WEB_PROCESSES": "1"}) as stack:
             made.result()
             with run_engine(str(model)) as server:
                 yield Platform(stack, stack.state().addresses["console_url"], model, server)
@@ -166,9 +168,13 @@ def read_shapes(file: Path) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
 
 
-def check_adapter(platform: Platform) -> str:
-    """The only adapter there is names the stranger's base by name and hash, and fits it; the base's hash."""
-    (weights,) = platform.stack.home.artifacts.rglob("adapter_model.safetensors")
+def find_adapters(platform: Platform) -> set[Path]:
+    return set(platform.stack.home.artifacts.rglob("adapter_model.safetensors"))
+
+
+def check_adapter(platform: Platform, before: Collection[Path]) -> str:
+    """The only new adapter names the stranger's base by name and hash, and fits it; the base's hash."""
+    (weights,) = find_adapters(platform).difference(before)
     base = platform.model / "model.safetensors"
     base_hash = hashlib.sha256(base.read_bytes()).hexdigest()
     manifest = json.loads((weights.parent / "manifest.json").read_text())
@@ -249,6 +255,7 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
         review_honestly((admin, dora)[number % 2], tasks[place])
 
     # a training of this model's weights
+    before = find_adapters(platform)
     admin.open("run-list", SLUG)
     admin.sees(f"{sum(JUDGED)} of 24 tasks, {sum(JUDGED) * ATTEMPTS} attempts")
     admin.follow("Train now")
@@ -256,7 +263,7 @@ def test_a_strangers_own_model_learns_from_two_people_who_review_and_answers_bet
     admin.press("Train now")
     run = admin.page.get_by_role("region", name="Training runs").get_by_role("row").nth(1)
     expect(run).to_contain_text("Trained", timeout=PATIENCE_MS)
-    base_hash = check_adapter(platform)
+    base_hash = check_adapter(platform, before)
     run.get_by_role("rowheader").get_by_role("link").click()
     admin.sees("as the model server does")
 
@@ -435,3 +442,74 @@ def test_an_openclaw_by_its_readmes_text_does_a_task_that_is_judged_and_learnt_f
     judge_over_mcp(shop, read_mcp_settings(shop, None), task["id"])
     rollouts = shop.find_rollouts(task["id"])
     assert [row["is_usable"] for row in rollouts] == [True, True], rollouts
+
+
+def set_up(page: Page, address: str) -> None:
+    """People review, one judged task is a batch, and it moves the weights so little that the gate lets it serve."""
+    page.goto(f"{address}/p/desk/settings/")
+    page.get_by_label("Attempts at a task").fill("12")  # so many never read all the same
+    page.get_by_label("Tasks in a training batch").fill("1")
+    page.get_by_role("button", name="Save Project").click()
+    expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
+    page.get_by_role("link", name="Who reviews what").click()
+    page.get_by_label("Reviewers").select_option(label="A person")
+    page.get_by_label("Time to undo").fill("0")
+    page.get_by_role("button", name="Save Who reviews what").click()
+    expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
+    page.get_by_role("link", name="Training recipe").click()
+    page.get_by_label("Learning rate").fill("0.00001")
+    page.get_by_role("button", name="Save Training recipe").click()
+    expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
+
+
+def submit_ticket(page: Page, address: str) -> None:
+    ticket = make_tickets(5, 1, held_out=False)[0]
+    page.goto(f"{address}/p/desk/")
+    page.get_by_role("link", name="Submit a task").first.click()
+    page.get_by_label("Environment").select_option("desk")
+    page.get_by_label("Prompt").fill(ticket.text)
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("In review", timeout=PATIENCE_MS)
+
+
+def review_by_keyboard(page: Page, address: str) -> None:
+    """The step at hand is wrong, and the third answer is the best of all."""
+    page.goto(f"{address}/p/desk/reviews/")
+    button = page.get_by_role("button", name="Take the next one")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/reviews/\d+/"))
+    for key in ("d", "]", "]", "p", "Control+Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile(r"/reviews/(\?.*)?$"))
+
+
+def test_a_lead_submits_reviews_by_keyboard_sees_the_run_promotes_and_rolls_back(
+    platform: Platform, opened: tuple[Page, Watch]
+) -> None:
+    page, watch = opened
+    address = platform.address
+    sign_in(page, address, "admin", PASSWORD)
+    set_up(page, address)
+    submit_ticket(page, address)
+    watching = page.context.new_page()
+    watching.goto(f"{address}/p/desk/runs/")
+    expect(watching.locator("[data-live-state]")).to_have_text("Live")
+    watching.evaluate("() => { window.notReloaded = true }")
+    review_by_keyboard(page, address)
+    expect(watching.locator("main table.rows")).to_contain_text("Trained", timeout=PATIENCE_MS)
+    assert watching.evaluate("() => window.notReloaded") is True
+    page.goto(f"{address}/p/desk/adapters/")
+    served = page.locator("section", has_text="is served by").first
+    expect(served).to_contain_text("desk@v1", timeout=PATIENCE_MS)
+    served.get_by_role("link", name=re.compile("Roll back|base model")).click()
+    page.get_by_role("button", name=re.compile("Roll back")).click()
+    expect(page.get_by_role("status")).to_contain_text("rolled back")
+    page.get_by_role("link", name=re.compile("desk@v1")).first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Retired")
+    page.get_by_role("link", name="Put into service").click()
+    page.get_by_role("button", name=re.compile("Put|Promote|service")).last.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Deployed")
+    page.get_by_role("link", name="All feedback").click()
+    expect(page.locator("main")).to_contain_text("admin")
+    assert watch.problems == []

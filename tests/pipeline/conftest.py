@@ -35,6 +35,7 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
                 "TENTALIS_TASK_TIMEOUT_SECONDS": "30",
                 "TENTALIS_RETRY_BASE_SECONDS": "0.05",
                 "TENTALIS_MAX_ATTEMPTS": "4",
+                "TENTALIS_WEB_PROCESSES": "1",
             }
             with (
                 chaos_stack(settings=settings, keep_in=directory / "home", only=SERVICES) as stack,

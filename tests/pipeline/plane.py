@@ -27,6 +27,7 @@ SERVICES = ("web", "engine", "gpu", "relay", "queues", "bootstrap")
 SETTINGS = {
     "TENTALIS_QUEUE_PROCESSES": "workers,scorers,hints,gates,control=threads:16",
     "TENTALIS_RUN_SILENCE_SECONDS": "8",
+    "TENTALIS_WEB_PROCESSES": "1",
     "TENTALIS_PRM_TRAIN_AFTER": "840",
     "TENTALIS_PRM_COMPLETIONS": "4",
     "TENTALIS_META_RL_ENABLED": "true",
