@@ -181,8 +181,9 @@ def split_taskset(
         ConflictError: the version is frozen, or empty.
     """
     require_right(by, taskset.project, Right.EVALS_WRITE)
-    if not shares or sum(shares.values()) != 100 or min(shares.values()) < 0:
-        raise BadInputError.at("shares", f"wanted percents that make 100, found {dict(shares)!r:.200}")
+    is_whole = all(type(share) is int and share >= 0 for share in shares.values())
+    if not is_whole or sum(shares.values()) != 100:
+        raise BadInputError.at("shares", f"wanted whole percents that make 100, found {dict(shares)!r:.200}")
     for name in shares:
         read_split(name)
     with transaction.atomic():

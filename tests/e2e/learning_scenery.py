@@ -65,7 +65,7 @@ def compare(items: int, right: float, before: float) -> dict[str, Any]:
 
 def verdict_details(items: int, right: float, before: float) -> dict[str, Any]:
     """Numbers behind a verdict, as the gate writes them."""
-    numbers = {"panel": "desk-300", "alarms": [], "faults": [], "noise_std": 0.42}
+    numbers = {"panel": "desk-300", "alarms": [], "faults": [], "noise_std": 0.42, "evidence": {"kind": "verification"}}
     return {"sampled accuracy": compare(items, right, before), **numbers}
 
 

@@ -11,13 +11,15 @@ from apps.calibration.models import Rater
 from apps.console.forms_settings import make_sections
 from apps.feedback.claims import claim
 from apps.feedback.models import BulkJudgement, Feedback, Review
+from apps.feedback.side_by_side import open_pair
+from apps.gate.models import AnswerPair
 from apps.operations.models import Alarm
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
 from tests.e2e.quality_scenery import train_a_manager
 from tests.e2e.scenery import Scene, add_task
-from tests.factories import make_worker
+from tests.factories import make_measured, make_worker
 
 NOTES = [
     "2 rollouts were left out: their answers came without token ids",
@@ -102,6 +104,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
     left, right = scene.reviewed.attempts.order_by("index")[:2]
     runs = get_into_trouble(scene.worker)
     suspect = fall_under_suspicion(scene.worker)
+    pair, compared = _compare(scene)
     _invite(scene)
     type(scene.failed_run).objects.filter(pk=scene.failed_run.pk).update(notes=NOTES)
     taskset = scene.project.tasksets.earliest("pk")
@@ -113,6 +116,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "review_bulk": path("bulk", _judge_many(scene).pk),
         "review_reveal": path("review", _judge(scene).pk),
         "review_offer": path("review", _offer(scene).pk),
+        "review_pair": path("review", pair.pk),
+        "adapter_compared": path("adapter", compared.pk),
         "review_compare": f"{path('task-compare', scene.reviewed.pk)}?left=0&right=1&what=whole",
         "review_appeal": path("feedback-appeal", scene.reviewed.feedback.earliest("pk").pk),
         "manager_adapter": path("manager-run", train_a_manager(scene.worker, [scene.reviewed.pk]).pk),
@@ -152,6 +157,28 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "attempt_compare": f"{path('attempt-compare')}?left={left.pk}&right={right.pk}",
         "run_compare": f"{path('run', scene.run.pk)}{f'?with={older.pk}' if older else ''}",
     }
+
+
+def _compare(scene: Scene) -> tuple[Review, Adapter]:
+    """A candidate whose answers people compare, and a review of a pair that alice has taken."""
+    adapter = Adapter.objects.create(
+        project=scene.project,
+        worker=scene.worker,
+        name=f"{scene.worker.name}@v99-cd45f1aa",
+        version=99,
+        line_version=99,
+        uri="file:///adapters/cd45f1aa",
+        sha256="cd45f1aa" * 8,
+        manifest={},
+    )
+    sides = [make_measured(scene.worker, model, [0.0] * 3, items="own/chat/1f0c") for model in (adapter, None)]
+    answers = ["We take it back within 30 days; the shipping is ours.", "Returns are possible. Please see our terms."]
+    for mine, theirs in zip(*(side.item_tries.order_by("place") for side in sides), strict=True):
+        prompt = f"A customer asks whether lamp {mine.place + 7} can be sent back. What do we answer?"
+        task = open_pair(scene.worker, "chat", prompt, answers, people=1, by="gate")
+        AnswerPair.objects.create(adapter=adapter, mine=mine, theirs=theirs, task=task, is_open=True)
+    review = task.reviews.get()
+    return claim(review=review, by=scene.alice), adapter
 
 
 def _ask_at_length(scene: Scene) -> Task:

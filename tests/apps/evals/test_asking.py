@@ -172,3 +172,29 @@ def test_several_questions_are_corrected_for() -> None:
     assert adjust_holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert adjust_holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])
     assert adjust_holm([]) == []
+
+
+def test_bad_input_is_named_and_nothing_is_half_written(as_alice: Caller, worker: Worker, numbers: Taskset) -> None:
+    charlies = Project.objects.create(slug="theirs", name="Theirs")
+    other = Taskset.objects.create(project=charlies, name="numbers", environment="chat")
+    empty = Taskset.objects.create(project=numbers.project, name="empty", environment="chat")
+    for taskset in (other, empty):
+        refused = ask(as_alice, taskset)
+        assert refused.status in {400, 404}
+        assert "taskset" in refused.body["errors"], refused.body
+    sides = set(numbers.items.values_list("pk", "split"))
+    for content, words in (
+        (b'{"shares": {"train": 60, "train": 40}}', "twice"),
+        (b'{"shares": {"train": NaN, "held_out": 100}}', "NaN"),
+        (b'{"shares": {"train": "60", "held_out": 40}}', "shares"),
+        (b'{"shares": {"train": 60.5, "held_out": 39.5}}', "shares"),
+        (b'{"shares": {"train": 1e999, "held_out": 40}}', ""),
+        (b'{"shares": {"train": 60, "exam": 40}}', "split"),
+        (b'{"shares": {}}', "shares"),
+    ):
+        answer = as_alice.send("POST", f"tasksets/{numbers.pk}/split", content)
+        assert answer.status == 400, (content, answer.body)
+        assert words in json.dumps(answer.body), (content, answer.body)
+    assert as_alice.send("POST", f"tasksets/{other.pk}/split", {"shares": {"train": 100}}).status == 404
+    assert set(numbers.items.values_list("pk", "split")) == sides
+    assert not Evaluation.objects.exists()
