@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from django.db import transaction
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -47,6 +47,8 @@ MOST_CALIBRATED = 300
 """Pairs of people's that a judge is measured by, the last ones."""
 USUAL_PAIRS = 60
 """Pairs that people compare of one adapter where somebody asks for it and the policy does not."""
+OVER = Q(task__state__in=Task.FINAL) | Q(task__isnull=True)
+"""Pairs of which people will say nothing more; the task is gone where somebody had it forgotten."""
 TIE = 0.5
 TwoIds = tuple[int, int]
 TryPair = tuple[ItemTry, ItemTry]
@@ -202,7 +204,7 @@ def join_pairs(
 def gather_words(adapter: Adapter) -> None:
     """Take what people said of the pairs that wait for nobody any more."""
     waiting = AnswerPair.objects.filter(adapter=adapter, is_open=True)
-    over = list(waiting.filter(task__state__in=Task.FINAL))
+    over = list(waiting.filter(OVER))
     if not over:
         return
     said = read_preferences([row.task_id for row in over if row.task_id is not None])
@@ -222,7 +224,7 @@ def is_waiting_for_people(worker_id: int) -> bool:
 def find_judged() -> list[Adapter]:
     """Candidates of whose pairs none waits any more, so that the gate goes on."""
     waiting = AnswerPair.objects.filter(is_open=True, adapter__state=Adapter.State.CANDIDATE)
-    still = waiting.exclude(task__state__in=Task.FINAL).values("adapter")
+    still = waiting.exclude(OVER).values("adapter")
     return list(Adapter.objects.filter(pk__in=waiting.values("adapter")).exclude(pk__in=still))
 
 
