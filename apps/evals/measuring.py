@@ -5,6 +5,7 @@ not be graded) is tried again a few times and then kept as unscored, with its ca
 """
 
 import time
+import uuid
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -331,7 +332,7 @@ def _answer(
     if world.has_turns and isinstance(agent, TurnAgent):
         episodes = [
             Episode(
-                key=f"{one.asked.item_set.keys[one.place]}-{one.number}",
+                key=uuid.uuid4().hex,  # nobody goes on with it, and another evaluation of the item is another episode
                 prompt=one.item.prompt,
                 reference=one.item.reference,
                 checks=one.item.checks,
@@ -369,7 +370,7 @@ def _join_tokens(episode: Episode) -> AttemptDraft:
 def _make_try(one: _WantedTry, draft: AttemptDraft, found: Verification | None) -> ItemTry:
     if draft.is_lost:
         return _make_lost(one, draft.error)
-    if found is not None and found.outcome is None:
+    if found is not None and found.infrastructure:
         return _make_lost(one, found.infrastructure)
     row = _open_row(one)
     row.traits = vars(read_traits(draft))

@@ -285,7 +285,7 @@ def _gather_facts(task: Task, verification: Verification | None) -> dict[str, An
         if isinstance(task.metadata.get(name), int) and task.metadata[name] > 0
     }
     facts: dict[str, Any] = {"expected_steps": EXPECTED_STEPS, **told}
-    if verification is None:
+    if verification is None or verification.outcome is None:
         return facts | {"unverified": f"environment {task.environment} has nothing to verify this task by"}
     return {
         **facts,

@@ -10,9 +10,11 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
+from apps.worlds.registry import WORLDS
 from apps.worlds.verifying import MOST_WORDS, verify_answer
 from tentalis.core.canon import content_hash
 from tentalis.core.worlds import (
@@ -176,6 +178,12 @@ class Episode:
             is_lost=bool(self.lost),
             sampling=last.sampling,
         )
+
+
+def find_measuring_time_s(_subject: int) -> float:
+    """How many seconds a link may take that measures: a try may be an episode of whatever world there is."""
+    longest = max((world.limits.seconds for world in WORLDS.values() if world.has_turns), default=0.0)
+    return longest + float(settings.TENTALIS["TASK_TIMEOUT_SECONDS"])
 
 
 class Journal:

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.urls import reverse
 
 from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.tokens import create_token
 from apps.base.errors import BadInputError
+from apps.erasure.records import find_person
 from apps.evals.measuring import measure
 from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet
@@ -21,7 +25,7 @@ from apps.outbox.services import Hold, end_unwritten, hold, release, replay
 from apps.pipeline import flow
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.scoring.services import score_tasks
-from apps.tasks.models import Attempt, EpisodeTurn, Task
+from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
 from apps.workers.kinds import KINDS
@@ -29,8 +33,10 @@ from apps.workers.models import Worker
 from apps.worlds.playing import Episode, PlayedTurn
 from apps.worlds.registry import WORLDS
 from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
+from tests.apps.console.builders import sign_in
 from tests.apps.worlds.tally_package import AGENT, EFFECTS, Tally, TallyAgent, TallyWorld
-from tests.factories import make_worker
+from tests.edges.caller import Caller
+from tests.factories import make_user, make_worker
 from tests.links import take_link
 
 pytestmark = pytest.mark.django_db
@@ -319,7 +325,7 @@ def test_what_was_not_shown_of_an_observation_is_kept_whole(
     assert told["text"].endswith("more characters]")
     (path,) = find_texts([turn.attempt_id])
     assert path.name == f"{turn.attempt_id}-{told['sha256']}"
-    assert path.read_text() == "the tally is 2" + "." * 1_000
+    assert path.read_text() == "." * 1_000 + "the tally is 2"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -360,3 +366,22 @@ def test_a_conversation_goes_on_as_it_was_last_shown() -> None:
     turn = PlayedTurn(draft=AttemptDraft(messages=shown), added=[{"role": "assistant", "content": "well"}])
     episode = Episode(key="a", prompt="3", opening=[{"role": "user", "content": "3"}], turns=[turn])
     assert episode.list_messages() == [*shown, {"role": "assistant", "content": "well"}]
+
+
+def test_turns_are_shown_told_and_found_by_who_forgets(tallier: Worker, stage: Stage, alice: User) -> None:
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    page = sign_in(alice).get(reverse("console:task", args=[task.project.slug, task.pk])).content.decode()
+    assert "Turns (4)" in page
+    assert "the tally is 2" in page
+    _, token = create_token(user=alice, name="t", scopes=[Right.ATTEMPTS_READ], by=alice)
+    told = Caller(token).send("GET", f"attempts/{attempt.pk}").body["turns"]
+    assert [turn["state_hash"] for turn in told] == ["1", "1-1", "1-1-1", ""]
+    assert told[0]["observations"] == [{"text": "the tally is 1"}]
+    Step.objects.all().delete()
+    olivia = make_user("olivia")
+    task.project.members.create(user=olivia, role="owner")
+    found = find_person(project=task.project, by=olivia, text="the tally is 3")
+    assert found.tasks == [task.pk]
+    assert set(found.exchanges) >= {turn["exchange"] for turn in told}

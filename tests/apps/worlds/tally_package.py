@@ -1,16 +1,17 @@
 """A world with turns as a stranger would write it, whose effects are counted outside: in an SQLite file, by key.
 
-Its agent needs no model: what it says follows from the conversation alone (`say`), token for token. With a model server
-that says the same (`seat.client`) it asks that.
+Its agent needs no model: what it says follows from the conversation alone (`say`), token for token.
 """
 
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from random import Random
+from string import ascii_letters
 from typing import Any
 
 from tentalis.core.worlds import (
@@ -29,6 +30,8 @@ from tentalis.core.worlds import (
 
 EFFECTS = "TALLY_EFFECTS"
 """Variable of the environment: the file."""
+THINK_S, PAD_CHARS = "TALLY_THINK_S", "TALLY_PAD_CHARS"
+"""Variables of the environment: seconds that its agent takes for a turn, and how much more is said in each; 0."""
 ADD = {
     "type": "function",
     "function": {
@@ -71,7 +74,8 @@ class TallyWorld(World):
         number = json.loads(call.arguments)["number"]
         count_effect(key)
         state.added.append(number)
-        return Observation(text=f"the tally is {sum(state.added)}" + "." * (1_000 if number > 1 else 0))
+        more = "." * 1_000 if number > 1 else pad(key)
+        return Observation(text=f"{more}the tally is {sum(state.added)}")
 
     def hash_state(self, state: Tally) -> str:
         return "-".join(map(str, state.added))
@@ -94,24 +98,30 @@ def count_effect(key: str) -> None:
         effects.execute("INSERT INTO effect VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET asked = asked + 1", [key])
 
 
+def pad(seed: str) -> str:
+    """Words that nothing makes shorter, of the length that is asked for."""
+    size = int(os.environ.get(PAD_CHARS, "0"))
+    return "".join(Random(seed).choices(ascii_letters, k=size)) + " " if size else ""
+
+
 def say(messages: Sequence[Mapping[str, Any]]) -> str:
     """One more call, until a tool said the number that was asked for."""
     wanted = next(message["content"] for message in messages if message["role"] == "user").split(" ")[0]
     told = [message["content"] for message in messages if message["role"] == "tool"]
-    return wanted if told and told[-1].split(" ")[-1].strip(".") == wanted else 'add {"number": 1}'
+    return wanted if told and told[-1].split(" ")[-1] == wanted else 'add {"number": 1}'
 
 
-@dataclass(frozen=True)
 class TallyAgent:
-    client: Any = None
+    def take_turns(self, asked: Sequence[TurnAsked], **_: Any) -> list[TurnDraft]:
+        time.sleep(float(os.environ.get(THINK_S, "0")))
+        return [self._take(one) for one in asked]
 
-    def take_turns(self, asked: Sequence[TurnAsked], *, model: str, **_: Any) -> list[TurnDraft]:
-        with ThreadPoolExecutor(max(len(asked), 1)) as pool:
-            return list(pool.map(lambda one: self._take(one, model), asked))
-
-    def _take(self, asked: TurnAsked, model: str) -> TurnDraft:
-        text = say(asked.messages) if self.client is None else self.client.chat(asked.messages, model=model)[0].text
+    def _take(self, asked: TurnAsked) -> TurnDraft:
+        text = say(asked.messages)
         name, _, arguments = text.partition(" ")
+        if arguments and (more := pad(str(asked.turn))):
+            arguments = json.dumps({**json.loads(arguments), "why": more})
+            text = f"{name} {arguments}"
         call_id = f"call_{asked.turn}"
         call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         is_call = bool(arguments)
@@ -136,7 +146,7 @@ class TallyAgent:
 
 
 def make_agent(seat: AgentSeat) -> Any:
-    return TallyAgent(seat.client)
+    return TallyAgent()
 
 
 AGENT = AgentKind(
