@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
+from apps.evals.measuring import describe_asking, hash_asking
 from apps.evals.models import Evaluation, ItemTry
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt, Step, Task
@@ -109,6 +110,7 @@ def make_measured(
         purpose=purpose,
         item_set=items,
         state="done",
+        asked_hash=hash_asking(describe_asking(worker)),
         planned=len(outcomes),
         played=len(outcomes),
         items=len(outcomes),

@@ -33,6 +33,7 @@ class Adapter(Stateful):
         is_rebuilt: made again without a forgotten person's data: it takes the place of what serves, and does not
             continue it.
         asks_people: people compare its answers where no check says what is right, whatever the policy says.
+        waits_for: what its verdict waits for that others do, in words; "" for nothing.
         held_since: since when it waits for the end of a trial of its line before it serves; None: it waits for none.
     """
 
@@ -79,6 +80,7 @@ class Adapter(Stateful):
     barred = models.CharField(max_length=300, blank=True, default="")
     is_rebuilt = models.BooleanField(default=False)
     asks_people = models.BooleanField(default=False, db_default=False)
+    waits_for = models.CharField(max_length=300, blank=True, default="", db_default="")
     held_since = models.DateTimeField(null=True)
 
     class Meta:
@@ -96,6 +98,11 @@ class Adapter(Stateful):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether the gate will go on with it, when others have done what its verdict waits for."""
+        return self.state == self.State.CANDIDATE and bool(self.waits_for)
 
 
 class Verdict(Timestamped):

@@ -6,10 +6,13 @@ change policy in the middle of an answer and keep the prefixes of the old weight
 
 import hashlib
 import logging
+from collections import defaultdict
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedError
@@ -31,6 +34,8 @@ LOAD_S = 120.0
 
 _PROBE = [{"role": "user", "content": "ready?"}]
 _PROBE_TOKENS = 8
+PIN_KEPT = timedelta(hours=1)
+"""So long after its first call a try finds the version that it began with loaded."""
 IDLE_STATES = (Adapter.State.RETIRED, Adapter.State.QUARANTINED, Adapter.State.REFUSED)
 
 
@@ -164,6 +169,7 @@ def _unload_idle(worker: Worker) -> int:
     """
     kept = Deployment.objects.filter(worker=worker).values_list("adapter_id", "previous_id", "canary_id")
     needed = {pk for row in kept for pk in row if pk}
+    needed |= _find_measured(worker)
     needed |= set(Shadow.objects.filter(worker=worker, state=Shadow.State.RUNNING).values_list("adapter_id", flat=True))
     idle = Adapter.objects.filter(worker=worker, is_anchor=False, state__in=IDLE_STATES).exclude(pk__in=needed)
     names, count = set(idle.values_list("name", flat=True)), 0
@@ -177,6 +183,16 @@ def _unload_idle(worker: Worker) -> int:
     return count
 
 
+def _find_measured(worker: Worker) -> set[int]:
+    """Ids of the adapters that an agent outside is asked to try, or whose answers it is in the middle of."""
+    found = set(worker.evaluations.filter(state="waiting", adapter__isnull=False).values_list("adapter_id", flat=True))
+    began = worker.tasks.filter(
+        state__in=["queued", "working"], updated_at__gte=Now() - PIN_KEPT, evaluation=None
+    ).exclude(pins={})
+    names = {name for pins in began.values_list("pins", flat=True) for name in pins.values() if name}
+    return found | set(Adapter.objects.filter(worker=worker, name__in=names).values_list("pk", flat=True))
+
+
 def restore_served() -> int:
     """Load every adapter at work that a server does not know (it was restarted), and prove it. Returns how many.
 
@@ -184,13 +200,18 @@ def restore_served() -> int:
         TentalisError: the last of what was wrong, after all were tried.
     """
     loaded, wrong = 0, None
-    at_work = Deployment.objects.filter(Q(adapter__isnull=False) | Q(canary__isnull=False))
-    for deployment in at_work.select_related("adapter", "canary", "worker__provider"):
+    deployed = Deployment.objects.filter(Q(adapter__isnull=False) | Q(canary__isnull=False))
+    at_work: dict[Worker, set[Adapter | None]] = defaultdict(set)
+    for deployment in deployed.select_related("adapter", "canary", "worker__provider"):
+        at_work[deployment.worker] |= {deployment.adapter, deployment.canary}
+    for measured in Adapter.objects.filter(evaluations__state="waiting").select_related("worker__provider").distinct():
+        at_work[measured.worker].add(measured)
+    for worker, adapters in at_work.items():
         try:
             with CancelScope(LOOK_S):
-                lost = _find_lost(deployment.worker, (deployment.adapter, deployment.canary))
+                lost = _find_lost(worker, adapters)
         except TentalisError as error:
-            logger.warning("nobody knows what serves %s: %s", deployment, error)
+            logger.warning("nobody knows what serves %s: %s", worker, error)
             wrong = error
             continue
         for adapter in lost:

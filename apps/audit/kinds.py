@@ -161,6 +161,7 @@ class Kind(models.TextChoices):
     EVAL_QUEUED = "eval.queued"
     EVAL_STARTED = "eval.started"
     EVAL_PAUSED = "eval.paused"
+    EVAL_WAITING = "eval.waiting"
     EVAL_FINISHED = "eval.finished"
     EVAL_CANCELLED = "eval.cancelled"
     EVAL_FAILED = "eval.failed"

@@ -6,8 +6,6 @@ from typing import Any
 
 from django.db.models import Q
 
-from apps.accounts.models import Project, User
-from apps.accounts.services import find_leader
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
@@ -24,6 +22,7 @@ from apps.inference.models import Exchange, Session
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.tasks.own_work import choose_held_out, keep_held_out
+from apps.tasks.selectors import find_submitter
 from apps.workers.models import Worker
 from apps.worlds.registry import DEFAULT, find_world, get_world
 from tentalis.core.conversations.signals import MACHINES, SignalKind
@@ -160,12 +159,6 @@ def choose_environment(worker: Worker, prompt: str) -> str:
     except ValueError:
         return DEFAULT
     return worker.home
-
-
-def find_submitter(project: Project, handle: str) -> User:
-    """Who a session's task is from: the agent that held it, else the project's first owner or manager."""
-    found = User.objects.filter(username=handle.partition(":")[2]).first()
-    return find_leader(project) if found is None else found
 
 
 def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Redaction) -> Attempt:

@@ -18,7 +18,7 @@ from apps.evals.errors import EvaluationStoppedError
 from apps.evals.measuring import WantedTries, find_measured, play, read_measured
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset
 from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, read_item
-from apps.workers.agents import can_ask_model
+from apps.workers.agents import can_measure
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 
@@ -65,7 +65,7 @@ def ask_evaluation(
         BadInputError, ConflictError: saying what was wanted and what was found.
     """
     require_right(by, worker.project, Right.EVALS_WRITE)
-    if not can_ask_model(worker):
+    if not can_measure(worker):
         raise BadInputError.at("worker", f"wanted one whose model is asked by name, found {worker.name}: {OWN_CHOICE}")
     if adapter is not None and adapter.worker_id != worker.line_id:
         raise BadInputError.at("adapter", f"wanted one of {worker.name}'s line, found {adapter.name}")

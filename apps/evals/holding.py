@@ -42,7 +42,9 @@ def find_held_out(tasks: "Iterable[Asked]") -> set[int]:
     """Ids of those tasks that are held out. One query a project; none for one that holds nothing of its own out."""
     found, left = set(), defaultdict(list)
     for task in tasks:
-        if is_kept_by_world(task.environment, task.prompt):
+        if not isinstance(task, AskedTask) and task.evaluation_id is not None:
+            found.add(task.pk)  # a try of an evaluation, whatever it is of
+        elif is_kept_by_world(task.environment, task.prompt):
             found.add(task.pk)
         elif _may_hold_out(task):
             left[task.project_id].append(task)

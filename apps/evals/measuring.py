@@ -4,6 +4,7 @@ Whoever is killed goes on behind the last block. What says nothing of the model 
 not be graded) is tried again a few times and then kept as unscored, with its cause; it is never a 0.
 """
 
+import hashlib
 import time
 import uuid
 from collections import ChainMap
@@ -20,16 +21,17 @@ from django.utils import timezone
 from apps.adapters.models import Adapter
 from apps.audit.services import move
 from apps.base.inserting import insert
-from apps.evals.errors import EvaluationStoppedError
+from apps.evals.errors import EvaluationStoppedError, TriesAwaitedError
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
-from apps.workers.agents import get_agent, is_quick
+from apps.workers.agents import get_agent, is_quick, works_outside
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from apps.worlds.playing import Episode
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.verifying import verify_answer
+from tentalis.core.canon import canonical_json
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.worlds import Agent, AttemptDraft, PanelItem, TurnAgent, Verification, World
@@ -43,10 +45,13 @@ ROUNDS: Final = 3
 """Times that an item is tried which could not be asked or graded."""
 MOST_LOST: Final = 0.1
 """Share of the tries that may be lost: where more are, nothing is said of the model."""
-IDENTITY: Final = ("worker", "adapter", "purpose", "item_set", "item_set_hash", "tries", "is_greedy", "scale", "seed")
+IDENTITY: Final = (
+    *("worker", "adapter", "purpose", "item_set", "item_set_hash"),
+    *("tries", "is_greedy", "scale", "seed", "asked_hash"),
+)
 """What makes two evaluations the same one."""
 SUMMARY: Final = ("played", "unscored", "items", "mean_outcome", "mean_step_score", "profile", "failure", "finished_at")
-TRIED = frozenset({Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.DONE})
+TRIED = frozenset({Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.WAITING, Evaluation.State.DONE})
 
 
 @dataclass(eq=False)
@@ -98,13 +103,16 @@ class WantedTries:
     places: Sequence[int] | None = None
     model: str = ""
 
-    def list_blocks(self) -> list[list["_WantedTry"]]:
-        """What was not tried yet."""
+    def list_left(self) -> list[tuple[int, int]]:
+        """(place, number) of what was not tried yet."""
         evaluation, known = self.measured.evaluation, self.measured.tries
         places = range(len(self.item_set.items)) if self.places is None else self.places
         tries = ((place, number) for number in range(evaluation.tries) for place in places)
-        left = [_WantedTry(self, *one) for one in tries if one not in known]
-        size = QUICK_BLOCK if is_quick(evaluation.worker) else BLOCK
+        return [one for one in tries if one not in known]
+
+    def list_blocks(self) -> list[list["_WantedTry"]]:
+        left = [_WantedTry(self, *one) for one in self.list_left()]
+        size = QUICK_BLOCK if is_quick(self.measured.evaluation.worker) else BLOCK
         return [left[first : first + size] for first in range(0, len(left), size)]
 
 
@@ -137,6 +145,7 @@ def find_measured(
     seed: int = 0,
 ) -> Measured:
     """What there is of this evaluation already; one that was never begun has no row yet."""
+    asked_with = describe_asking(worker)
     values = {
         "worker": worker,
         "adapter": adapter,
@@ -147,12 +156,27 @@ def find_measured(
         "is_greedy": is_greedy,
         "scale": scale,
         "seed": seed,
+        "asked_hash": hash_asking(asked_with),
     }
     found = Evaluation.objects.filter(state__in=TRIED, **values).first()
     if found is not None:
         return read_measured(found)
     planned = len(item_set.items) * tries
-    return Measured(Evaluation(project_id=worker.project_id, planned=planned, **values))
+    return Measured(Evaluation(project_id=worker.project_id, planned=planned, asked_with=asked_with, **values))
+
+
+def describe_asking(worker: Worker) -> dict[str, Any]:
+    """What of a worker decides its answers beside the adapter: another of these is another evaluation."""
+    prompt = worker.system_prompt
+    return {
+        "base_model": find_base_model(worker),
+        "system_prompt": hashlib.sha256(prompt.encode()).hexdigest() if prompt else "",
+        "sampling": worker.sampling,
+    }
+
+
+def hash_asking(asked_with: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(canonical_json(asked_with), digest_size=16).hexdigest()
 
 
 def read_measured(evaluation: Evaluation) -> Measured:
@@ -185,11 +209,14 @@ def play(*asked: WantedTries, patience_s: float = inf, by: str = "gate") -> None
     Raises:
         ProviderBusyError, ProviderRefusedError: the model could not be asked at all; what was tried before is kept.
         EvaluationStoppedError: somebody paused or cancelled it.
+        TriesAwaitedError: its agent works outside, and has not made them yet.
     """
     until, blocks = time.monotonic() + patience_s, {one: one.list_blocks() for one in asked}
     for one in asked:
         if not blocks[one] and one.measured.evaluation.state == Evaluation.State.RUNNING:
             commit(one.measured, (), is_last=True, by=by)
+    if awaited := [one for one in asked if blocks[one] and works_outside(one.measured.evaluation.worker)]:
+        raise TriesAwaitedError(awaited)
     for count in range(max(map(len, blocks.values()), default=0)):
         now = {one: left[count] for one, left in blocks.items() if count < len(left)}
         for one in now:
@@ -311,13 +338,13 @@ def _try_block(
     lost = tries
     for _ in range(ROUNDS):
         try:
-            made |= {one: _make_try(one, *said) for one, said in zip(lost, answer(lost), strict=True)}
+            made |= {one: _grade(one, *said) for one, said in zip(lost, answer(lost), strict=True)}
         except ModelNotServedError:
             raise
         except ProviderRefusedError as error:
             if not made and not any(one.asked.measured.tries for one in tries):
                 raise  # it never answered anything: that is the server's word, not an item's
-            made |= {one: _make_lost(one, str(error)) for one in lost}
+            made |= {one: note_lost(_open_row(one), str(error)) for one in lost}
         lost = [one for one, row in made.items() if row.cause == ItemTry.Cause.INFRASTRUCTURE]
         if not lost:
             break
@@ -346,10 +373,11 @@ def _answer(
         return [_Answered(_join_tokens(one), one.verification) for one in episodes]
     prompts = [one.item.prompt for one in tries]
     groups = agent.work(prompts=prompts, world=world, group_size=1, seeds=seeds, model=model, greedy=greedy)
-    return [_Answered(draft, _verify(one.item, world, draft)) for one, (draft,) in zip(tries, groups, strict=True)]
+    return [_Answered(draft, verify_item(one.item, world, draft)) for one, (draft,) in zip(tries, groups, strict=True)]
 
 
-def _verify(item: PanelItem, world: World, draft: AttemptDraft) -> Verification | None:
+def verify_item(item: PanelItem, world: World, draft: AttemptDraft) -> Verification | None:
+    """What is known of an answer to an item; None where nothing is, or it says nothing of the model."""
     if draft.is_lost:
         return None
     return verify_answer(
@@ -367,27 +395,33 @@ def _join_tokens(episode: Episode) -> AttemptDraft:
     return replace(episode.join(), **told)
 
 
-def _make_try(one: _WantedTry, draft: AttemptDraft, found: Verification | None) -> ItemTry:
+def grade_try(
+    row: ItemTry, item: PanelItem, world: World, draft: AttemptDraft, verification: Verification | None
+) -> ItemTry:
+    """Put what an answer is worth into the row of its try, which is not saved; `verification` is of `verify_item`."""
     if draft.is_lost:
-        return _make_lost(one, draft.error)
-    if found is not None and found.infrastructure:
-        return _make_lost(one, found.infrastructure)
-    row = _open_row(one)
+        return note_lost(row, draft.error)
+    if verification is not None and verification.infrastructure:
+        return note_lost(row, verification.infrastructure)
     row.traits = vars(read_traits(draft))
-    if one.item.reference is None and one.item.checks is None:
+    if item.reference is None and item.checks is None:
         row.answer = clean_text(draft.answer or draft.text)
-    if found is not None and found.outcome is not None:
-        row.outcome, row.grader = round(float(found.outcome), 4), found.grader[:64]
-        row.step_score = round(_mean_step_score(found, found.outcome), 4)
+    if verification is not None and verification.outcome is not None:
+        row.outcome, row.grader = round(float(verification.outcome), 4), verification.grader[:64]
+        row.step_score = round(_mean_step_score(verification, verification.outcome), 4)
     elif draft.error:  # the model wrote nothing that could be right
         row.outcome = row.step_score = 0.0
     else:
-        row.cause, row.reason = ItemTry.Cause.UNCHECKED, f"{one.asked.item_set.world.name} has nothing to check it with"
+        row.cause, row.reason = ItemTry.Cause.UNCHECKED, f"{world.name} has nothing to check it with"
     return row
 
 
-def _make_lost(one: _WantedTry, reason: str) -> ItemTry:
-    row = _open_row(one)
+def _grade(one: _WantedTry, draft: AttemptDraft, found: Verification | None) -> ItemTry:
+    return grade_try(_open_row(one), one.item, one.asked.item_set.world, draft, found)
+
+
+def note_lost(row: ItemTry, reason: str) -> ItemTry:
+    """Put into the row of a try, which is not saved, that it says nothing of the model."""
     row.cause, row.reason = ItemTry.Cause.INFRASTRUCTURE, reason[:300]
     return row
 

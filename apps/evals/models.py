@@ -107,6 +107,8 @@ class Evaluation(Stateful):
             the same items, by which results pair. The hash is "" where it was measured before items had keys.
         taskset, split: where the items come from; None and "" where a world made them up.
         tries: of each item; is_greedy: the likeliest answer; else sampled as in service.
+        asked_with: what else decides its answers: the base model's name, the system prompt's hash and the sampling
+            (`measuring.describe_asking`); {} where it was measured before that was kept. asked_hash: of that.
         scale: share of its strength that the adapter was served at.
         seed: added to every item's own.
         planned, played, unscored: tries. The gate stops where more would change nothing, and may go on later: what is
@@ -120,6 +122,7 @@ class Evaluation(Stateful):
         QUEUED = "queued", "Queued"
         RUNNING = "running", "Running"
         PAUSED = "paused", "Paused"
+        WAITING = "waiting", "Waiting for its agent"
         DONE = "done", "Done"
         CANCELLED = "cancelled", "Cancelled"
         FAILED = "failed", "Failed"
@@ -135,9 +138,10 @@ class Evaluation(Stateful):
 
     MOVES: ClassVar = {
         State.QUEUED: frozenset({State.RUNNING, State.PAUSED, State.CANCELLED, State.FAILED}),
-        State.RUNNING: frozenset({State.DONE, State.PAUSED, State.CANCELLED, State.FAILED}),
+        State.RUNNING: frozenset({State.WAITING, State.DONE, State.PAUSED, State.CANCELLED, State.FAILED}),
+        State.WAITING: frozenset({State.RUNNING, State.DONE, State.PAUSED, State.CANCELLED, State.FAILED}),
         State.PAUSED: frozenset({State.QUEUED, State.CANCELLED, State.DONE, State.FAILED}),
-        State.DONE: frozenset({State.FAILED}),
+        State.DONE: frozenset({State.WAITING, State.FAILED}),
         State.CANCELLED: frozenset(),
         State.FAILED: frozenset({State.QUEUED}),
     }
@@ -145,6 +149,7 @@ class Evaluation(Stateful):
         State.QUEUED: Kind.EVAL_QUEUED,
         State.RUNNING: Kind.EVAL_STARTED,
         State.PAUSED: Kind.EVAL_PAUSED,
+        State.WAITING: Kind.EVAL_WAITING,
         State.DONE: Kind.EVAL_FINISHED,
         State.CANCELLED: Kind.EVAL_CANCELLED,
         State.FAILED: Kind.EVAL_FAILED,
@@ -160,6 +165,8 @@ class Evaluation(Stateful):
     split = models.CharField(max_length=16, choices=Item.Split.choices, blank=True, default="")
     tries = models.PositiveSmallIntegerField(default=1)
     is_greedy = models.BooleanField(default=False)
+    asked_with = models.JSONField(default=dict, db_default={}, blank=True)
+    asked_hash = models.CharField(max_length=32, blank=True, default="", db_default="")
     scale = models.FloatField(default=1.0)
     seed = models.BigIntegerField(default=0)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
@@ -181,7 +188,7 @@ class Evaluation(Stateful):
             models.UniqueConstraint(
                 fields=[
                     *("worker", "adapter", "purpose", "item_set", "item_set_hash"),
-                    *("tries", "is_greedy", "scale", "seed"),
+                    *("tries", "is_greedy", "scale", "seed", "asked_hash"),
                 ],
                 condition=~Q(state__in=["failed", "cancelled"]),
                 name="measured_once",

@@ -9,7 +9,7 @@ from django.db.models import Max, QuerySet
 
 from apps.accounts.models import Project
 from apps.evals.models import Item, Taskset
-from apps.workers.agents import can_ask_model
+from apps.workers.agents import can_measure
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.worlds.registry import WORLDS, find_world, get_world
@@ -22,7 +22,7 @@ LEAST_OWN = 10
 """Of a project's own items: fewer than these refuse what is good as easily as what is bad, and are not asked."""
 MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
-OWN_CHOICE = "its agent chooses the model itself, and cannot be asked held-out tasks with this one"
+OWN_CHOICE = "its agent chooses the model itself: no server of its own is asked through the gateway"
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _make_own(worker: Worker, *, size: int, is_checked: bool = True) -> Panel | 
 
 def say_missing(worker: Worker) -> str:
     """Why nothing can be measured, in words."""
-    if not can_ask_model(worker):
+    if not can_measure(worker):
         return OWN_CHOICE
     if not worker.project.has_held_out:
         return "no held-out tasks in this environment"
@@ -167,7 +167,7 @@ def find_own(
 ) -> Mapping[str, Sequence[PanelItem]]:
     """Environment -> the project's own items that can be checked, or those that cannot, of each taskset's newest
     version. At most two queries."""
-    if not worker.project.has_held_out or not can_ask_model(worker):
+    if not worker.project.has_held_out or not can_measure(worker):
         return {}
     tasksets = [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
     rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")

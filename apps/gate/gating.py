@@ -18,14 +18,16 @@ from apps.adapters.services import give_verdict, quarantine, refuse
 from apps.adapters.serving import load, serve
 from apps.adapters.weights import read_weights
 from apps.audit.services import move
-from apps.evals.errors import TooFewScoredError
+from apps.evals.errors import TooFewScoredError, TriesAwaitedError
 from apps.evals.panels import Panel, choose_panel, choose_unchecked_panel, say_missing
+from apps.gate.awaiting import wait_for
 from apps.gate.errors import WaitsForPeopleError
 from apps.gate.lengths import AskedLengths, ask_lengths
 from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, choose_evidence, size_of
 from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
+from apps.tasks.offering import offer_tries, require_not_lost
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import (
     LEAST_CONFIRMED,
@@ -137,6 +139,16 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
             serve(adapter)
             examination = examine(adapter, deployed, panel, **asked)
+    except TriesAwaitedError as awaited:
+        try:
+            require_not_lost(awaited, since=adapter.created_at)
+        except TooFewScoredError as error:
+            _store_unproved(adapter, NoEvidence(str(error)), found, lengths, by=by)
+            return
+        with final_write():
+            offer_tries(awaited, by=by)
+            wait_for(adapter, f"tries of {adapter.worker.name}'s agent")
+        return
     except TooFewScoredError as error:
         _store_unproved(adapter, NoEvidence(str(error)), found, lengths, by=by)
         return
@@ -299,6 +311,7 @@ def _ask_progress(
 def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *, by: str) -> None:
     state = found.state
     with final_write():
+        wait_for(adapter, "")
         _require_unmoved(adapter, found.deployed)
         give_verdict(
             adapter,
@@ -361,6 +374,7 @@ def _store_unproved(
     adapter: Adapter, why: NoEvidence, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str
 ) -> None:
     with final_write():
+        wait_for(adapter, "")
         words = f"{why.words}: {LEFT}"
         words = f"{words}; {lengths.words}" if lengths else words
         give_verdict(

@@ -16,6 +16,7 @@ from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet, Panel, draw_fresh
 from apps.gate.pairs import SideBySide
 from apps.gate.strength_sweep import serve_scaled
+from apps.workers.agents import works_outside
 from tentalis.core.learning.collapse import AnswerProfile
 from tentalis.core.learning.gate import (
     LEAST_CONFIRMED,
@@ -231,6 +232,9 @@ class SideMeasurements:
         whole, size = [candidate.outcomes[key] for key in keys], len(places)
         if not sum(outcome < 1.0 for outcome in whole):
             self.details["untried"] = f"other strengths were not tried: all {size} tasks are right as trained"
+            return
+        if works_outside(self.worker):
+            self.details["untried"] = "other strengths were not tried: its agent tries what is served for longer alone"
             return
         client, at = client_of(self.worker), dict[float, Sequence[float]]({1.0: whole})
         tried = {

@@ -9,6 +9,7 @@ import orjson
 from apps.gateway.bounds import BeyondBoundsError, load_bounded
 from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
+from apps.gateway.pins import Pin, impose
 from apps.gateway.routing import Route
 from tentalis.core.sampling import TELLS, SamplingPolicy, name_knobs
 from tentalis.core.token_use import guess_prompt_tokens
@@ -65,11 +66,13 @@ class Question(NamedTuple):
         return left
 
 
-def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling: SamplingPolicy = "keep") -> Question:
+def make_question(
+    body: Mapping[str, Any], route: Route, form: str, *, sampling: SamplingPolicy = "keep", pin: Pin | None = None
+) -> Question:
     """Put a caller's request, in chat or completions, into what the route's server takes, and ask it for tokens.
 
     Args:
-        sampling: what the caller's project wants of temperature and the like.
+        sampling: what the caller's project wants of temperature and the like. pin: what the caller's try keeps to.
 
     Raises:
         RefusalError: the server cannot do what is asked.
@@ -88,7 +91,9 @@ def make_question(body: Mapping[str, Any], route: Route, form: str, *, sampling:
         _name_limit(asked, kind.max_tokens_field)
     if kind.kind == "engine":
         _drop_hints(asked)
-    knobs = _settle_sampling(asked, sampling, route)
+    if pin is not None:
+        impose(asked, pin, whole=kind.whole_sampling, takes_seed=kind.tells_tokens)
+    knobs = _settle_sampling(asked, "keep" if pin is not None and pin.is_measured else sampling, route)
     capture = kind.capture_fields(completions=not is_chat)
     wants_ids = bool(body.get("return_token_ids"))
     wants_logprobs = bool(body.get("logprobs")) if is_chat else body.get("logprobs") is not None

@@ -18,9 +18,9 @@ from django.db.utils import Error as DatabaseError
 from apps.base.errors import NotSignedInError
 from apps.gateway.errors import RefusalError
 from apps.gateway.loading import Credential, load_credentials, load_tables, read_digest, verify_token
+from apps.gateway.pins import KnownTask, keep_pin, read_task
 from apps.gateway.tables import Tables
 from apps.operations.servers import say_now_away
-from apps.tasks.models import Task
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class ConfigCache:
         self.servers_away: list[str] = []
         self._credentials: dict[bytes, Credential] = {}
         self._refused: dict[bytes, float] = {}
-        self._tasks: set[tuple[int, int]] = set()
+        self._tasks: dict[tuple[int, int], KnownTask] = {}
         self._digest = ""
         self._refreshing: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
@@ -103,24 +103,35 @@ class ConfigCache:
         self._credentials[seal] = found
         return found
 
-    async def has_task(self, project: int, task: int) -> bool:
-        """Whether a project has a task.
+    async def find_task(self, project: int, task: int) -> KnownTask | None:
+        """A project's task; None where it has none of that id.
 
         Raises:
             RefusalError: 503: it is not known yet, and the database is away.
         """
-        if (project, task) in self._tasks:
-            return True
+        if (known := self._tasks.get((project, task))) is not None:
+            return known
         try:
-            found = await self.ask(lambda: Task.objects.filter(pk=task, project_id=project).exists())
+            found = await self.ask(lambda: read_task(project, task))
         except DatabaseError as error:
             message = f"task {task} is not known yet, and the database is away"
             raise RefusalError(message, status=503, code="unavailable", retry_after_s=2) from error
-        if found:
+        if found is not None:
             if len(self._tasks) >= TASKS_KEPT:
                 self._tasks.clear()
-            self._tasks.add((project, task))
+            self._tasks[project, task] = found
         return found
+
+    async def pin(self, task: KnownTask, attempt: str, adapter: str) -> str:
+        """Name of the adapter that answers a try from its first call on: this one, or what was noted before. While the
+        database is away this process alone remembers it."""
+        if attempt not in task.pins:
+            try:
+                adapter = await self.ask(lambda: keep_pin(task.pk, attempt, adapter))
+            except DatabaseError as error:
+                logger.warning("what answers try %s of task %d is not kept: %s", attempt, task.pk, error)
+            task.pins.setdefault(attempt, adapter)
+        return task.pins[attempt]
 
     async def ask(self, question: Callable[[], T]) -> T:
         """Run a function that uses the database in one of two threads kept for that."""

@@ -16,14 +16,16 @@ from apps.gateway.errors import RefusalError
 from apps.gateway.fetching import Fetch
 from apps.gateway.limits import Reservation
 from apps.gateway.origins import ANTHROPICS_ID, REQUEST_ID, make_base
+from apps.gateway.pins import KnownTask, Pin
 from apps.gateway.record import RECORD_VERSION, Header, SpoolError
 from apps.gateway.relaying import MALFORMED, NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
 from apps.gateway.request_plan import BETA_HEADER, IncomingRequest
-from apps.gateway.routing import Route, name_served
+from apps.gateway.routing import Route, find_route, name_served
 from apps.gateway.sessions import find_place
 from apps.gateway.tables import Caller, Served
 from apps.gateway.traces import find_items
 from apps.gateway.upstreams import AnswerTooLongError
+from apps.inference.models import MEASURED_TURN
 from tentalis.core.field_limits import MAX_GROUP
 from tentalis.inbound.http1 import Request, Response, Stream
 from tentalis.limits import LIMITS
@@ -164,10 +166,30 @@ class CallerRequest:
             raise RefusalError(
                 f"X-Tentalis-Attempt: {wanted}", status=400, code="invalid_attempt", param="X-Tentalis-Attempt"
             )
-        if task is not None and not await self._edge.config.has_task(incoming.caller.project, task):
+        if task is None:
+            return
+        known = await self._edge.config.find_task(incoming.caller.project, task)
+        if known is None:
             message = f"X-Tentalis-Task: project {incoming.caller.project_slug} has no task {task}"
             raise RefusalError(message, status=404, code="task_not_found", param="X-Tentalis-Task")
         incoming.place = incoming.place._replace(task=task, attempt=attempt)
+        if known.worker:
+            await self._pin(incoming, known)
+
+    async def _pin(self, incoming: IncomingRequest, task: KnownTask) -> None:
+        """Have a try answered by one version from its first call on, whatever serves by then."""
+        place, tables = incoming.place, self._edge.config.tables
+        attempt = str(place.attempt or 0)
+        if task.is_measured:
+            place = place._replace(turn=MEASURED_TURN)
+        elif incoming.model != task.worker:
+            return
+        else:
+            route = find_route(incoming.model, place, project=incoming.caller.project, tables=tables)
+            await self._edge.config.pin(task, attempt, route.served.adapter)
+        adapter = task.pins.get(attempt, task.pins.get("0", ""))
+        pin = Pin(task.worker, adapter, task.sampling, task.seed, task.is_measured)
+        incoming.place = place._replace(pin=pin)
 
     async def _go_on_from(self, incoming: IncomingRequest, previous: str) -> None:
         """Find the answer that a request goes on from; one that names no session belongs to that answer's."""

@@ -8,6 +8,7 @@ import orjson
 
 from apps.gateway.asking import OURS, Json, Question, make_question
 from apps.gateway.dialects import UPSTREAMS, Dialect, fit_server
+from apps.gateway.pins import Pin, impose
 from apps.gateway.relaying import Relay
 from apps.gateway.routing import Route
 from apps.gateway.sessions import Place
@@ -84,9 +85,11 @@ def plan_request(incoming: IncomingRequest, route: Route) -> RequestPlan:
                 reasoning_field=kind.reasoning_field,
                 keeps_signed=kind.dialect == "anthropic",
             )
-    question = make_question(chat, route, form, sampling=incoming.caller.sampling)
+    question = make_question(chat, route, form, sampling=incoming.caller.sampling, pin=_find_pin(incoming, route))
     if speaks_same:
         sent = {name: value for name, value in incoming.body.items() if name not in OURS}
+        if (pin := _find_pin(incoming, route)) is not None:
+            impose(sent, pin, whole={}, takes_seed=False)
         sent["model"] = route.served.name
     elif upstream is not None:
         sent = upstream.from_chat(question.body)
@@ -103,3 +106,9 @@ def plan_request(incoming: IncomingRequest, route: Route) -> RequestPlan:
     )
     headers = {BETA_HEADER: incoming.beta} if speaks_same and incoming.beta else {}
     return RequestPlan(route, question, kept, orjson.dumps(sent), headers, relay)
+
+
+def _find_pin(incoming: IncomingRequest, route: Route) -> Pin | None:
+    """What a request keeps to, where it goes to the worker's own model."""
+    pin = incoming.place.pin
+    return pin if pin is not None and route.is_managed and route.worker == pin.worker else None

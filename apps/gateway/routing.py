@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from apps.gateway.errors import RefusalError, refuse_model
+from apps.gateway.pins import Pin
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Backend, Served, Tables, WorkerRoute
 from apps.inference.grants import WHO_GRANTS, NotGrantedError
@@ -35,12 +36,46 @@ def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Rou
         RefusalError: 404: there is no such model in the project, or it is another person's own adapter; 403: its
             server is shared, and not granted to the project.
     """
-    route = _resolve(model, place, project=project, tables=tables)
+    route = _keep_to(place.pin, model, project=project, tables=tables) if place.pin is not None else None
+    route = route or _resolve(model, place, project=project, tables=tables)
     if not tables.is_granted(project, route.backend):
         message = f"model server {route.backend.name} is not granted to this project: {WHO_GRANTS}"
         raise RefusalError(message, status=403, code=NotGrantedError.code, param="model")
     allowance = tables.grants.get((project, route.backend.key))
     return route if allowance is None else route._replace(allowance=allowance)
+
+
+def _keep_to(pin: Pin, model: str, *, project: int, tables: Tables) -> Route | None:
+    """Where a try's calls go that keeps to one model; None where this one is no matter of it: another worker's, or
+    another server's, that the agent asks beside its own.
+
+    Raises:
+        RefusalError: 409: what the try began with serves no more.
+    """
+    worker = tables.workers.get((project, pin.worker))
+    if worker is None or (model != pin.worker and not (pin.is_measured and _is_own(model, worker, project, tables))):
+        return None
+    served = worker.base
+    if pin.adapter:
+        known = tables.adapters.get((project, pin.adapter))
+        if known is None:
+            message = f"{pin.adapter}, which this try began with, serves no more: begin another try"
+            raise RefusalError(message, status=409, code="version_gone", param="X-Tentalis-Task")
+        served = known[1]
+    fallbacks = () if pin.is_measured else worker.fallbacks
+    return Route(worker.backend, served, worker.name, is_managed=True, fallbacks=fallbacks)
+
+
+def _is_own(model: str, worker: WorkerRoute, project: int, tables: Tables) -> bool:
+    """Whether a name that a harness sends stands for the worker it thinks with: no other worker's, and no model of
+    another server."""
+    if (pinned := tables.adapters.get((project, model))) is not None:
+        return pinned[0].name == worker.name
+    if (project, model) in tables.workers:
+        return model == worker.name
+    prefix, slash, rest = model.partition("/")
+    other = tables.find_backend(project, prefix) if slash and rest else None
+    return other is None or other.key == worker.backend.key
 
 
 def _resolve(model: str, place: Place, *, project: int, tables: Tables) -> Route:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from apps.gateway.pins import Pin
 from apps.gateway.tables import Caller
 
 MOST_CHARS = 200
@@ -35,6 +36,7 @@ class Place(NamedTuple):
         is_guessed: nothing named the session; its key was made from how the conversation began, and is completed
             when the answer is stored (`apps.gateway.batches`).
         is_named: the caller named the conversation, and not only its user.
+        pin: what answers it, where it is of a try that keeps to one model.
         retry: how often the caller's library had sent this before.
     """
 
@@ -48,6 +50,7 @@ class Place(NamedTuple):
     is_named: bool = True
     retry: int = 0
     attempt: int | None = None
+    pin: Pin | None = None
 
 
 def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Caller, *, in_path: str = "") -> Place:

@@ -15,6 +15,8 @@ from tentalis.core.packing import unpack_bools, unpack_float32, unpack_int32, un
 from tentalis.outbound.addresses import check_url
 
 TOLD_BY_A_SPAN = "otlp"
+MEASURED_TURN = "eval"
+"""Of calls of an evaluation's tries: nothing is learnt from them."""
 """`Exchange.api` of a call that a program told of by OpenTelemetry: it was asked elsewhere."""
 FELL_BACK = "a fallback answered, and its tokens are another model's"
 
@@ -204,7 +206,7 @@ class Exchange(Timestamped):
         api: chat, completions, responses or messages: the dialect the caller spoke; otlp: a span told of the call.
         turn: main (the agent answers its user) or side (it talks to itself: summaries, memory, heartbeats); judge,
             manager or hint: a call of ours beside the agent's work, of which the figures alone are kept; shadow: an
-            answer that is compared with what serves and shown to nobody.
+            answer that is compared with what serves and shown to nobody; eval: of a try of an evaluation.
         task_id, attempt_index, step_index: of the task, its attempt and step that it was made for, as the caller said
             (the rows live on a higher floor).
         request: what else was asked: sampling, tools, response format.

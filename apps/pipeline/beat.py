@@ -58,6 +58,7 @@ TIMETABLE = Timetable(
         Entry("seal the audit", 1.0, seal_entries),
         Entry("sweep reviews", 10.0, sweep.sweep_reviews),
         Entry("settle feedback", 5.0, sweep.settle_feedback),
+        Entry("sweep evaluations", 5.0, sweep.sweep_evaluations),
         Entry("sweep proposals", 1.0, sweep.sweep_proposals),
         Entry("cut sessions", 2.0, sweep.cut_sessions),
         Entry("sweep runs", 5.0, sweep.sweep_runs),

@@ -29,15 +29,14 @@ from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, TentalisError, log_and_continue
 from apps.conversations import asked
 from apps.evals import asking
-from apps.evals import jobs as eval_jobs
 from apps.evals.models import Evaluation
 from apps.feedback import expiry, skip
 from apps.feedback import jobs as feedback_jobs
 from apps.feedback import submit as judgements
 from apps.feedback.judgement import JudgementFields
 from apps.feedback.models import Feedback, Review, RowImport
+from apps.gate import awaiting, pairs
 from apps.gate import jobs as gate_jobs
-from apps.gate import pairs
 from apps.inference.models import Session
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
@@ -50,7 +49,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.scoring import jobs as scoring_jobs
 from apps.scoring.shadows import find_mirrored
-from apps.tasks import handing_in, playing
+from apps.tasks import handing_in, offering, playing
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
@@ -135,6 +134,9 @@ def _refuse_with(refuse: Callable[..., None]) -> Callable[..., None]:
 def train_after_adoption(adapter_ids: Sequence[int]) -> None:
     """An adapter that was judged makes room for the worker's next run, if it is its project's turn; managers learn."""
     (adapter,) = Adapter.objects.filter(pk__in=adapter_ids)
+    if adapter.is_awaiting:
+        go_on_gating()
+        return
     preflight.note_lengths(adapter)
     preflight.note_skills(adapter)
     train_waiting()
@@ -193,12 +195,29 @@ KINDS[SegmentKind.ADOPT_MANAGER] = Chain(
 
 
 def go_on_measuring(evaluation_ids: Sequence[int]) -> None:
-    """What a link left untried is the next segment's."""
+    """What a link left untried is the next segment's, and so is what was handed in meanwhile; verdicts that waited for
+    it go on."""
     outbox.start_many(SegmentKind.EVALUATE, asking.find_unfinished(evaluation_ids))
+    outbox.start_many(SegmentKind.EVALUATE, offering.find_ready(evaluation_ids))
+    go_on_gating()
+
+
+def go_on_gating() -> None:
+    """Gate anew what waited for others, where these have done it."""
+    outbox.start_many(SegmentKind.ADOPT, awaiting.find_answered())
+
+
+def go_on_waiting() -> int:
+    """Go on with what waits for agents outside, where they have done it or had their time. Returns how many."""
+    ready = offering.find_ready()
+    with transaction.atomic():
+        outbox.start_many(SegmentKind.EVALUATE, ready)
+        go_on_gating()
+    return len(ready)
 
 
 KINDS[SegmentKind.EVALUATE] = Chain(
-    links=(eval_jobs.measure,),
+    links=(task_jobs.measure,),
     then=go_on_measuring,
     on_dead=asking.fail_evaluation,
 )
@@ -369,7 +388,9 @@ def submit_own_attempt(
         outbox.cancel_segments(kind=SegmentKind.WORK, subject_ids=[task.pk])
         attempt = handing_in.hand_in_attempt(task=task, steps=steps, answer=answer, by=by, index=index, is_last=is_last)
         learn_from_decisions(attempt)
-        if task.state == Task.State.SCORING:
+        if task.evaluation_id is not None:
+            outbox.start(SegmentKind.EVALUATE, subject_id=task.evaluation_id, project_id=task.project_id)
+        elif task.state == Task.State.SCORING:
             outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=task.project_id)
     return attempt
 

@@ -61,6 +61,12 @@ def sweep_runs() -> None:
     flow.train_waiting()
 
 
+def sweep_evaluations() -> None:
+    """Go on with evaluations of whose tries some came, or came in no time, and with verdicts that waited for them."""
+    if count := flow.go_on_waiting():
+        logger.info("%d evaluations go on", count)
+
+
 def label_steps() -> None:
     """Have steps labelled where enough of them are new to train a step scorer."""
     if count := trainings.label_due():

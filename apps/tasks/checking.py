@@ -68,7 +68,9 @@ def _find_answers(
 ) -> Sequence[tuple[Attempt | None, str]]:
     if answers is not None:
         return [(None, answer) for answer in answers[:MOST_ANSWERS]]
-    found = Attempt.objects.filter(task__project=project, state=Attempt.State.ANSWERED, is_private=False)
+    found = Attempt.objects.filter(
+        task__project=project, state=Attempt.State.ANSWERED, is_private=False, task__evaluation=None
+    )
     if environment:
         found = found.filter(task__environment=environment)
     return [(one, one.answer) for one in found.only("task_id", "index", "answer").order_by("-id")[:MOST_ANSWERS]]

@@ -1,8 +1,9 @@
 """What outside agents hand in: their tries at a task, and the calls to the gateway that each of them consists of."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import Q
@@ -15,7 +16,7 @@ from apps.adapters.models import Adapter
 from apps.audit.services import move
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.calls import find_exact, find_spans, find_unfit
-from apps.inference.models import Exchange
+from apps.inference.models import MEASURED_TURN, Exchange
 from apps.inference.selectors import read_conversations
 from apps.outbox.services import final_write
 from apps.tasks.errors import CallsNotStoredError
@@ -102,32 +103,52 @@ def bind_calls(task_ids: Sequence[int]) -> None:
     Raises:
         CallsNotStoredError: the last try came a moment ago; the gateway may not have stored all of its calls.
     """
+    found = read_calls(task_ids)
+    if not found:
+        return
+    with final_write(task_ids) as kept:
+        for bound in found.values():
+            if bound.attempt.task_id in kept:
+                bind(bound)
+
+
+class BoundCalls(NamedTuple):
+    """A try that was handed in, and the calls it consists of, one at least."""
+
+    attempt: Attempt
+    calls: Sequence[Exchange]
+    conversations: Mapping[int, Conversation]
+
+
+def read_calls(task_ids: Sequence[int]) -> dict[int, BoundCalls]:
+    """Attempt's id -> its calls, of those tries at the tasks that wait to be scored and have any. See `bind_calls`."""
     handed_in = Attempt.objects.filter(
         task__in=task_ids, task__state=Task.State.SCORING, exchange=None, worker__kind=Worker.Kind.OUTSIDE
     ).exclude(worker__provider=None)
     attempts = list(handed_in.select_related("task", "worker").prefetch_related("steps").annotate(now=Now()))
     if not attempts:
-        return
-    if max((one.now - one.created_at).total_seconds() for one in attempts) < STORED_WITHIN_S:
+        return {}
+    if min((one.now - one.created_at).total_seconds() for one in attempts) < STORED_WITHIN_S:
         raise CallsNotStoredError(wait_s=STORED_WITHIN_S)
-    calls = {one.pk: _find_calls(one, is_only=len(attempts) == 1) for one in attempts}
+    tries = Counter(one.task_id for one in attempts)
+    calls = {one.pk: _find_calls(one, is_only=tries[one.task_id] == 1) for one in attempts}
     conversations = read_conversations(call for found in calls.values() for call in found)
-    with final_write(task_ids) as kept:
-        for attempt in attempts:
-            if attempt.task_id in kept and calls[attempt.pk]:
-                _bind(attempt, calls[attempt.pk], conversations)
+    return {one.pk: BoundCalls(one, calls[one.pk], conversations) for one in attempts if calls[one.pk]}
 
 
 def _find_calls(attempt: Attempt, *, is_only: bool) -> list[Exchange]:
     named = Q(attempt_index=attempt.index) | (Q(attempt_index=None) if is_only else Q())
+    turn = "main" if attempt.task.evaluation_id is None else MEASURED_TURN
     found = Exchange.objects.filter(
-        named, project=attempt.task.project_id, task_id=attempt.task_id, turn="main", choice=0, error="",
+        named, project=attempt.task.project_id, task_id=attempt.task_id, turn=turn, choice=0, error="",
         worker_name=attempt.worker.name, attempt=None, further_of=None,
     )  # fmt: skip
     return list(found.order_by("pk"))
 
 
-def _bind(attempt: Attempt, calls: Sequence[Exchange], conversations: Mapping[int, Conversation]) -> None:
+def bind(bound: BoundCalls) -> None:
+    """Keep which calls a try consists of, in the running transaction."""
+    attempt, calls, conversations = bound
     prompts = [conversations[call.pk].prompt_token_ids for call in calls]
     pairs = zip(calls, pairwise(prompts), strict=False)
     repeated = {call.pk for call, (first, again) in pairs if first and first == again}

@@ -1,9 +1,10 @@
-"""Jobs of queues `workers` and `episodes`."""
+"""Jobs of queues `workers`, `episodes` and `gates`."""
 
 from collections.abc import Sequence
 
 from apps.outbox.links import link, set_link
-from apps.tasks import handing_in, playing, services
+from apps.tasks import handing_in, offering, playing, services
+from apps.worlds.playing import find_measuring_time_s
 
 
 @set_link("tasks.work")
@@ -15,3 +16,8 @@ def work(task_ids: Sequence[int]) -> None:
 @link("tasks.play", time_s=playing.find_time_s)
 def play(task_id: int) -> None:
     playing.play_task(task_id, by="worker")
+
+
+@link("evals.measure", time_s=find_measuring_time_s)  # as stored in rows of segments
+def measure(evaluation_id: int) -> None:
+    offering.measure(evaluation_id, by="evals")

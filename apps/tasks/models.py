@@ -15,6 +15,7 @@ from apps.adapters.models import Adapter, Shadow
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
 from apps.base.word_index import Words
+from apps.evals.models import Evaluation
 from apps.inference.models import Exchange
 from apps.workers.models import Worker
 from apps.worlds.registry import WORLDS
@@ -38,7 +39,12 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
 
 class Task(Stateful):
-    """Work given to an agent."""
+    """Work given to an agent.
+
+    Attributes:
+        evaluation: what it is a try of: it is graded for that alone, and nothing is ever learnt from it; None of work.
+        pins: try's index -> name of the adapter that answers all of that try's calls, "" for the base model.
+    """
 
     class State(models.TextChoices):
         QUEUED = "queued", "Queued"
@@ -53,7 +59,7 @@ class Task(Stateful):
     MOVES: ClassVar = {
         State.QUEUED: frozenset({State.WORKING, State.SCORING, State.FAILED, State.CANCELLED}),
         State.WORKING: frozenset({State.SCORING, State.FAILED, State.CANCELLED}),
-        State.SCORING: frozenset({State.IN_REVIEW, State.LEARNING, State.FAILED, State.CANCELLED}),
+        State.SCORING: frozenset({State.IN_REVIEW, State.LEARNING, State.DONE, State.FAILED, State.CANCELLED}),
         State.IN_REVIEW: frozenset({State.LEARNING, State.FAILED, State.CANCELLED}),
         State.LEARNING: frozenset({State.DONE, State.IN_REVIEW, State.FAILED, State.CANCELLED}),
         State.DONE: frozenset(),
@@ -87,6 +93,10 @@ class Task(Stateful):
         models.BigIntegerField(), null=True, blank=True, editable=False,
         help_text="What finds the same words again, where the project puts own work aside.",
     )  # fmt: skip
+    evaluation = models.ForeignKey(
+        Evaluation, models.CASCADE, null=True, blank=True, related_name="tasks", editable=False, db_index=False
+    )
+    pins = models.JSONField(default=dict, db_default={}, editable=False)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     answer = models.TextField(blank=True, help_text="The best attempt's answer.")
     score = models.FloatField(null=True, help_text="Mean combined score of its attempts, in [0, 1].")
@@ -114,6 +124,7 @@ class Task(Stateful):
             GinIndex(Words(*TASK_WORDS), condition=Q(state__in=SEARCHED_STATES), name="task_words"),
             models.Index(fields=["project"], condition=Q(metadata__has_key=FROM_SESSION), name="task_from_session"),
             GinIndex(fields=["bands"], condition=Q(bands__isnull=False), name="task_bands"),
+            models.Index(fields=["evaluation"], condition=Q(evaluation__isnull=False), name="task_of_evaluation"),
         ]
 
     def __str__(self) -> str:

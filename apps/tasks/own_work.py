@@ -110,6 +110,6 @@ def _count_first(project: Project, environments: set[str]) -> "Counter[str]":
     """How many tasks there were before, up to as many as matter."""
     counts: Counter[str] = Counter()
     for environment in environments:
-        rows = Task.objects.filter(project=project, environment=environment).order_by("-id")
+        rows = Task.objects.filter(project=project, environment=environment, evaluation=None).order_by("-id")
         counts[environment] = len(rows.values_list("pk")[:FIRST_TASKS])
     return counts

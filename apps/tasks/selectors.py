@@ -6,6 +6,8 @@ from typing import Any, Self
 from django.db import connection
 from django.db.models import Q, QuerySet
 
+from apps.accounts.models import Project, User
+from apps.accounts.services import find_leader
 from apps.base.word_index import with_words
 from apps.tasks.models import SEARCHED_STATES, TASK_WORDS, Task
 
@@ -39,6 +41,12 @@ def count_tasks(project_id: int, states: Iterable[str], *, most: int = MOST) -> 
         cursor.execute(_COUNT, {"project": project_id, "most": most, "states": [str(state) for state in states]})
         rows = cursor.fetchall()
     return {state: BoundedCount(min(count, most), is_more=count > most) for state, count in rows if count}
+
+
+def find_submitter(project: Project, handle: str) -> User:
+    """Who a task is from that nobody submitted: the user of this handle, else the project's first owner or manager."""
+    found = User.objects.filter(username=handle.partition(":")[2]).first()
+    return find_leader(project) if found is None else found
 
 
 def find_by_words(tasks: QuerySet[Any], text: str) -> QuerySet[Any]:

@@ -124,7 +124,7 @@ def submit_tasks(
     made = _make_tasks(project, rows, environment, by, worker, group_size)
     with transaction.atomic():
         chosen = choose_held_out(project, made)
-        _keep_tasks(made, by)
+        keep_tasks(made, by)
         keep_held_out(project, chosen)
     return made
 
@@ -162,7 +162,7 @@ def keep_finished(
     for task, row in zip(made, rows, strict=True):
         task.state, task.answer = Task.State.LEARNING, row.answers[0]
     note_words(made)
-    _keep_tasks(made, by)
+    keep_tasks(made, by)
     attempts = insert(
         Attempt(task=task, index=index, worker=worker, text=answer, answer=answer, unfit=unfit)
         for task, row in zip(made, rows, strict=True)
@@ -225,7 +225,7 @@ def _make_tasks(
     return made
 
 
-def _keep_tasks(made: Sequence[Task], by: User) -> None:
+def keep_tasks(made: Sequence[Task], by: User) -> None:
     """Save them, in the running transaction."""
     Task.objects.bulk_create(made)
     record_many(

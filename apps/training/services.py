@@ -395,6 +395,7 @@ def is_unsettled(worker_id: int) -> bool:
             kind=SegmentKind.TRAIN, subject_id__in=runs.filter(state=TrainingRun.State.QUEUED).values("pk")
         ).exists()
         or open_segments.filter(kind=SegmentKind.ADOPT, subject_id__in=adapters.values("pk")).exists()
+        or adapters.filter(state=Adapter.State.CANDIDATE).exclude(waits_for="").exists()
         or is_waiting_for_people(worker_id)
     )
 

@@ -127,8 +127,18 @@ class WorkerIn(WorkerFields):
     kind = RegisteredField(kind_choices)
 
 
+def _may_know(told: serializers.BaseSerializer[Any], task: Task) -> bool:
+    """Whether who asks may know what a right answer is: of what is measured nobody, for its agent may be who asks."""
+    return task.evaluation_id is None and may_know(told, task.project_id)
+
+
 class TaskOut(RowOut[Task]):
     """Work given to an agent."""
+
+    evaluation = serializers.IntegerField(
+        source="evaluation_id", allow_null=True, read_only=True,
+        help_text="It is a try of this evaluation: done like any, graded, and never learnt from. null: it is work.",
+    )  # fmt: skip
 
     reference = serializers.SerializerMethodField(
         help_text="What a right answer holds. null for all but owners and managers of the project."
@@ -140,17 +150,17 @@ class TaskOut(RowOut[Task]):
     class Meta:
         model = Task
         fields = (
-            "id project worker environment prompt reference checks parent metadata group_size seed state answer score "
-            "failed_link failure submitted_by created_at updated_at"
+            "id project worker environment prompt reference checks parent metadata evaluation group_size seed state "
+            "answer score failed_link failure submitted_by created_at updated_at"
         )
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_reference(self, task: Task) -> Any:
-        return task.reference if may_know(self, task.project_id) else None
+        return task.reference if _may_know(self, task) else None
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_checks(self, task: Task) -> Any:
-        return task.checks if may_know(self, task.project_id) else None
+        return task.checks if _may_know(self, task) else None
 
 
 REFERENCE = (

@@ -81,7 +81,7 @@ TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"
 
 def read_tasks(project: Project, filters: Mapping[str, str], user: User, held_out: set[int]) -> Iterator[Row]:
     """Every task; those that are only ever measured on say so."""
-    rows = TaskFilters.bind(filters, Task.objects.filter(project=project), user).qs
+    rows = TaskFilters.bind(filters, Task.objects.filter(project=project, evaluation=None), user).qs
     missing = {"held_out"} if may_read_reference(user, project) else {"held_out", *REFERENCES}
     names = [name for name in TASK_COLUMNS if name not in missing]
     for page in page_values(rows, [*(TASK_PATHS.get(name, name) for name in names), "bands"], PAGE):

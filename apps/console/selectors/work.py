@@ -193,7 +193,7 @@ def _find_held_up(task: Task) -> HeldUp | None:
 
 def tasks_of(project: Project) -> QuerySet[Task]:
     """A project's tasks as a list shows them."""
-    found = Task.objects.filter(project=project).select_related("worker")
+    found = Task.objects.filter(project=project, evaluation=None).select_related("worker")
     return found.defer("reference", "metadata", "answer")
 
 

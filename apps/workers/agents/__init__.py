@@ -55,6 +55,17 @@ def can_ask_model(worker: "Worker") -> bool:
     return kind.make is not None and kind.asks_model and not kind.acts
 
 
+def works_outside(worker: "Worker") -> bool:
+    """Whether its tries are made by an agent elsewhere that thinks through our gateway, and handed in."""
+    return worker.kind == OUTSIDE and worker.provider_id is not None
+
+
+def can_measure(worker: "Worker") -> bool:
+    """Whether it can be told how well this worker does with one model or another: asked here, or by its agent's tries
+    that the gateway answers with that model."""
+    return can_ask_model(worker) or works_outside(worker)
+
+
 def is_quick(worker: "Worker") -> bool:
     """Whether tries at several tasks take about as long as those at one, so that none holds up the others."""
     longest = find_longest_try(worker)

@@ -1,9 +1,13 @@
 """An outside agent with a loop of its own: its calls go through the gateway, its tries are handed in and trained on."""
 
+from typing import Any
+
 import pytest
 
 from apps.accounts.models import User
+from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError
+from apps.evals.models import Evaluation
 from apps.inference.models import Exchange
 from apps.pipeline import flow
 from apps.rollouts import services as rollouts
@@ -14,8 +18,10 @@ from apps.tasks import handing_in
 from apps.tasks.errors import CallsNotStoredError
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
-from tests.apps.gateway.running import HELLO, GatewayProcess
+from tests.apps.gateway.running import HELLO, GatewayProcess, GatewayThread
 from tests.apps.gateway.test_edge import wait_for
+from tests.apps.gateway.test_edge_swaps import make_adapter, swap
+from tests.apps.gateway.upstream import StubUpstream
 from tests.factories import make_task
 
 CALLS, GROUP = 3, 2
@@ -135,3 +141,51 @@ def test_a_worker_of_ours_takes_no_numbered_tries(helper: Worker, alice: User) -
     task = make_task(helper.project, helper)
     with pytest.raises(BadInputError, match="the platform does helper's tasks"):
         flow.submit_own_attempt(task=task, steps=[], answer="one", by=alice, index=0)
+
+
+def ask(gateway: GatewayThread, token: str, task: Task, model: str = "helper", **fields: Any) -> str:
+    """Who answered a call of a try."""
+    headers = {"X-Tentalis-Task": str(task.pk), "X-Tentalis-Attempt": str(fields.pop("attempt", 0))}
+    answer = gateway.chat(model, token=token, headers=headers, **fields)
+    assert answer.status_code == 200, answer.text
+    return str(answer.headers["X-Tentalis-Adapter"])
+
+
+def test_a_try_keeps_the_version_that_it_began_with_though_another_is_swapped_in(
+    gateway: GatewayThread, upstream: StubUpstream, task: Task, token: str
+) -> None:
+    Worker.objects.filter(pk=task.worker_id).update(sampling={"temperature": 0.5, "max_tokens": 9})
+    assert ask(gateway, token, task, temperature=0, top_k=3, max_tokens=20) == "base"
+    sent = upstream.requests[-1]["body"]
+    assert (sent["temperature"], sent["max_tokens"], sent.get("top_k")) == (0.5, 9, -1)
+    swap(task.worker, 1, upstream)
+    name = Adapter.objects.get().name
+    wait_for(lambda: gateway.chat("helper", token=token).headers["X-Tentalis-Adapter"] == name)
+    assert [ask(gateway, token, task) for _ in range(2)] == ["base"] * 2, "no try mixes versions"
+    assert ask(gateway, token, task, attempt=1) == name, "the next one takes what serves now"
+    with GatewayThread() as another:
+        assert [ask(another, token, task, attempt=index) for index in range(2)] == ["base", name]
+    assert {record.header["turn"] for record in gateway.records} == {"main"}
+    assert Task.objects.get(pk=task.pk).pins == {"0": "", "1": name}
+
+
+@pytest.mark.parametrize("model", ["helper", "base", "gpt-of-somebody", "stub/base"])
+def test_a_try_of_an_evaluation_is_answered_as_that_says_whatever_its_harness_asks(
+    gateway: GatewayThread, upstream: StubUpstream, task: Task, token: str, model: str
+) -> None:
+    adapter = make_adapter(task.worker, 7)
+    upstream.load(adapter.name)
+    wait_for(lambda: gateway.chat(adapter.name, token=token).status_code == 200)
+    evaluation = Evaluation.objects.create(
+        project=task.project, worker=task.worker, adapter=adapter, purpose="panel", item_set="own", planned=1,
+        asked_with={"sampling": {"top_p": 0.9}},
+    )  # fmt: skip
+    Task.objects.filter(pk=task.pk).update(evaluation=evaluation, pins={"0": adapter.name}, seed=77)
+    assert ask(gateway, token, task, model, temperature=0.2, top_k=5, seed=1) == adapter.name
+    sent = upstream.requests[-1]["body"]
+    assert (sent["temperature"], sent["top_p"], sent["seed"], sent["top_k"]) == (1.0, 0.9, 77, -1)
+    header = gateway.records[-1].header
+    assert (header["turn"], header["task"], header["adapter"], header["worker"]) == (
+        *("eval", task.pk, adapter.name),
+        "helper",
+    )

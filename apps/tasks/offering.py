@@ -1,0 +1,238 @@
+"""Tries of an evaluation that an outside agent makes: offered as tasks, handed in and graded like work.
+
+Such a task waits at the door that the agent knows. Each call it makes for it through the gateway is answered by the
+model that is measured, with the sampling and seed of the evaluation (`apps.gateway.pins`), so that an agent which
+knows nothing of evaluations is measured all the same. A try that does not come is offered again, and in the end counts
+as lost, never as wrong.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from apps.audit.services import move, move_many
+from apps.evals.asking import measure_asked
+from apps.evals.errors import TooFewScoredError, TriesAwaitedError
+from apps.evals.measuring import (
+    AGAIN,
+    IDENTITY,
+    ROUNDS,
+    TRIED,
+    WantedTries,
+    commit,
+    grade_try,
+    note_lost,
+    read_measured,
+    verify_item,
+)
+from apps.evals.models import Evaluation, ItemTry
+from apps.outbox.services import final_write
+from apps.tasks.drafts import CUT_OFF, rebuild_draft
+from apps.tasks.handing_in import STORED_WITHIN_S, BoundCalls, bind, read_calls
+from apps.tasks.models import Attempt, Task
+from apps.tasks.selectors import find_submitter
+from apps.tasks.services import keep_tasks
+from apps.worlds.registry import get_world
+from tentalis.core.worlds import AttemptDraft, DraftStep, PanelItem
+
+PATIENCE: Final = timedelta(hours=1)
+"""So long a try waits for its agent before it is offered anew."""
+MOST_OPEN: Final = 256
+"""Tries of an evaluation that wait at a time."""
+_AWAITED: Final = (Task.State.QUEUED, Task.State.WORKING)
+OPEN: Final = (*_AWAITED, Task.State.SCORING)
+NO_CALL: Final = "no call of this try came through the gateway: each wants the header X-Tentalis-Task"
+
+
+def offer_tries(awaited: TriesAwaitedError, *, by: str) -> None:
+    """Let tasks wait for the tries that are wanted and are not offered yet, in the running transaction.
+
+    Raises:
+        TooFewScoredError: too many of the very same tries were lost already.
+    """
+    for one in awaited.awaited:
+        evaluation = _begin(one, by=by)
+        waiting = list(evaluation.tasks.filter(state__in=OPEN))
+        known = {_read_place(task) for task in waiting}
+        wanted = [place for place in one.list_left() if place not in known][: MOST_OPEN - len(known)]
+        _keep([_make_task(evaluation, one, place) for place in wanted])
+
+
+def _begin(one: WantedTries, *, by: str) -> Evaluation:
+    """The evaluation's row, which waits from now on."""
+    evaluation = one.measured.evaluation
+    same = {name: getattr(evaluation, name) for name in IDENTITY}
+    if evaluation._state.adding:
+        evaluation.state = Evaluation.State.WAITING
+        try:
+            with transaction.atomic():
+                evaluation.save(force_insert=True)
+        except IntegrityError:  # somebody else began the same one meanwhile
+            evaluation = Evaluation.objects.get(state__in=TRIED, **same)
+    if evaluation.state != Evaluation.State.WAITING:
+        move(evaluation, Evaluation.State.WAITING, by=by)
+    return evaluation
+
+
+def require_not_lost(awaited: TriesAwaitedError, *, since: datetime) -> None:
+    """Raises TooFewScoredError where one of these evaluations failed since then: asking again would not end."""
+    for one in awaited.awaited:
+        same = {name: getattr(one.measured.evaluation, name) for name in IDENTITY}
+        failed = Evaluation.objects.filter(state=Evaluation.State.FAILED, finished_at__gte=since, **same).last()
+        if failed is not None:
+            raise TooFewScoredError(failed.failure)
+
+
+def _make_task(evaluation: Evaluation, one: WantedTries, place: tuple[int, int]) -> Task:
+    item, key, number = one.item_set.items[place[0]], one.item_set.keys[place[0]], place[1]
+    return Task(
+        project_id=evaluation.project_id,
+        worker_id=evaluation.worker_id,
+        submitted_by=find_submitter(evaluation.project, evaluation.asked_by),
+        environment=one.item_set.world.name,
+        prompt=item.prompt,
+        reference=item.reference,
+        checks=item.checks,
+        metadata={"evaluation": {"id": evaluation.pk, "item": place[0], "try": number, "key": str(key)}},
+        group_size=1,
+        seed=item.seed + evaluation.seed + AGAIN * number,
+        evaluation=evaluation,
+        pins={"0": evaluation.adapter.name if evaluation.adapter else ""},
+    )
+
+
+def measure(evaluation_id: int, *, by: str) -> None:
+    """Go on with an evaluation: take in what was handed in of it, or try what nobody tried yet."""
+    rows = Evaluation.objects.select_related("worker__project", "adapter", "project")
+    evaluation = rows.get(pk=evaluation_id)
+    if evaluation.state == Evaluation.State.WAITING:
+        take_in(evaluation, by=by)
+        return
+    try:
+        measure_asked(evaluation_id, by=by)
+    except TriesAwaitedError as awaited:
+        with final_write():
+            offer_tries(awaited, by=by)
+
+
+def take_in(evaluation: Evaluation, *, by: str) -> None:
+    """Grade what was handed in, and offer again what did not come in time, or not at all.
+
+    Raises:
+        CallsNotStoredError: a try came a moment ago; the gateway may not have stored all of its calls.
+    """
+    measured = read_measured(evaluation)
+    tasks = list(evaluation.tasks.select_related("submitted_by").order_by("pk"))
+    rounds = Counter(map(_read_place, tasks))
+    newest = {place: task for task in tasks if (place := _read_place(task)) not in measured.tries}
+    come = _find_stored([task for task in newest.values() if task.state == Task.State.SCORING])
+    calls = read_calls([task.pk for task in come])  # by attempt
+    rows = [_grade(task, evaluation, calls) for task in come]
+    gone = [task for task in newest.values() if task.state not in OPEN or _is_late(task)]
+    again = [task for task in gone if rounds[_read_place(task)] < ROUNDS]
+    rows += [_note_gone(task) for task in gone if task not in again]
+    is_last = len(rows) == len(newest)
+    with final_write():
+        for bound in calls.values():
+            bind(bound)
+        for task, row in zip(come, rows, strict=False):
+            Attempt.objects.filter(task=task).update(outcome=row.outcome)
+        move_many(come, Task.State.DONE, by=by)
+        move_many([task for task in gone if task.state in OPEN], Task.State.CANCELLED, by=by)
+        _keep([_copy(task) for task in again])
+        commit(measured, rows, is_last=is_last and not evaluation.asked_by, by=by)
+        if is_last and evaluation.asked_by:
+            move(evaluation, Evaluation.State.RUNNING, by=by)
+
+
+def find_ready(evaluations: Iterable[int] | None = None) -> list[tuple[int, int]]:
+    """(id, project) of evaluations that wait, of which a try was handed in, or did not come in time.
+
+    Args:
+        evaluations: ids to look among; None: all.
+    """
+    waiting = Evaluation.objects.filter(state=Evaluation.State.WAITING)
+    waiting = waiting if evaluations is None else waiting.filter(pk__in=list(evaluations))
+    ready = []
+    for evaluation in waiting:
+        tried = set(evaluation.item_tries.values_list("place", "number"))
+        newest = {_read_place(task): task for task in evaluation.tasks.order_by("pk")}
+        left = [task for place, task in newest.items() if place not in tried]
+        if not left or any(task.state not in _AWAITED or _is_late(task) for task in left):
+            ready.append((evaluation.pk, evaluation.project_id))
+    return ready
+
+
+def _is_late(task: Task) -> bool:
+    return task.state in _AWAITED and task.created_at < timezone.now() - PATIENCE
+
+
+def _find_stored(tasks: Sequence[Task]) -> list[Task]:
+    """Those that were handed in long enough ago for their calls to be stored; all of them where none was, which are
+    waited for then."""
+    since = Now() - timedelta(seconds=STORED_WITHIN_S)
+    found = Attempt.objects.filter(task__in=tasks, created_at__lte=since).values_list("task_id", flat=True)
+    stored = set(found)
+    return [task for task in tasks if task.pk in stored or not stored]
+
+
+def _grade(task: Task, evaluation: Evaluation, found: Mapping[int, BoundCalls]) -> ItemTry:
+    row, attempt = _make_row(task), Attempt.objects.get(task=task)
+    calls, wanted = found.get(attempt.pk), evaluation.adapter.name if evaluation.adapter else ""
+    served = {call.adapter_name for call in calls.calls} if calls else set()
+    if calls is None or served != {wanted}:
+        others = ", ".join(sorted(name or "the base model" for name in served - {wanted}))
+        return note_lost(row, f"answered by {others}, not by what is measured" if others else NO_CALL)
+    item = PanelItem(prompt=task.prompt, reference=task.reference, checks=task.checks)
+    world, draft = get_world(task.environment), _read_draft(attempt, calls)
+    return grade_try(row, item, world, draft, verify_item(item, world, draft))
+
+
+def _read_draft(attempt: Attempt, calls: BoundCalls) -> AttemptDraft:
+    """What was handed in, with the tokens of all its calls."""
+    draft = rebuild_draft(attempt, list(attempt.steps.all()))
+    last = calls.calls[-1].finish_reason
+    return replace(
+        draft,
+        answer=attempt.answer,
+        steps=draft.steps or [DraftStep(kind="answer", text=attempt.answer)],
+        token_ids=[token for call in calls.calls for token in call.unpack_token_ids()],
+        logprobs=[value for call in calls.calls for value in call.unpack_logprobs()],
+        sampled=[chosen for call in calls.calls for chosen in call.unpack_sampled()],
+        finish_reason=last,
+        ended=last != CUT_OFF,
+    )
+
+
+def _make_row(task: Task) -> ItemTry:
+    place, number = _read_place(task)
+    return ItemTry(place=place, number=number, key=int(task.metadata["evaluation"]["key"]))
+
+
+def _note_gone(task: Task) -> ItemTry:
+    return note_lost(
+        _make_row(task), task.failure or f"its agent handed nothing in, though it was offered {ROUNDS} times"
+    )
+
+
+def _copy(task: Task) -> Task:
+    """The same try, offered anew."""
+    copied = ("project_id", "worker_id", "submitted_by", "environment", "prompt", "reference", "checks", "metadata")
+    others = {name: getattr(task, name) for name in (*copied, "seed", "evaluation_id", "pins")}
+    return Task(**others, group_size=1)
+
+
+def _keep(tasks: Sequence[Task]) -> None:
+    if tasks:
+        keep_tasks(tasks, tasks[0].submitted_by)
+
+
+def _read_place(task: Task) -> tuple[int, int]:
+    said = task.metadata["evaluation"]
+    return said["item"], said["try"]
