@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("accounts", "0010_settings_name_no_environment_without_a_world"),
-        ("adapters", "0014_what_a_verdict_waits_for"),
+        ("adapters", "0015_what_a_verdict_waits_for"),
         ("evals", "0005_answers_are_kept_to_be_compared"),
         ("workers", "0009_kinds_are_registered"),
     ]
