@@ -35,6 +35,7 @@ PURPOSES = {
     "manager": gettext_lazy("an AI manager"),
     "hint": gettext_lazy("a hint"),
     "shadow": gettext_lazy("a shadow test"),
+    "eval": gettext_lazy("a try of an evaluation"),
 }
 APIS = {
     "chat": "Chat Completions",
