@@ -33,7 +33,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     for role, name in EVERY_ROLE.items():
         Member.objects.create(project=project, user=make_user(name, is_agent=role == "agent"), role=role)
     owner = User.objects.get(username=EVERY_ROLE["owner"])
-    worker = make_worker(project)
+    worker, _ = make_worker(project), make_worker(project, "desk", kind="desk", is_active=False)
     task = make_task(project, worker, state=Task.State.IN_REVIEW, submitted_by=owner)
     attempt = Attempt.objects.create(task=task, index=0, worker=worker, answer="hi", text="hi", score=0.5)
     Step.objects.create(attempt=attempt, index=0, kind="step", text="hi")
@@ -136,7 +136,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH adapters/{adapter}/canary": {"percent": 20},
         "POST adapters/{adapter}/quarantine": {"reason": "Odd."},
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
-        "POST evaluations": {"project": slug, "worker": "echo", "environment": "desk", "size": 5},
+        "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
         "POST skills": {"project": slug, "name": "greet", "description": "How to greet.", "body": "Say good day."},
         "PATCH skills/{skill}": {"is_active": False},
         "POST checks": {"project": slug, "name": "brief", "spec": {"check": "length", "max": 400}},
