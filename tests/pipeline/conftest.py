@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.chaos.clients import PatientClient, Tally
@@ -40,11 +41,11 @@ def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
             with (
                 chaos_stack(settings=settings, keep_in=directory / "home", only=SERVICES) as stack,
                 PatientClient(stack.state().addresses["console_url"], read_admin_token(stack), tally) as client,
+                psycopg.connect(stack.state().addresses["database_url"], autocommit=True) as connection,
             ):
                 body = {"slug": "line", "name": "Line", "review_policy": {"who": "none"}, "group_size": 2}
                 client.create("projects", body, key="project")
-                database_url = stack.state().addresses["database_url"]
-                line = Line(stack, client, broker, replies, model, broken, history, database_url)
+                line = Line(stack, client, broker, replies, model, broken, history, connection)
                 line.make_provider("model", model.url)
                 line.make_provider("broken", broken.url)
                 line.make_worker("chat", provider="model")

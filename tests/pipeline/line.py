@@ -122,8 +122,12 @@ class Line:
     model: FakeModelServer
     broken: FakeModelServer
     history: History
-    database_url: str
+    connection: psycopg.Connection[tuple[Any, ...]]
     _count: int = 0
+
+    @property
+    def database_url(self) -> str:
+        return self.stack.state().addresses["database_url"]
 
     def submit(self, prompt: str, *, worker: str = "chat", project: str = "line") -> int:
         """Give a task to a worker; its key is known to the history."""
@@ -223,8 +227,7 @@ class Line:
         )
 
     def ask(self, query: LiteralString, *values: object) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.database_url) as connection:
-            return connection.execute(query, values).fetchall()
+        return self.connection.execute(query, values).fetchall()
 
     def find_faults(self) -> list[str]:
         """What the checker says of everything that was done on this line; poison may fail."""

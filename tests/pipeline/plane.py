@@ -64,7 +64,7 @@ class Plane:
 
     stack: RunningStack
     client: PatientClient
-    database_url: str
+    connection: psycopg.Connection[dict[str, Any]]
     _keys: Iterator[int]
     _tickets: Iterator[str]
 
@@ -93,8 +93,7 @@ class Plane:
         return dict(answer.json())
 
     def ask(self, query: LiteralString, *values: object) -> list[dict[str, Any]]:
-        with psycopg.connect(self.database_url, row_factory=dict_row) as connection:
-            return connection.execute(query, values).fetchall()
+        return self.connection.execute(query, values).fetchall()
 
     def wait_for(self, what: str, query: LiteralString, *values: object) -> list[dict[str, Any]]:
         """The rows of a query as soon as there are any."""
@@ -143,10 +142,13 @@ class Plane:
 def running_plane(home: Path) -> Iterator[Plane]:
     with chaos_stack(settings=SETTINGS, keep_in=home, only=SERVICES) as stack:
         addresses = stack.state().addresses
-        with PatientClient(addresses["console_url"], read_admin_token(stack), Tally()) as client:
+        with (
+            PatientClient(addresses["console_url"], read_admin_token(stack), Tally()) as client,
+            psycopg.connect(addresses["database_url"], autocommit=True, row_factory=dict_row) as connection,
+        ):
             client.create("projects", PROJECT, key="project")
             client.create("workers", {"project": PROJECT["slug"], "name": "ada", "kind": "desk"}, key="worker")
-            yield Plane(stack, client, addresses["database_url"], itertools.count(), draw_prompts())
+            yield Plane(stack, client, connection, itertools.count(), draw_prompts())
 
 
 def draw_prompts() -> Iterator[str]:
