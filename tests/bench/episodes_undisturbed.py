@@ -17,6 +17,7 @@ from django.db import connection  # noqa: E402
 from apps.accounts.models import Project, User  # noqa: E402
 from apps.inference.services import record_exchanges  # noqa: E402
 from apps.scoring.services import score_tasks  # noqa: E402
+from apps.tasks.drafts import rebuild_draft  # noqa: E402
 from apps.tasks.models import Attempt, Task  # noqa: E402
 from apps.tasks.playing import play_task  # noqa: E402
 from apps.tasks.services import save_steps  # noqa: E402
@@ -33,7 +34,7 @@ SAID_CHARS = 1_000
 def main() -> None:
     project = Project.objects.create(slug="undisturbed", name="Undisturbed", review_policy={"who": "none"})
     worker = project.workers.create(name="tally", kind="tallying")
-    by = User.objects.first()
+    by = User.objects.earliest("pk")
 
     def make(number: int, size: int) -> Task:
         prompt = f"{TURNS - 1} of {number}"
@@ -78,7 +79,7 @@ def compare_bytes(task: Task) -> float:
         token_ids=tokens,
         logprobs=[-0.5] * len(tokens),
         sampled=[True] * len(tokens),
-        steps=steps,
+        steps=rebuild_draft(episode, steps).steps,
         request=calls[0].request,
         sampling={"temperature": 1.0},
         finish_reason="stop",
