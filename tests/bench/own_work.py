@@ -48,8 +48,6 @@ MODEL = Path("gpu_workers/desk/base")
 NAME = "shop-model"
 SLUG = "shop"
 PROMPTS, UPDATES, GROUP = 400, 12, 8
-FIRST = 150
-"""Of the prompts the team has when it begins: enough for some to be put aside before anything is trained."""
 TRIES = 16
 """Answers of each held-out prompt that the referee asks for."""
 ERROR = 0.1
@@ -154,9 +152,9 @@ def make_work(seed: int) -> list[Work]:
 
 
 def split_work(work: Sequence[Work], updates: int) -> list[Sequence[Work]]:
-    """What the team has when it begins, and then a portion an update."""
-    size = -(-(len(work) - FIRST) // max(updates - 1, 1))
-    return [work[:FIRST], *(work[start : start + size] for start in range(FIRST, len(work), size))][:updates]
+    """All of it at first, of which a share is put aside, and then once more, a portion an update."""
+    size = -(-len(work) // max(updates - 1, 1))
+    return [work, *(work[start : start + size] for start in range(0, len(work), size))][:updates]
 
 
 def _answer(ticket: Ticket, option: str) -> str:
