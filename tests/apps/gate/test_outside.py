@@ -24,7 +24,7 @@ from apps.workers.models import Worker
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.apps.adapters.desk_adapters import make_served
 from tests.apps.adapters.vllm_stub import VllmStub
-from tests.apps.gate.test_own_items import hold_out
+from tests.apps.gate.conftest import hold_out
 from tests.factories import make_worker
 
 pytestmark = pytest.mark.django_db
