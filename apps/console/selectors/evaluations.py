@@ -13,7 +13,7 @@ from apps.evals.models import Evaluation, ItemTry
 
 PAGE = 25
 COMPARABLE = 20
-SHOWN_ITEMS = 100
+SHOWN_ITEMS = 25
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,15 @@ def find_comparable(evaluation: Evaluation) -> list[Evaluation]:
     return list(same.exclude(pk=evaluation.pk)[:COMPARABLE]) if evaluation.item_set_hash else []
 
 
-def list_tried(evaluation: Evaluation) -> list[TriedItem]:
-    """Its first items, in their order."""
+def list_tried(evaluation: Evaluation, *, start: int = 0) -> tuple[list[TriedItem], int | None]:
+    """A page of its items in their order, and where the next page starts."""
     rows: dict[int, list[ItemTry]] = {}
-    for row in evaluation.item_tries.filter(place__lt=SHOWN_ITEMS).order_by("place", "number"):
+    end = start + SHOWN_ITEMS
+    for row in evaluation.item_tries.filter(place__gte=start, place__lt=end).order_by("place", "number"):
         rows.setdefault(row.place, []).append(row)
     prompts = _find_prompts(evaluation)
-    return [_sum_up(place, prompts.get(place, ""), tries) for place, tries in rows.items()]
+    shown = [_sum_up(place, prompts.get(place, ""), tries) for place, tries in rows.items()]
+    return shown, end if evaluation.item_tries.filter(place__gte=end).exists() else None
 
 
 def _asked(project: Project) -> QuerySet[Evaluation]:
@@ -69,6 +71,6 @@ def _sum_up(place: int, prompt: str, tries: Sequence[ItemTry]) -> TriedItem:
 
 def _find_prompts(evaluation: Evaluation) -> Mapping[int, str]:
     try:
-        return {place: item.prompt for place, item in enumerate(reopen_items(evaluation).items[:SHOWN_ITEMS])}
+        return {place: item.prompt for place, item in enumerate(reopen_items(evaluation).items)}
     except (TentalisError, ValueError):  # it is the gate's own, or its set changed
         return {}

@@ -59,9 +59,11 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
     """What it found; with `beside`, another's number, against that one."""
     evaluation = _find(scene, evaluation_id)
     comparable = evaluations.find_comparable(evaluation)
+    tried, following = evaluations.list_tried(evaluation, start=read_number(request, "start") or 0)
     context = {
         "evaluation": evaluation,
-        "tried": evaluations.list_tried(evaluation),
+        "tried": tried,
+        "following": following,
         "comparable": comparable,
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
         "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},

@@ -68,6 +68,9 @@ def test_two_models_on_the_same_items_are_compared(client: Client, project: Proj
     page = read(client, path("evaluation", better.pk) + f"?beside={base.pk}")
     assert "+50.0 percentage points" in page
     assert "This one is better." in page
+    assert '<a href="?start=25" rel="next">' in page
+    assert page.count('data-label="Number"') == 25
+    assert read(client, path("evaluation", better.pk) + "?start=25").count('data-label="Number"') == 15
     assert "The other one is better." in read(client, path("evaluation", base.pk) + f"?beside={better.pk}")
     assert client.get(path("evaluation", better.pk) + f"?beside={other.pk}").status_code == 404
     assert client.get(path("evaluation", better.pk) + "?beside=x").status_code == 404
