@@ -1,8 +1,10 @@
 """What both ends of an HTTP/1.1 connection need: a timer that is moved at no cost, and headers as they are written."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
+
+from multidict import CIMultiDict, istr
 
 NO_BODY = frozenset({204, 304})
 
@@ -48,6 +50,25 @@ class Alarm:
 
 def _do_nothing() -> None:
     pass
+
+
+def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> "CIMultiDict[str]":
+    """Headers as they came, by name in any case."""
+    return CIMultiDict(
+        [(_NAMES.get(name) or _read_name(name), value.decode("utf-8", "surrogateescape")) for name, value in fields]
+    )
+
+
+_NAMES: dict[bytes, istr] = {}
+"""Names that came before: the same few come with each request."""
+_MOST_NAMES, _NAME_BYTES = 1024, 64
+
+
+def _read_name(name: bytes) -> str:
+    known = istr(name.decode("latin-1"))
+    if len(_NAMES) < _MOST_NAMES and len(name) <= _NAME_BYTES:
+        _NAMES[name] = known
+    return known
 
 
 def write_fields(headers: Mapping[str, str]) -> str:

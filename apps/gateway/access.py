@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from django.db.utils import Error as DatabaseError
+from multidict import istr
 
 from apps.accounts.archiving import ProjectArchivedError, say_archived
 from apps.base.errors import NotSignedInError
@@ -13,6 +14,7 @@ from apps.gateway.tables import Caller
 from tentalis.inbound.http1 import Request
 from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
 
+_AUTHORIZATION, _PROJECT = istr("Authorization"), istr("X-Tentalis-Project")
 WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…, or api-key: tnt_…)"
 
 
@@ -26,13 +28,13 @@ async def find_caller(headers: Mapping[str, str], config: ConfigCache) -> Caller
     """
     text = read_token(headers)
     try:
-        credential = await config.find_credential(text)
+        credential = config.find_known(text) or await config.find_credential(text)
     except NotSignedInError as error:
         raise _refuse(401, str(error), "invalid_api_key") from None
     except DatabaseError as error:
         message = "the token is not known yet, and the database is away"
         raise RefusalError(message, status=503, code="unavailable", retry_after_s=2, is_recorded=False) from error
-    caller = _choose(credential.callers, headers.get("X-Tentalis-Project", ""))
+    caller = _choose(credential.callers, headers.get(_PROJECT, ""))
     if caller.expires_at <= time.time():
         raise _refuse(401, "this token is not valid: unknown, expired or revoked", "invalid_api_key")
     return caller
@@ -62,7 +64,7 @@ def require_metrics_reader(request: Request, token: str) -> None:
 
 def read_token(headers: Mapping[str, str]) -> str:
     """The plain token. Raises RefusalError (401) where there is none."""
-    given = headers.get("Authorization")
+    given = headers.get(_AUTHORIZATION)
     if given:
         scheme, _, text = given.partition(" ")
         if scheme.lower() == "bearer" and text:

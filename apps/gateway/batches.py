@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
+from psycopg.types.string import BytesBinaryDumper
 
 from apps.base.errors import ConflictError
 from apps.conversations.forgotten import FIND_FORGOTTEN, SLACK_S, ErasedPerson, read_forgotten
 from apps.gateway.capture import Captured
 from apps.gateway.conversation_delta import SessionDeltas
 from apps.gateway.guessing import find_guessed
-from apps.gateway.rows import AGENT_CHARS, COPY, SESSION_KEY_CHARS, TYPES, SessionSeen, fit, make_row, see_session
+from apps.gateway.rows import AGENT_CHARS, COPY, SESSION_KEY_CHARS, TYPES, fit, make_row, read_end, see_session
 from apps.gateway.spool import Position
 from apps.inference.selectors import LATEST_LINKS
 from tentalis.core.conversation_delta import Link
@@ -140,6 +141,7 @@ class Store:
             self._connection = psycopg.connect(
                 self._conninfo, connect_timeout=CONNECT_TIMEOUT_S, autocommit=True, application_name="tentalis-spool"
             )
+            self._connection.adapters.register_dumper(bytes, BytesBinaryDumper)  # in C
         return self._connection
 
     def read_forgotten(self, *, since: float = 0.0, after: int = 0) -> list[ErasedPerson]:
@@ -150,14 +152,15 @@ class Store:
         self, cursor: psycopg.Cursor[Any], captured: Sequence[Captured], threads: Mapping[SessionKey, str]
     ) -> dict[SessionKey, _KnownSession]:
         """Make and renew the batch's sessions, in one order for all processes, so that none waits for the other."""
-        seen: dict[SessionKey, SessionSeen] = {}
+        began: dict[SessionKey, float] = {}
+        latest: dict[SessionKey, tuple[float, Captured]] = {}
         for one in captured:
-            now = see_session(one, threads.get(_key(one), ""))
-            name = now.project_id, now.key, now.agent
-            before = seen.get(name)
-            if before is None or before.seen_at <= now.seen_at:
-                seen[name] = now if before is None else now._replace(began_at=before.began_at)
-        columns = zip(*(seen[key] for key in sorted(seen)), strict=True)
+            key, end_s = _key(one), read_end(one.header)
+            began.setdefault(key, one.header["at"])
+            if key not in latest or latest[key][0] <= end_s:
+                latest[key] = end_s, one
+        seen = [see_session(latest[key][1], threads.get(key, ""), began_s=began[key]) for key in sorted(latest)]
+        columns = zip(*seen, strict=True)
         cursor.execute(_SEE_SESSIONS, [list(column) for column in columns])
         return {(project, key, agent): _KnownSession(pk, is_new) for project, key, agent, pk, is_new in cursor}
 

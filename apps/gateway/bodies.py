@@ -4,6 +4,8 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator
 
+from multidict import istr
+
 from apps.gateway.edge import Edge
 from apps.gateway.errors import RefusalError, refuse_busy
 from apps.gateway.tables import Caller
@@ -12,6 +14,7 @@ from tentalis.inbound.refusals import CODES
 from tentalis.limits import LIMITS
 
 UNPACKED_AT_ONCE = 2**18
+_ENCODING = istr("Content-Encoding")
 _WINDOW = 15  # of both, as large as it gets
 _WINDOWS = {"gzip": 16 + _WINDOW, "x-gzip": 16 + _WINDOW, "deflate": _WINDOW}
 
@@ -34,6 +37,14 @@ class Body:
             raise refuse_busy(f"{LIMITS.requests_per_token} requests of this token are under way, which is its share")
         edge.begun[self._token] += 1
 
+    def take(self, request: Request) -> bytes | None:
+        """All of it, where it came with the head and is not packed, as most do; None where it has to be read. Raises as
+        `read`."""
+        if request.headers.get(_ENCODING) or request.size > self._most_bytes or (raw := request.take()) is None:
+            return None
+        self._hold(len(raw))
+        return raw
+
     async def read(self, request: Request) -> bytes:
         """All of it, unpacked.
 
@@ -43,9 +54,9 @@ class Body:
         """
         if request.size > self._most_bytes:
             raise _refuse_size(self._most_bytes)
-        packing = request.headers.get("Content-Encoding", "").lower()
+        packing = request.headers.get(_ENCODING, "").lower()
         if packing in ("", "identity"):
-            if (raw := request.take()) is not None:  # it came with the head, as most do
+            if (raw := request.take()) is not None:
                 self._hold(len(raw))
                 return raw
             pieces = _read(request)

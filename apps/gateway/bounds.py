@@ -46,8 +46,17 @@ def load_countable(raw: bytes) -> Any:
 
 def require_flat(value: Any) -> None:
     """Raise BeyondBoundsError where there are more levels than `LIMITS` says."""
-    if not _RULER.shows_flat(value) and is_deeper(value, LIMITS.gateway_json_depth):
+    if _RULER.write(value) is None and is_deeper(value, LIMITS.gateway_json_depth):
         raise BeyondBoundsError("levels", LIMITS.gateway_json_depth)
+
+
+def dump_flat(value: Any) -> bytes:
+    """A value as JSON: to write it shows how deep it is. Raises as `require_flat`."""
+    written = _RULER.write(value)
+    if written is None:
+        require_flat(value)
+        written = orjson.dumps(value)
+    return written
 
 
 def _count_written() -> int:
@@ -69,20 +78,21 @@ class _Ruler(threading.local):
     def __init__(self) -> None:
         self._inner: list[Any] = []
         self._outer = self._inner
-        for _ in range(_WRITTEN_LEVELS - LIMITS.gateway_json_depth - 1):
+        self._levels = max(1, _WRITTEN_LEVELS - LIMITS.gateway_json_depth)
+        for _ in range(self._levels - 1):
             self._outer = [self._outer]
 
-    def shows_flat(self, value: Any) -> bool:
+    def write(self, value: Any) -> bytes | None:
+        """A value as JSON; None where it is deeper than may be, or the ruler too short to tell."""
         if LIMITS.gateway_json_depth >= _WRITTEN_LEVELS:
-            return False
+            return None
         self._inner.append(value)
         try:
-            orjson.dumps(self._outer)
+            return orjson.dumps(self._outer)[self._levels : -self._levels]
         except TypeError:
-            return False
+            return None
         finally:
             self._inner.clear()
-        return True
 
 
 _WRITTEN_LEVELS = _count_written()

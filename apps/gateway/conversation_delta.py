@@ -24,6 +24,9 @@ _SESSION_BYTES = 600
 _NODE_BYTES = 400
 _PREFIX_BYTES = 200
 _LATEST = 4
+_FIELDS_KEPT, _FIELDS_BYTES = 256, 2048
+_FIELDS: dict[bytes, dict[str, bytes]] = {}
+"""Hashes of the fields of short requests, by how they are written: a program asks with the same ones each time."""
 
 
 class Placed(NamedTuple):
@@ -222,6 +225,17 @@ def _leave_out(
 
 def _hash_fields(request: Mapping[str, Any]) -> dict[str, bytes]:
     """Of each large field; and under "" of all that is small together."""
+    whole = _dump(request)
+    if (known := _FIELDS.get(whole)) is None:
+        known = _hash_each(request)
+        if len(whole) <= _FIELDS_BYTES:
+            if len(_FIELDS) >= _FIELDS_KEPT:
+                _FIELDS.clear()
+            _FIELDS[whole] = known
+    return known
+
+
+def _hash_each(request: Mapping[str, Any]) -> dict[str, bytes]:
     spelled = {name: _dump(value) for name, value in request.items()}
     small = {name: value.decode() for name, value in spelled.items() if len(value) <= _SMALL_BYTES}
     large = {name: _hash(value) for name, value in spelled.items() if name not in small}

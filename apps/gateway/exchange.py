@@ -4,6 +4,8 @@ import asyncio
 import logging
 import time
 
+from multidict import istr
+
 from apps.gateway.access import find_caller, require_asking
 from apps.gateway.answers import answer_json
 from apps.gateway.asking import guess_usage, read_model, read_object
@@ -38,6 +40,7 @@ EXCHANGE_HEADER = "X-Tentalis-Exchange"
 FALLBACK_HEADER = "X-Tentalis-Fallback"
 UNRECORDED = "the answer cannot be recorded at the moment, so it is not given"
 MOST_NAME_CHARS = 300
+_BETA = istr(BETA_HEADER)
 
 
 class CallerRequest:
@@ -114,12 +117,12 @@ class CallerRequest:
         caller = self._caller = await find_caller(request.headers, edge.config)
         require_asking(caller)
         self._body = Body(edge, caller)
-        raw = await self._body.read(request)
+        raw = self._body.take(request) or await self._body.read(request)
         edge.admit()
         self._is_admitted = True
         body = read_object(raw)
         place = find_place(body, request.headers, caller, in_path=self._in_path)
-        beta = request.headers.get(BETA_HEADER, "")
+        beta = request.headers.get(_BETA, "")
         incoming = IncomingRequest(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
         self._incoming = incoming
         if place.task is not None or place.attempt is not None:

@@ -147,9 +147,9 @@ class Budgets:
         Raises:
             RefusalError: 429: one of them is used up, or others hold what is left; nothing is counted then.
         """
-        scopes = list(_scopes(caller, backend, allowance))
-        if not scopes:
+        if _are_free(caller, backend, allowance):
             return None
+        scopes = list(_scopes(caller, backend, allowance))
         limited = [
             (scope, metric, limit, self._count(scope, metric))
             for scope in scopes
@@ -205,6 +205,8 @@ class Budgets:
             tokens: of its prompt and of itself.
             count_usd: called where a budget is in dollars.
         """
+        if _are_free(caller, backend, allowance):
+            return
         for scope in _scopes(caller, backend, allowance):
             for metric in (TOKENS_MINUTE, TOKENS_DAY):
                 if getattr(scope.limits, metric.name) is not None:
@@ -259,20 +261,30 @@ def connect_redis(url: str) -> Redis:
     return client
 
 
+def _are_free(caller: Caller, backend: Backend, allowance: Limits) -> bool:
+    """Whether no budget is about them, as of most."""
+    return (
+        caller.token_limits.are_none
+        and caller.project_limits.are_none
+        and backend.limits.are_none
+        and allowance.are_none
+    )
+
+
 def _scopes(caller: Caller, backend: Backend, allowance: Limits) -> Iterator[Scope]:
-    """Only those with a limit; most have none."""
-    if allowance != _NONE and backend.key is not None:
+    """Only those with a limit."""
+    if not allowance.are_none and backend.key is not None:
         words = f"project {caller.project_slug} at model server {backend.name}"
         yield Scope(name_grant(caller.project, backend.key), words, allowance, is_server=True)
     yield from _callers_scopes(caller)
-    if backend.limits != _NONE:
+    if not backend.limits.are_none:
         yield Scope(f"provider:{backend.key}", f"provider {backend.name}", backend.limits, is_server=True)
 
 
 def _callers_scopes(caller: Caller) -> Iterator[Scope]:
-    if caller.token_limits != _NONE:
+    if not caller.token_limits.are_none:
         yield Scope(f"token:{caller.token}", "this token", caller.token_limits)
-    if caller.project_limits != _NONE:
+    if not caller.project_limits.are_none:
         yield Scope(f"project:{caller.project}", f"project {caller.project_slug}", caller.project_limits)
 
 

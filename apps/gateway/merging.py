@@ -97,6 +97,32 @@ class Merger:
                     parts = known[index] = ChoiceParts(index)
                 _add_choice(parts, choice)
 
+    def add_piece(self, chunk: Json) -> Json | None:
+        """Add a chunk that goes on with one choice's text and says nothing else, as most of a stream's do.
+
+        Returns:
+            Its choice; None where it is another chunk, and nothing was added. Raises as `add`.
+        """
+        choices, models = chunk.get("choices"), self.envelope.models
+        if not choices or len(choices) != 1 or "usage" in chunk or "prompt_token_ids" in chunk or "error" in chunk:
+            return None
+        choice: Json = choices[0]
+        parts, message = self._choices.get(choice.get("index", -1)), choice.get("delta")
+        if parts is None or parts.finish_reason or not message or len(message) != 1 or choice.get("finish_reason"):
+            return None
+        text, ids, logprobs = message.get("content"), choice.get("token_ids"), choice.get("logprobs")
+        if text.__class__ is not str or "prompt_token_ids" in choice or [chunk.get("model")] != models:
+            return None
+        if logprobs:
+            entries = logprobs.get("content")
+            if not entries or len(entries) != 1:
+                return None
+            parts.logprobs.append(entries[0]["logprob"])
+        if ids:
+            parts.token_ids += ids
+        parts.texts.append(text)
+        return choice
+
     def dump(self) -> bytes:
         """All of it, for `load_merged`."""
         choices = self.choices

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from apps.gateway.asking import Json, Question
-from apps.gateway.bounds import BeyondBoundsError, load_bounded, load_countable, require_flat
+from apps.gateway.bounds import BeyondBoundsError, dump_flat, load_bounded, load_countable
 from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedError
 from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.wire import dump_event
@@ -116,11 +116,12 @@ class Relay:
             return self._rename(own, own_id)
         if self._is_native and not (self._question.hides_ids or self._question.hides_logprobs):
             return self._rename(raw, own_id)
-        self._strip([answer])
+        self._question.strip([answer])
         if not self._is_native:
+            self._require_flat(answer)
             return orjson.dumps(self._dialect.from_chat(answer, self._body, id=self._id))
         answer["id"] = self._answer_id
-        return orjson.dumps(answer)
+        return self._write(answer)
 
     def feed(self, data: bytes) -> bytes:
         """Whatever of a stream has come, as events for the caller; what ends the stream is left to `finish`."""
@@ -175,32 +176,61 @@ class Relay:
 
     def _forward(self, chunks: Sequence[Json]) -> bytes:
         """What the caller gets of them."""
-        self._merge(chunks)
-        shown, unfinished = [], self._unfinished
+        hides_ids, hides_logprobs = self._question.hides_ids, self._question.hides_logprobs
+        shown: list[Json] = []
         for chunk in chunks:
-            choices = chunk.get("choices")
-            if choices is None and (words := _read_failure(chunk)) is not None:
-                self.failure = words
+            if (choice := self._merge_piece(chunk)) is None:
+                shown += self._question.strip([chunk]) if self._look_at(chunk) else ()
                 continue
-            if not self.served:
-                self.served = _read_model(chunk)
-            for choice in choices or ():
-                if choice.get("finish_reason") is None:
-                    unfinished.add(choice.get("index"))
-                else:
-                    self._has_finished = True
-                    unfinished.discard(choice.get("index"))
-            if (usage := chunk.get("usage")) is not None:
-                self.usage = read_usage(usage)
+            if hides_ids:
+                choice.pop("token_ids", None)
+            if hides_logprobs:
+                choice["logprobs"] = None
             shown.append(chunk)
-        if self._passes_own:
+        if self._passes_own or not shown:
             return b""
-        shown = self._strip(shown)
         if not self._is_native:
+            self._require_flat(shown)
             return b"".join([self._stream.feed(chunk) for chunk in shown])
         for chunk in shown:
             chunk["id"] = self._answer_id
-        return b"data: %s\n\n" % b"\n\ndata: ".join([orjson.dumps(chunk) for chunk in shown]) if shown else b""
+        return b"data: %s\n\n" % self._write_events(shown)
+
+    def _merge_piece(self, chunk: Json) -> Json | None:
+        """The choice of a chunk that is one piece of it, once that is merged; None of any other."""
+        if self.merger is not None:
+            try:
+                return self.merger.add_piece(chunk)
+            except MALFORMED:
+                self.merger = None
+        return None
+
+    def _look_at(self, chunk: Json) -> bool:
+        """Merge a chunk, and note what it says of the answer; whether it is shown."""
+        self._merge([chunk])
+        choices, unfinished = chunk.get("choices"), self._unfinished
+        if choices is None and (words := _read_failure(chunk)) is not None:
+            self.failure = words
+            return False
+        if not self.served:
+            self.served = _read_model(chunk)
+        for choice in choices or ():
+            if choice.get("finish_reason") is None:
+                unfinished.add(choice.get("index"))
+            else:
+                self._has_finished = True
+                unfinished.discard(choice.get("index"))
+        if (usage := chunk.get("usage")) is not None:
+            self.usage = read_usage(usage)
+        return True
+
+    def _write_events(self, chunks: list[Json]) -> bytes:
+        """Chunks with their id as the data of events: all in one call, and cut where one begins with the id."""
+        written = self._write(chunks)[1:-1]
+        beginning = b'{"id":%s,' % orjson.dumps(self._answer_id)
+        if written.startswith(beginning) and written.count(b"," + beginning) == len(chunks) - 1:
+            return written.replace(b"," + beginning, b"\n\ndata: " + beginning)
+        return b"\n\ndata: ".join([orjson.dumps(chunk) for chunk in chunks])
 
     def _pass(self, event: Json, out: list[bytes]) -> None:
         """An event as the server sent it; the one that ends the stream waits for `finish`."""
@@ -252,21 +282,23 @@ class Relay:
         return answer
 
     def _load(self, raw: bytes) -> Any:
-        """What it says; how deep that is, is looked at when the largest part of it is taken out. Raises as `_strip`."""
+        """What it says; how deep that is, is looked at when the largest part of it is taken out. Raises as `_write`."""
         try:
             return load_countable(raw) if self._question.hides_logprobs else load_bounded(raw)
         except BeyondBoundsError as beyond:
             raise self._refuse_unbounded(beyond) from None
 
-    def _strip(self, answers: list[Json]) -> list[Json]:
-        """As the question's. Raises UnboundedAnswerError where what is left lies too deep."""
-        left = self._question.strip(answers)
+    def _write(self, value: Any) -> bytes:
+        """As JSON. Raises UnboundedAnswerError where it lies too deep."""
+        try:
+            return dump_flat(value)
+        except BeyondBoundsError as beyond:
+            raise self._refuse_unbounded(beyond) from None
+
+    def _require_flat(self, value: Any) -> None:
+        """Raises as `_write`, where that was not looked at when it was read."""
         if self._question.hides_logprobs:
-            try:
-                require_flat(left)
-            except BeyondBoundsError as beyond:
-                raise self._refuse_unbounded(beyond) from None
-        return left
+            self._write(value)
 
     def _refuse_unbounded(self, beyond: BeyondBoundsError) -> UnboundedAnswerError:
         self.kept.clear()

@@ -6,18 +6,28 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from multidict import istr
+
 from apps.gateway.pins import Pin
 from apps.gateway.tables import Caller
 
 MOST_CHARS = 200
-_HEADERS = (
-    "X-Session-Id", "x-openclaw-session-key", "x-session-affinity", "session_id", "X-Claude-Code-Session-Id",
-    "X-OpenWebUI-Chat-Id", "session-id",
+_HEADERS = tuple(
+    map(
+        istr,
+        (
+            "X-Session-Id", "x-openclaw-session-key", "x-session-affinity", "session_id", "X-Claude-Code-Session-Id",
+            "X-OpenWebUI-Chat-Id", "session-id",
+        ),
+    )
 )  # fmt: skip
 """The last but ours: Claude Code's, Open WebUI's where it forwards who asks, Codex's."""
-_SUBAGENT = "x-claude-code-agent-id"
-_RETRY = "x-stainless-retry-count"
+_SUBAGENT = istr("x-claude-code-agent-id")
+_RETRY = istr("x-stainless-retry-count")
 """Of the libraries of OpenAI and Anthropic."""
+_TURN, _TASK_ID, _ATTEMPT, _STEP, _DONE = map(
+    istr, ("X-Turn-Type", "X-Tentalis-Task", "X-Tentalis-Attempt", "X-Tentalis-Step", "X-Session-Done")
+)
 _COUNTER = re.compile(r":\d+$")
 _IN_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{36})$")
 _OF_ONE_REQUEST = ("request", "trace", "span", "time", "date", "run", "message", "generation", "parent", "step")
@@ -63,7 +73,7 @@ def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Call
     metadata = metadata if isinstance(metadata, dict) else {}
     named = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
     end_user, conversation = _read_user(named)
-    turn = headers.get("X-Turn-Type", "").lower()
+    turn = headers.get(_TURN, "").lower()
     is_main = caller.is_agent and not headers.get(_SUBAGENT)  # what a sub-agent is told, another agent says
     conversation = _shorten(in_path or _find_session(body, metadata, headers) or conversation)
     session = conversation or _shorten(end_user)
@@ -71,10 +81,10 @@ def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Call
         session=session or make_fingerprint(body, metadata, caller),
         end_user=_shorten(end_user),
         turn=turn if turn in {"main", "side"} else ("main" if is_main else "side"),
-        task=_number(headers.get("X-Tentalis-Task")),
-        attempt=_number(headers["X-Tentalis-Attempt"], unreadable=-1) if "X-Tentalis-Attempt" in headers else None,
-        step=_number(headers.get("X-Tentalis-Step")),
-        is_done=headers.get("X-Session-Done", "").lower() in {"1", "true", "yes"},
+        task=_number(headers.get(_TASK_ID)),
+        attempt=_number(headers[_ATTEMPT], unreadable=-1) if _ATTEMPT in headers else None,
+        step=_number(headers.get(_STEP)),
+        is_done=headers.get(_DONE, "").lower() in {"1", "true", "yes"},
         is_guessed=not session,
         is_named=bool(conversation),
         retry=min(_number(headers.get(_RETRY)) or 0, MOST_RETRIES),

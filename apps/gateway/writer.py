@@ -19,6 +19,7 @@ from apps.conversations.forgotten import ErasedPerson
 from apps.gateway.batches import Move, MovedError, Store
 from apps.gateway.capture import Captured, FindRates, capture
 from apps.gateway.record import Record, unpack_record
+from apps.gateway.rows import read_end
 from apps.gateway.spool import (
     FileSpool,
     Position,
@@ -335,8 +336,7 @@ def _put_in_order(batches: Sequence[tuple[Source, Sequence[Spooled]]], began: fl
 def _read_end(body: bytes) -> float:
     """When a record was made, in seconds since the epoch; 0.0 of one that cannot be read."""
     try:
-        header = unpack_record(body).header
-        return float(header["at"] + header["latency_ms"] / 1000)
+        return read_end(unpack_record(body).header)
     except _UNREADABLE:
         return 0.0
 

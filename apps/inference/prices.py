@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from django.core.exceptions import ValidationError
@@ -178,6 +179,7 @@ def _longest_first(items: Iterable[tuple[str, list[_Entry]]]) -> list[tuple[str,
     return sorted(items, key=lambda item: (-len(item[0]), item[0]))
 
 
+@lru_cache(maxsize=1024)
 def _find_shipped(kind: str, model: str) -> Rates | None:
     fitting = [
         row

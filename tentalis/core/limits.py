@@ -3,6 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, ClassVar
 
 from tentalis.core.checked import Checked, number
@@ -32,6 +33,11 @@ class Limits(Checked):
     tokens_per_day: int | None = number(None, 1, MAX_COUNT, whole=True)
     usd_per_day: float | None = number(None, 0, MAX_USD, whole=False, above=True)
     usd_per_month: float | None = number(None, 0, MAX_USD, whole=False, above=True)
+
+    @cached_property
+    def are_none(self) -> bool:
+        """Nothing is limited."""
+        return not self.to_json()
 
     def to_json(self) -> dict[str, Any]:
         """Only what is limited."""

@@ -17,9 +17,9 @@ from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httptools
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 
-from tentalis.http1 import NO_BODY, Alarm, write_fields
+from tentalis.http1 import NO_BODY, Alarm, read_fields, write_fields
 from tentalis.inbound.connections import Connections
 from tentalis.limits import LIMITS
 
@@ -35,6 +35,7 @@ LINGER_S = 1.0
 """So long a caller may go on sending what nobody reads, so that it hears why."""
 UNREADABLE = 400, "this is no HTTP/1.1 request"
 _JOINED_BYTES = 2**14
+_LENGTH = istr("Content-Length")
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nDate: " for status in HTTPStatus}
 
 
@@ -94,7 +95,7 @@ class Request:
     @property
     def size(self) -> int:
         """Bytes of its body as far as its head tells; 0 where that does not."""
-        return int(self.headers.get("Content-Length") or 0)  # the parser takes digits only
+        return int(self.headers.get(_LENGTH) or 0)  # the parser takes digits only
 
     def take(self) -> bytes | None:
         """The body, where all of it is here; None where some of it is yet to come. Once."""
@@ -237,9 +238,10 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._alarm = Alarm(self._loop)
         self._target = b""
-        self._fields: list[tuple[str, str]] = []
+        self._fields: list[tuple[bytes, bytes]] = []
         self._is_in_head = False
         self._quiet_bytes = 0
+        self._head_bytes = self._piece_bytes = 0  # that a head may have at most: all since the piece the last ended in
         self._arriving: Request | None = None
         self._waiting: deque[Request] = deque()
         self._request: Request | None = None
@@ -286,7 +288,9 @@ class _Connection(asyncio.Protocol):
         if self._is_deaf:
             return
         was_in_head = self._is_in_head
-        self._quiet_bytes += len(data)
+        self._piece_bytes = size = len(data)
+        self._quiet_bytes += size
+        self._head_bytes += size
         try:
             self._parse(data)
         except httptools.HttpParserError:
@@ -314,7 +318,7 @@ class _Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_in_head:  # else it is a body's trailer
-            self._fields.append((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")))
+            self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._is_resumed:
@@ -326,11 +330,13 @@ class _Connection(asyncio.Protocol):
             self._give_up(*excess)
         if len(fields) > LIMITS.header_lines:
             self._give_up(431, f"wanted at most {LIMITS.header_lines} headers, found more")
-        size = 4 * len(fields)
-        for name, value in fields:
-            size += len(name) + len(value)
-        if size > LIMITS.header_bytes:
-            self._give_up(*_beyond_head())
+        if self._head_bytes > LIMITS.header_bytes:
+            size = 4 * len(fields)
+            for name, value in fields:
+                size += len(name) + len(value)
+            if size > LIMITS.header_bytes:
+                self._give_up(*_beyond_head())
+        self._head_bytes = self._piece_bytes
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
             self._give_up(*UNREADABLE)
@@ -338,7 +344,7 @@ class _Connection(asyncio.Protocol):
             self,
             parser.get_method().decode("latin-1"),
             self._target.decode("utf-8", "replace"),
-            CIMultiDict(fields),
+            read_fields(fields),
             is_modern=version == "1.1",
         )
         request.is_kept = parser.should_keep_alive()

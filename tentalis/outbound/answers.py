@@ -3,15 +3,18 @@
 import time
 from collections.abc import Mapping
 
+from multidict import istr
+
 from tentalis.core import backoff
 from tentalis.limits import LIMITS
 
+_ENCODING = istr("Content-Encoding")
 COMPRESSED = "the answer is compressed, which was not asked for"
 
 
 def is_compressed(headers: Mapping[str, str]) -> bool:
     """Whether a body would have to be unpacked, to a size that nothing tells before. Nobody here asks for that."""
-    found = headers.get("Content-Encoding")
+    found = headers.get(_ENCODING)
     return found is not None and found.strip().lower() not in {"", "identity"}
 
 

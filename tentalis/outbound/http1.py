@@ -7,15 +7,15 @@ import socket
 import ssl
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import httptools
 from aiohappyeyeballs import start_connection
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 
-from tentalis.http1 import NO_BODY, Alarm, write_fields
+from tentalis.http1 import NO_BODY, Alarm, read_fields, write_fields
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import refuse_unknown, require_allowed
 
@@ -24,6 +24,8 @@ KEPT_S = 60.0
 HELD_BYTES = 2**18
 """Of an answer that is not read as fast as it comes; more waits at its server."""
 _SECOND_FAMILY_S = 0.25
+_JOINED_BYTES = 2**14
+_LENGTH, _CODING = istr("Content-Length"), istr("Transfer-Encoding")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[tuple[Any, ...]]]]
 """(host, port) -> as `socket.getaddrinfo` says it. Raises OSError."""
@@ -80,7 +82,7 @@ class Answer:
     @property
     def size(self) -> int:
         """Bytes of its body as far as its head tells; 0 where that does not."""
-        told = self.headers.get("Content-Length", "")
+        told = self.headers.get(_LENGTH, "")
         return int(told) if told.isdecimal() else 0
 
     async def read(self) -> bytes:
@@ -146,6 +148,7 @@ class Client:
         self._headers = headers
         self._connect_s = connect_s
         self._resolve = resolve or _resolve
+        self._written: tuple[Mapping[str, str], bytes] = {}, write_fields(headers).encode()
         self._idle: dict[tuple[Any, ...], list[_Connection]] = defaultdict(list)
         self._open: set[_Connection] = set()
 
@@ -165,7 +168,8 @@ class Client:
             TimeoutError: it was silent for `silence_s`; so it may be while the answer is read.
             ValueError: a header is none.
         """
-        head = _write_head(target, body, {**self._headers, **headers})
+        verb, size = (b"GET", b"") if body is None else (b"POST", b"\r\nContent-Length: %d" % len(body))
+        head = b"%b %b%b%b\r\n\r\n" % (verb, _write_head(target), self._write_fields(headers), size)
         key = target[:3], allow_private
         idle = self._idle[key]
         connection = idle.pop() if idle else await self._connect(target, allow_private=allow_private)
@@ -181,6 +185,14 @@ class Client:
     def close(self) -> None:
         for connection in list(self._open):
             connection.close()
+
+    def _write_fields(self, headers: Mapping[str, str]) -> bytes:
+        """These headers and the client's own; the same mapping as last time says what it said then."""
+        known, written = self._written
+        if known is not headers:
+            written = write_fields({**self._headers, **headers}).encode()
+            self._written = headers, written
+        return written
 
     async def _connect(self, target: Target, *, allow_private: bool) -> "_Connection":
         host = target.host.removesuffix(".")
@@ -221,7 +233,7 @@ class _Connection(asyncio.Protocol):
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         self._answer: Answer | None = None
-        self._head: list[tuple[str, str]] = []
+        self._head: list[tuple[bytes, bytes]] = []
         self._reason = ""
         self._ends_with_connection = False
         self._bodiless = 0
@@ -240,10 +252,10 @@ class _Connection(asyncio.Protocol):
         self._alarm.set(silence_s, self._look_at_silence)
         if self._transport.is_closing():
             self._fail(BrokenError("the connection was closed"))
-        elif body:
+        elif body is not None and len(body) > _JOINED_BYTES:
             self._transport.writelines((head, body))
         else:
-            self._transport.write(head)
+            self._transport.write(head + (body or b""))
         return answer
 
     def go_on(self) -> None:
@@ -297,7 +309,7 @@ class _Connection(asyncio.Protocol):
         self._reason = reason.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head.append((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")))
+        self._head.append((name, value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -305,11 +317,9 @@ class _Connection(asyncio.Protocol):
             return
         assert self._answer is not None
         self._answer.reason = self._reason
-        headers = self._answer.headers = CIMultiDict(self._head)
+        headers = self._answer.headers = read_fields(self._head)
         self._ends_with_connection = (
-            "Content-Length" not in headers
-            and "chunked" not in headers.get("Transfer-Encoding", "").lower()
-            and status not in NO_BODY
+            _LENGTH not in headers and "chunked" not in headers.get(_CODING, "").lower() and status not in NO_BODY
         )
         self._answer.status = status
 
@@ -364,9 +374,9 @@ class _Connection(asyncio.Protocol):
                 self._transport.close()
 
 
-def _write_head(target: Target, body: bytes | None, headers: Mapping[str, str]) -> bytes:
-    verb, size = ("GET", "") if body is None else ("POST", f"\r\nContent-Length: {len(body)}")
-    return f"{verb} {target.path} HTTP/1.1\r\nHost: {target.named}{write_fields(headers)}{size}\r\n\r\n".encode()
+@lru_cache(maxsize=256)
+def _write_head(target: Target) -> bytes:
+    return f"{target.path} HTTP/1.1\r\nHost: {target.named}".encode()
 
 
 async def _resolve(host: str, port: int) -> Sequence[tuple[Any, ...]]:

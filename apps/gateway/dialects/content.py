@@ -47,7 +47,7 @@ def read_reasoning(message: Body) -> str:
 
 def read_usage(usage: object) -> Usage:
     """A chat answer's usage; zeros where the server does not tell."""
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, dict):
         return Usage(0, 0, 0, 0, 0)
     prompt, completion = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
     return Usage(
