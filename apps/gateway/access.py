@@ -8,7 +8,7 @@ from multidict import istr
 
 from apps.accounts.archiving import ProjectArchivedError, say_archived
 from apps.base.errors import NotSignedInError
-from apps.gateway.config_cache import ConfigCache
+from apps.gateway.config_cache import ConfigCache, seal_token
 from apps.gateway.errors import RefusalError
 from apps.gateway.tables import Caller
 from tentalis.inbound.http1 import Request
@@ -18,7 +18,7 @@ _AUTHORIZATION, _PROJECT = istr("Authorization"), istr("X-Tentalis-Project")
 WANTED = "wanted the header Authorization: Bearer tnt_… (or x-api-key: tnt_…, or api-key: tnt_…)"
 
 
-async def find_caller(headers: Mapping[str, str], config: ConfigCache) -> Caller:
+async def find_caller(request: Request, config: ConfigCache) -> Caller:
     """The caller a request's headers prove, with the right to use the gateway.
 
     A token of several projects is used with `X-Tentalis-Project: <slug>`.
@@ -26,15 +26,15 @@ async def find_caller(headers: Mapping[str, str], config: ConfigCache) -> Caller
     Raises:
         RefusalError: 401, 403, or 400 where the project is not said; 503 where an unknown token cannot be looked up.
     """
-    text = read_token(headers)
+    text, seal, slug = request.recall(_read_claim)
     try:
-        credential = config.find_known(text) or await config.find_credential(text)
+        credential = config.find_known(seal) or await config.find_credential(text)
     except NotSignedInError as error:
         raise _refuse(401, str(error), "invalid_api_key") from None
     except DatabaseError as error:
         message = "the token is not known yet, and the database is away"
         raise RefusalError(message, status=503, code="unavailable", retry_after_s=2, is_recorded=False) from error
-    caller = _choose(credential.callers, headers.get(_PROJECT, ""))
+    caller = _choose(credential.callers, slug)
     if caller.expires_at <= time.time():
         raise _refuse(401, "this token is not valid: unknown, expired or revoked", "invalid_api_key")
     return caller
@@ -60,6 +60,12 @@ def require_metrics_reader(request: Request, token: str) -> None:
     """
     if not may_read_metrics(address=request.address, headers=request.headers, token=token):
         raise _refuse(403, f"/metrics is for {METRICS_READERS}", "not_allowed")
+
+
+def _read_claim(headers: Mapping[str, str]) -> tuple[str, bytes, str]:
+    """A request's token, its seal, and the project that it names; "" where it names none. Raises as `read_token`."""
+    text = read_token(headers)
+    return text, seal_token(text), headers.get(_PROJECT, "")
 
 
 def read_token(headers: Mapping[str, str]) -> str:

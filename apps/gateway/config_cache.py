@@ -86,13 +86,13 @@ class ConfigCache:
         finally:
             self._refreshing = None
 
-    def find_known(self, text: str) -> Credential | None:
+    def find_known(self, seal: bytes) -> Credential | None:
         """The credential of a token that was looked up before."""
-        return self._credentials.get(_seal(text))
+        return self._credentials.get(seal)
 
     async def find_credential(self, text: str) -> Credential:
         """Raises NotSignedInError, or django.db.Error where an unknown token cannot be looked up."""
-        seal = _seal(text)
+        seal = seal_token(text)
         if self._refused.get(seal, 0.0) > time.monotonic():
             raise NotSignedInError("this token is not valid: unknown, expired or revoked")
         try:
@@ -189,7 +189,8 @@ class ConfigCache:
                 self._credentials.pop(seal, None)
 
 
-def _seal(text: str) -> bytes:
+def seal_token(text: str) -> bytes:
+    """What a token is known by here."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -1,6 +1,6 @@
 """The chunks of an answer put together; a whole answer is one chunk."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any
@@ -97,31 +97,46 @@ class Merger:
                     parts = known[index] = ChoiceParts(index)
                 _add_choice(parts, choice)
 
-    def add_piece(self, chunk: Json) -> Json | None:
-        """Add a chunk that goes on with one choice's text and says nothing else, as most of a stream's do.
+    def add_pieces(self, chunks: Sequence[Json], start: int) -> list[Json]:
+        """Add those chunks from `start` on that go on with one choice's text and say nothing else, as most of a stream's
+        do, up to the first that says more.
 
         Returns:
-            Its choice; None where it is another chunk, and nothing was added. Raises as `add`.
+            Their choices.
         """
-        choices, models = chunk.get("choices"), self.envelope.models
-        if not choices or len(choices) != 1 or "usage" in chunk or "prompt_token_ids" in chunk or "error" in chunk:
-            return None
-        choice: Json = choices[0]
-        parts, message = self._choices.get(choice.get("index", -1)), choice.get("delta")
-        if parts is None or parts.finish_reason or not message or len(message) != 1 or choice.get("finish_reason"):
-            return None
-        text, ids, logprobs = message.get("content"), choice.get("token_ids"), choice.get("logprobs")
-        if text.__class__ is not str or "prompt_token_ids" in choice or [chunk.get("model")] != models:
-            return None
-        if logprobs:
-            entries = logprobs.get("content")
-            if not entries or len(entries) != 1:
-                return None
-            parts.logprobs.append(entries[0]["logprob"])
-        if ids:
-            parts.token_ids += ids
-        parts.texts.append(text)
-        return choice
+        found: list[Json] = []
+        known = self._choices
+        model = self.envelope.models[0] if len(self.envelope.models) == 1 else None
+        for place in range(start, len(chunks)):
+            chunk = chunks[place]
+            try:
+                (choice,) = chunk["choices"]
+                parts, message = known[choice["index"]], choice["delta"]
+                text, ids, logprobs = message["content"], choice.get("token_ids"), choice.get("logprobs")
+                if (
+                    choice["finish_reason"] is not None
+                    or chunk["model"] != model
+                    or len(message) != 1
+                    or text.__class__ is not str
+                    or parts.finish_reason
+                    or "usage" in chunk
+                    or "error" in chunk
+                    or "prompt_token_ids" in chunk
+                    or "prompt_token_ids" in choice
+                ):
+                    break
+                if logprobs:
+                    (entry,) = logprobs["content"]
+                    logprob = entry["logprob"]
+                    parts.token_ids += ids or ()
+                    parts.logprobs.append(logprob)
+                elif ids:
+                    parts.token_ids += ids
+            except (LookupError, TypeError, ValueError):
+                break
+            parts.texts.append(text)
+            found.append(choice)
+        return found
 
     def dump(self) -> bytes:
         """All of it, for `load_merged`."""

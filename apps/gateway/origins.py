@@ -16,20 +16,22 @@ _SHOWN = "X-Request-Id, request-id, X-Tentalis-Exchange, X-Tentalis-Adapter, X-T
 _KEPT_S = 600
 
 
-def make_base(headers: Mapping[str, str], id: str, origins: Collection[str]) -> dict[str, str]:
+def make_base(request: Request, id: str, origins: Collection[str]) -> dict[str, str]:
     """Headers of an answer.
 
     Args:
-        headers: of the request; the id that it names is kept. id: where it names none that can be repeated.
+        request: the id that it names is kept. id: where it names none that can be repeated.
         origins: that may read it, `*` for all; none by default.
     """
-    given = headers.get(REQUEST_ID)
-    if given is not None and 0 < len(given) <= MOST_ID_CHARS and given.isascii() and given.isprintable():
-        id = given
-    base = {**SERVER, REQUEST_ID: id}
+    base = {**SERVER, REQUEST_ID: request.recall(_read_id) or id}
     if origins:
-        base |= _allow(headers, origins)
+        base |= _allow(request.headers, origins)
     return base
+
+
+def _read_id(headers: Mapping[str, str]) -> str:
+    given = headers.get(REQUEST_ID, "")
+    return given if len(given) <= MOST_ID_CHARS and given.isascii() and given.isprintable() else ""
 
 
 def answer_preflight(request: Request, origins: Collection[str]) -> Response | None:

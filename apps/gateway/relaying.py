@@ -178,15 +178,19 @@ class Relay:
         """What the caller gets of them."""
         hides_ids, hides_logprobs = self._question.hides_ids, self._question.hides_logprobs
         shown: list[Json] = []
-        for chunk in chunks:
-            if (choice := self._merge_piece(chunk)) is None:
-                shown += self._question.strip([chunk]) if self._look_at(chunk) else ()
-                continue
-            if hides_ids:
-                choice.pop("token_ids", None)
-            if hides_logprobs:
-                choice["logprobs"] = None
-            shown.append(chunk)
+        place = 0
+        while place < len(chunks):
+            pieces = self.merger.add_pieces(chunks, place) if self.merger is not None else ()
+            for choice in pieces:
+                if hides_ids:
+                    choice.pop("token_ids", None)
+                if hides_logprobs:
+                    choice["logprobs"] = None
+            end = place + len(pieces)
+            shown += chunks[place:end]
+            if end < len(chunks) and self._look_at(chunks[end]):
+                shown += self._question.strip([chunks[end]])
+            place = end + 1
         if self._passes_own or not shown:
             return b""
         if not self._is_native:
@@ -195,15 +199,6 @@ class Relay:
         for chunk in shown:
             chunk["id"] = self._answer_id
         return b"data: %s\n\n" % self._write_events(shown)
-
-    def _merge_piece(self, chunk: Json) -> Json | None:
-        """The choice of a chunk that is one piece of it, once that is merged; None of any other."""
-        if self.merger is not None:
-            try:
-                return self.merger.add_piece(chunk)
-            except MALFORMED:
-                self.merger = None
-        return None
 
     def _look_at(self, chunk: Json) -> bool:
         """Merge a chunk, and note what it says of the answer; whether it is shown."""

@@ -10,6 +10,9 @@ from apps.inference.grants import WHO_GRANTS, NotGrantedError
 from tentalis.core.learning.canary import is_canary
 from tentalis.core.limits import Limits
 
+MOST_ROUTES = 10_000
+"""That are remembered: any name may be asked for behind a provider's."""
+
 
 class Route(NamedTuple):
     """Where one request goes; it holds until its answer ends.
@@ -36,13 +39,27 @@ def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Rou
         RefusalError: 404: there is no such model in the project, or it is another person's own adapter; 403: its
             server is shared, and not granted to the project.
     """
+    known: Route | None = tables.routes.get((project, model)) if place.pin is None else None
+    if known is not None:
+        return known
     route = _keep_to(place.pin, model, project=project, tables=tables) if place.pin is not None else None
     route = route or _resolve(model, place, project=project, tables=tables)
     if not tables.is_granted(project, route.backend):
         message = f"model server {route.backend.name} is not granted to this project: {WHO_GRANTS}"
         raise RefusalError(message, status=403, code=NotGrantedError.code, param="model")
     allowance = tables.grants.get((project, route.backend.key))
-    return route if allowance is None else route._replace(allowance=allowance)
+    route = route if allowance is None else route._replace(allowance=allowance)
+    is_kept = place.pin is None and len(tables.routes) < MOST_ROUTES
+    if is_kept and _is_everybodys(model, route, project=project, tables=tables):
+        tables.routes[project, model] = route
+    return route
+
+
+def _is_everybodys(model: str, route: Route, *, project: int, tables: Tables) -> bool:
+    """Whether whoever asks in the project is given this route: nobody has an adapter of their own, no canary runs."""
+    worker = tables.workers.get((project, model))
+    is_one = worker is None or not (worker.people or worker.canary)
+    return is_one and not {route.served.name, route.served.adapter} & tables.private.keys()
 
 
 def _keep_to(pin: Pin, model: str, *, project: int, tables: Tables) -> Route | None:

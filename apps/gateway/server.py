@@ -25,7 +25,7 @@ from apps.gateway.exchange import EXCHANGE_HEADER, CallerRequest
 from apps.gateway.metrics import CONTENT_TYPE
 from apps.gateway.origins import answer_preflight, make_base
 from apps.gateway.passing import PASSED, pass_on
-from apps.gateway.sessions import find_place
+from apps.gateway.sessions import find_place, read_said
 from apps.gateway.tables import Caller
 from apps.gateway.telling import take_spans
 from apps.gateway.traces import delete_response, list_input, read_response
@@ -123,7 +123,7 @@ class GatewayServer:
             path = f"/v1{path}"
         rest = await self._answer_rest(request, path, in_path)
         id = rest.headers.get(EXCHANGE_HEADER) or next(self.edge.ids)
-        rest.headers.update(make_base(request.headers, id, self.edge.origins))
+        rest.headers.update(make_base(request, id, self.edge.origins))
         return rest
 
     async def _answer_rest(self, request: Request, path: str, in_path: str) -> Response:
@@ -147,7 +147,7 @@ class GatewayServer:
         if (answer_anybody := OPEN.get(route)) is not None:
             return answer_anybody(self, request)
         if (closed := CLOSED.get(route)) is not None:
-            caller = await find_caller(request.headers, self.edge.config)
+            caller = await find_caller(request, self.edge.config)
             REQUIRE[closed.takes](caller)
             return await closed.answer(self, request, caller, named)
         if (instead := NOT_SERVED.get(path)) is not None:
@@ -166,7 +166,7 @@ class GatewayServer:
             self.edge.admit()
             is_admitted = True
             body = read_object(raw)
-            place = find_place(body, request.headers, caller, in_path=in_path)
+            place = find_place(body, request.recall(read_said), caller, in_path=in_path)
             return _json({"input_tokens": await count_tokens(self.edge, body, caller, place)})
         except BadRequestError as error:
             raise RefusalError(str(error), status=error.status, code=error.code, param=error.param) from None

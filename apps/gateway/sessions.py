@@ -6,28 +6,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from multidict import istr
-
 from apps.gateway.pins import Pin
 from apps.gateway.tables import Caller
 
 MOST_CHARS = 200
-_HEADERS = tuple(
-    map(
-        istr,
-        (
-            "X-Session-Id", "x-openclaw-session-key", "x-session-affinity", "session_id", "X-Claude-Code-Session-Id",
-            "X-OpenWebUI-Chat-Id", "session-id",
-        ),
-    )
+_HEADERS = (
+    "X-Session-Id", "x-openclaw-session-key", "x-session-affinity", "session_id", "X-Claude-Code-Session-Id",
+    "X-OpenWebUI-Chat-Id", "session-id",
 )  # fmt: skip
 """The last but ours: Claude Code's, Open WebUI's where it forwards who asks, Codex's."""
-_SUBAGENT = istr("x-claude-code-agent-id")
-_RETRY = istr("x-stainless-retry-count")
+_SUBAGENT = "x-claude-code-agent-id"
+_RETRY = "x-stainless-retry-count"
 """Of the libraries of OpenAI and Anthropic."""
-_TURN, _TASK_ID, _ATTEMPT, _STEP, _DONE = map(
-    istr, ("X-Turn-Type", "X-Tentalis-Task", "X-Tentalis-Attempt", "X-Tentalis-Step", "X-Session-Done")
-)
 _COUNTER = re.compile(r":\d+$")
 _IN_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{36})$")
 _OF_ONE_REQUEST = ("request", "trace", "span", "time", "date", "run", "message", "generation", "parent", "step")
@@ -63,7 +53,34 @@ class Place(NamedTuple):
     pin: Pin | None = None
 
 
-def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Caller, *, in_path: str = "") -> Place:
+class Said(NamedTuple):
+    """What a request's headers say of its place; `turn` is "" where they do not."""
+
+    session: str
+    turn: str
+    is_subagents: bool
+    task: int | None
+    attempt: int | None
+    step: int | None
+    is_done: bool
+    retry: int
+
+
+def read_said(headers: Mapping[str, str]) -> Said:
+    turn = headers.get("X-Turn-Type", "").lower()
+    return Said(
+        session=next((found for name in _HEADERS if (found := headers.get(name))), ""),
+        turn=turn if turn in {"main", "side"} else "",
+        is_subagents=bool(headers.get(_SUBAGENT)),
+        task=_number(headers.get("X-Tentalis-Task")),
+        attempt=_number(headers["X-Tentalis-Attempt"], unreadable=-1) if "X-Tentalis-Attempt" in headers else None,
+        step=_number(headers.get("X-Tentalis-Step")),
+        is_done=headers.get("X-Session-Done", "").lower() in {"1", "true", "yes"},
+        retry=min(_number(headers.get(_RETRY)) or 0, MOST_RETRIES),
+    )
+
+
+def find_place(body: Mapping[str, Any], said: Said, caller: Caller, *, in_path: str = "") -> Place:
     """Read a request's place, from what says it first: the path, the headers, the body, its beginning.
 
     Args:
@@ -72,22 +89,22 @@ def find_place(body: Mapping[str, Any], headers: Mapping[str, str], caller: Call
     metadata = body.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     named = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
-    end_user, conversation = _read_user(named)
-    turn = headers.get(_TURN, "").lower()
-    is_main = caller.is_agent and not headers.get(_SUBAGENT)  # what a sub-agent is told, another agent says
-    conversation = _shorten(in_path or _find_session(body, metadata, headers) or conversation)
-    session = conversation or _shorten(end_user)
+    end_user, conversation = _read_user(named) if named else ("", "")
+    is_main = caller.is_agent and not said.is_subagents  # what a sub-agent is told, another agent says
+    conversation = _shorten(in_path or said.session or _find_session(body, metadata) or conversation)
+    end_user = _shorten(end_user)
+    session = conversation or end_user
     return Place(
         session=session or make_fingerprint(body, metadata, caller),
-        end_user=_shorten(end_user),
-        turn=turn if turn in {"main", "side"} else ("main" if is_main else "side"),
-        task=_number(headers.get(_TASK_ID)),
-        attempt=_number(headers[_ATTEMPT], unreadable=-1) if _ATTEMPT in headers else None,
-        step=_number(headers.get(_STEP)),
-        is_done=headers.get(_DONE, "").lower() in {"1", "true", "yes"},
+        end_user=end_user,
+        turn=said.turn or ("main" if is_main else "side"),
+        task=said.task,
+        attempt=said.attempt,
+        step=said.step,
+        is_done=said.is_done,
         is_guessed=not session,
         is_named=bool(conversation),
-        retry=min(_number(headers.get(_RETRY)) or 0, MOST_RETRIES),
+        retry=said.retry,
     )
 
 
@@ -107,10 +124,7 @@ def _read_user(named: str) -> tuple[str, str]:
     return _text(said.get("account_uuid")) or _text(said.get("device_id")), _text(said["session_id"])
 
 
-def _find_session(body: Mapping[str, Any], metadata: Mapping[str, Any], headers: Mapping[str, str]) -> str:
-    for name in _HEADERS:
-        if found := headers.get(name):
-            return found
+def _find_session(body: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     if found := _text(body.get("session_id")):
         return found
     if found := _text(body.get("prompt_cache_key")):
@@ -159,6 +173,8 @@ def _text(value: Any) -> str:
 
 def _shorten(text: str) -> str:
     """What a column takes: no NUL, no half characters, and of what is too long a beginning with its own end."""
+    if not text:
+        return ""
     clean = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
     if len(clean) <= MOST_CHARS:
         return clean

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from apps.inference.prices import PriceTable
 from apps.inference.provider_kinds import ProviderKind
@@ -117,6 +118,7 @@ class Tables:
         private: end user of every adapter that is one person's own, by its full name: it serves nobody else.
         backends: by project and name; project None for those that are shared.
         grants: by project and backend's key: what the project may use of a shared one, where it was granted.
+        routes: what `find_route` found for everybody, by project and model.
     """
 
     workers: Mapping[tuple[int, str], WorkerRoute] = field(default_factory=dict)
@@ -126,6 +128,7 @@ class Tables:
     prices: PriceTable = field(default_factory=lambda: PriceTable({}, {}))
     backends: Mapping[tuple[int | None, str], Backend] = field(default_factory=dict)
     grants: Mapping[tuple[int, int | None], Limits] = field(default_factory=dict)
+    routes: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def find_backend(self, project: int, name: str) -> Backend | None:
         return self.backends.get((project, name)) or self.backends.get((None, name))

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from socket import socket
-from typing import cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httptools
-from multidict import CIMultiDict, istr
+from multidict import CIMultiDict
 
 from tentalis.http1 import NO_BODY, Alarm, read_fields, write_fields
 from tentalis.inbound.connections import Connections
@@ -35,12 +35,22 @@ LINGER_S = 1.0
 """So long a caller may go on sending what nobody reads, so that it hears why."""
 UNREADABLE = 400, "this is no HTTP/1.1 request"
 _JOINED_BYTES = 2**14
-_LENGTH = istr("Content-Length")
+_LENGTH = b"content-length"
+_LENGTHS = frozenset({_LENGTH, b"Content-Length"})
+_UNKNOWN = object()
+T = TypeVar("T")
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nDate: " for status in HTTPStatus}
 
 
 class BrokenBodyError(Exception):
     """A body that ends before it is whole, or is not what its head says."""
+
+
+class _Headers(NamedTuple):
+    """Headers of a request, and of those behind it that have the same; `known`: what was read of them, by reader."""
+
+    named: "CIMultiDict[str]"
+    known: dict[Any, Any]
 
 
 class Response:
@@ -58,24 +68,27 @@ class Request:
     """One request, whose head has come.
 
     Attributes:
-        target: as it was written. path: of it, decoded. headers: by name, in any case.
+        target: as it was written. path: of it, decoded. headers: by name, in any case, without the body's length.
+        size: bytes of its body as far as its head tells; 0 where that does not.
         address: of who is connected; "" where that is not known.
         is_whole: all of its body has come.
     """
 
     __slots__ = (
-        "_connection", "_error", "_parts", "_waiter", "address", "headers", "held", "is_kept", "is_modern", "is_whole",
-        "method", "path", "target",
+        "_connection", "_error", "_known", "_parts", "_waiter", "address", "headers", "held", "is_kept", "is_modern",
+        "is_whole", "method", "path", "size", "target",
     )  # fmt: skip
 
     def __init__(
-        self, connection: "_Connection", method: str, target: str, headers: CIMultiDict[str], *, is_modern: bool
+        self, connection: "_Connection", method: str, target: str, headers: "_Headers", *, size: int, is_modern: bool
     ) -> None:
         self.method = method
         self.target = target
         path = target.partition("?")[0] if target.startswith("/") else urlsplit(target).path or target
         self.path = unquote(path, errors="replace") if "%" in path else path
-        self.headers = headers
+        self.headers = headers.named
+        self._known = headers.known
+        self.size = size
         self.address = connection.address
         self.is_modern = is_modern
         self.is_kept = True
@@ -92,10 +105,11 @@ class Request:
         pairs = parse_qsl(self.target.partition("?")[2].partition("#")[0], keep_blank_values=True)
         return dict(reversed(pairs))
 
-    @property
-    def size(self) -> int:
-        """Bytes of its body as far as its head tells; 0 where that does not."""
-        return int(self.headers.get(_LENGTH) or 0)  # the parser takes digits only
+    def recall(self, read: Callable[[Mapping[str, str]], T]) -> T:
+        """What a function reads of the headers: once for all requests in a row that say the same in them."""
+        if (known := self._known.get(read, _UNKNOWN)) is _UNKNOWN:
+            known = self._known[read] = read(self.headers)
+        return cast(T, known)
 
     def take(self) -> bytes | None:
         """The body, where all of it is here; None where some of it is yet to come. Once."""
@@ -239,6 +253,9 @@ class _Connection(asyncio.Protocol):
         self._alarm = Alarm(self._loop)
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
+        self._last_fields: list[tuple[bytes, bytes]] = []
+        self._headers = _Headers(CIMultiDict(), {})
+        self._length_at = 0
         self._is_in_head = False
         self._quiet_bytes = 0
         self._head_bytes = self._piece_bytes = 0  # that a head may have at most: all since the piece the last ended in
@@ -340,15 +357,27 @@ class _Connection(asyncio.Protocol):
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
             self._give_up(*UNREADABLE)
+        size = self._take_size(fields)
+        if fields != self._last_fields:
+            self._last_fields, self._headers = fields, _Headers(read_fields(fields), {})
         self._arriving = request = Request(
             self,
             parser.get_method().decode("latin-1"),
             self._target.decode("utf-8", "replace"),
-            read_fields(fields),
+            self._headers,
+            size=size,
             is_modern=version == "1.1",
         )
         request.is_kept = parser.should_keep_alive()
         self._waiting.append(request)
+
+    def _take_size(self, fields: list[tuple[bytes, bytes]]) -> int:
+        """Take a body's length out of the headers: it alone is another in most requests of a caller."""
+        at = self._length_at
+        if at >= len(fields) or fields[at][0] not in _LENGTHS:
+            found = (place for place, (name, _) in enumerate(fields) if name.lower() == _LENGTH)
+            at = self._length_at = next(found, len(fields))
+        return int(fields.pop(at)[1]) if at < len(fields) else 0  # the parser takes digits only
 
     def on_body(self, data: bytes) -> None:
         self._quiet_bytes = 0
@@ -420,8 +449,9 @@ class _Connection(asyncio.Protocol):
                 request.is_kept, self._is_deaf = False, True
                 return
             # To what is not spoken here, so it is answered in HTTP/1.1. Its body was taken for the other protocol.
-            framing = "Transfer-Encoding" if "Transfer-Encoding" in request.headers else "Content-Length"
-            head = f"POST / HTTP/1.1\r\n{framing}: {request.headers.get(framing, '0')}\r\n\r\n"
+            coding = request.headers.get("Transfer-Encoding")
+            framing = f"Content-Length: {request.size}" if coding is None else f"Transfer-Encoding: {coding}"
+            head = f"POST / HTTP/1.1\r\n{framing}\r\n\r\n"
             self._parser, self._is_resumed = httptools.HttpRequestParser(self), True
             self._arriving = request
             self._parser.feed_data(head.encode("latin-1"))
