@@ -23,7 +23,7 @@ from apps.gateway.record import RECORD_VERSION, Header, SpoolError
 from apps.gateway.relaying import MALFORMED, NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
 from apps.gateway.request_plan import BETA_HEADER, IncomingRequest
 from apps.gateway.routing import Route, find_route, name_served
-from apps.gateway.sessions import find_place, read_said
+from apps.gateway.sessions import find_place, read_session_headers
 from apps.gateway.tables import Caller, Served
 from apps.gateway.traces import find_items
 from apps.gateway.upstreams import AnswerTooLongError
@@ -121,7 +121,7 @@ class CallerRequest:
         edge.admit()
         self._is_admitted = True
         body = read_object(raw)
-        place = find_place(body, request.recall(read_said), caller, in_path=self._in_path)
+        place = find_place(body, request.recall(read_session_headers), caller, in_path=self._in_path)
         beta = request.headers.get(_BETA, "")
         incoming = IncomingRequest(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
         self._incoming = incoming
@@ -335,7 +335,7 @@ class CallerRequest:
             return
         incoming = self._incoming
         if incoming is None:  # refused before its body was read
-            place = find_place({}, self._request.recall(read_said), self._caller, in_path=self._in_path)
+            place = find_place({}, self._request.recall(read_session_headers), self._caller, in_path=self._in_path)
             place = place._replace(task=None)
             incoming = IncomingRequest(self._id, self._at, self._caller, place, self._dialect, "", b"", {})
         header = self._make_header(incoming, None, error=str(error), status=error.status, is_truncated=False)

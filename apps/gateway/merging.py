@@ -98,8 +98,8 @@ class Merger:
                 _add_choice(parts, choice)
 
     def add_pieces(self, chunks: Sequence[Json], start: int) -> list[Json]:
-        """Add those chunks from `start` on that go on with one choice's text and say nothing else, as most of a stream's
-        do, up to the first that says more.
+        """Add those chunks from `start` on that go on with one choice's text and say nothing else, up to the first that
+        says more; of most streams they are nearly all.
 
         Returns:
             Their choices.

@@ -24,7 +24,7 @@ from apps.gateway.errors import RefusalError
 from apps.gateway.exchange import ADAPTER_HEADER, EXCHANGE_HEADER, UNRECORDED
 from apps.gateway.fetching import DOWN_RETRY_S
 from apps.gateway.routing import Route, find_route
-from apps.gateway.sessions import Place, find_place, read_said
+from apps.gateway.sessions import Place, find_place, read_session_headers
 from apps.gateway.tables import Caller
 from apps.gateway.upstreams import (
     FAR_STATUSES,
@@ -97,7 +97,7 @@ async def pass_on(edge: Edge, request: Request, caller: Caller, path: str, sessi
         edge.admit()
         is_admitted = True
         wanted = read_wanted(raw, request.headers.get("Content-Type", _JSON))
-        place = find_place(wanted.fields, request.recall(read_said), caller, in_path=session)
+        place = find_place(wanted.fields, request.recall(read_session_headers), caller, in_path=session)
         route = find_route(wanted.model, place, project=caller.project, tables=edge.config.tables)
         if route.backend.kind.dialect != "openai":
             message = f"{route.backend.name} speaks Messages alone: it has no {path.removeprefix('/v1/')}"

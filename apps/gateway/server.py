@@ -25,7 +25,7 @@ from apps.gateway.exchange import EXCHANGE_HEADER, CallerRequest
 from apps.gateway.metrics import CONTENT_TYPE
 from apps.gateway.origins import answer_preflight, make_base
 from apps.gateway.passing import PASSED, pass_on
-from apps.gateway.sessions import find_place, read_said
+from apps.gateway.sessions import find_place, read_session_headers
 from apps.gateway.tables import Caller
 from apps.gateway.telling import take_spans
 from apps.gateway.traces import delete_response, list_input, read_response
@@ -166,7 +166,7 @@ class GatewayServer:
             self.edge.admit()
             is_admitted = True
             body = read_object(raw)
-            place = find_place(body, request.recall(read_said), caller, in_path=in_path)
+            place = find_place(body, request.recall(read_session_headers), caller, in_path=in_path)
             return _json({"input_tokens": await count_tokens(self.edge, body, caller, place)})
         except BadRequestError as error:
             raise RefusalError(str(error), status=error.status, code=error.code, param=error.param) from None

@@ -53,7 +53,7 @@ class Place(NamedTuple):
     pin: Pin | None = None
 
 
-class Said(NamedTuple):
+class SessionHeaders(NamedTuple):
     """What a request's headers say of its place; `turn` is "" where they do not."""
 
     session: str
@@ -66,9 +66,9 @@ class Said(NamedTuple):
     retry: int
 
 
-def read_said(headers: Mapping[str, str]) -> Said:
+def read_session_headers(headers: Mapping[str, str]) -> SessionHeaders:
     turn = headers.get("X-Turn-Type", "").lower()
-    return Said(
+    return SessionHeaders(
         session=next((found for name in _HEADERS if (found := headers.get(name))), ""),
         turn=turn if turn in {"main", "side"} else "",
         is_subagents=bool(headers.get(_SUBAGENT)),
@@ -80,7 +80,7 @@ def read_said(headers: Mapping[str, str]) -> Said:
     )
 
 
-def find_place(body: Mapping[str, Any], said: Said, caller: Caller, *, in_path: str = "") -> Place:
+def find_place(body: Mapping[str, Any], headers: SessionHeaders, caller: Caller, *, in_path: str = "") -> Place:
     """Read a request's place, from what says it first: the path, the headers, the body, its beginning.
 
     Args:
@@ -90,21 +90,21 @@ def find_place(body: Mapping[str, Any], said: Said, caller: Caller, *, in_path: 
     metadata = metadata if isinstance(metadata, dict) else {}
     named = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
     end_user, conversation = _read_user(named) if named else ("", "")
-    is_main = caller.is_agent and not said.is_subagents  # what a sub-agent is told, another agent says
-    conversation = _shorten(in_path or said.session or _find_session(body, metadata) or conversation)
+    is_main = caller.is_agent and not headers.is_subagents  # what a sub-agent is told, another agent says
+    conversation = _shorten(in_path or headers.session or _find_session(body, metadata) or conversation)
     end_user = _shorten(end_user)
     session = conversation or end_user
     return Place(
         session=session or make_fingerprint(body, metadata, caller),
         end_user=end_user,
-        turn=said.turn or ("main" if is_main else "side"),
-        task=said.task,
-        attempt=said.attempt,
-        step=said.step,
-        is_done=said.is_done,
+        turn=headers.turn or ("main" if is_main else "side"),
+        task=headers.task,
+        attempt=headers.attempt,
+        step=headers.step,
+        is_done=headers.is_done,
         is_guessed=not session,
         is_named=bool(conversation),
-        retry=said.retry,
+        retry=headers.retry,
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from email.utils import parsedate_to_datetime
 from socket import socket
@@ -28,9 +28,12 @@ class Service:
         self.has_begun = asyncio.Event()
         self.was_cancelled = asyncio.Event()
         self.written = 0
+        self.was_read: list[str] = []
 
     async def handle(self, request: Request) -> Response | Stream:
         self.asked.append(f"{request.method} {request.path}")
+        if request.path == "/recall":
+            return Response(f"{request.recall(self.read_own)} {request.size}".encode())
         self.has_begun.set()
         if request.path == "/wait":
             await self.wait()
@@ -52,6 +55,11 @@ class Service:
         except BrokenBodyError as error:
             return Response(str(error).encode(), status=400)
         return Response(f"{request.method} {request.path} {request.query} ".encode() + body, {"X-Own": "1"})
+
+    def read_own(self, headers: Mapping[str, str]) -> str:
+        self.was_read.append(headers.get("x-own", ""))
+        assert "Content-Length" not in headers
+        return self.was_read[-1]
 
     async def wait(self) -> None:
         try:
@@ -125,6 +133,22 @@ async def calling(port: int) -> AsyncIterator[Caller]:
 def post(path: str, body: bytes, *headers: str) -> bytes:
     lines = [f"POST {path} HTTP/1.1", "Host: x", *headers]
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
+
+
+async def test_what_headers_say_is_read_once_while_they_say_the_same() -> None:
+    async with serving() as (service, _, port), calling(port) as caller:
+        for body, own, said in (
+            (b"1", "a", b"a 1"),
+            (b"22", "a", b"a 2"),
+            (b"", "a", b"a 0"),
+            (b"1", "b", b"b 1"),
+            (b"1", "a", b"a 1"),
+        ):
+            caller.send(post("/recall", body, f"X-Own: {own}"))
+            assert (await caller.hear())[2] == said
+        caller.send(b"POST /recall HTTP/1.1\r\ncontent-LENGTH: 3\r\nX-Own: a\r\n\r\n333")
+        assert (await caller.hear())[2] == b"a 3"
+    assert service.was_read == ["a", "b", "a", "a"]
 
 
 @pytest.mark.parametrize(

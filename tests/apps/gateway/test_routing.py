@@ -14,7 +14,7 @@ from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.limits import Budgets, Reservation, connect_redis
 from apps.gateway.routing import find_route, name_served
-from apps.gateway.sessions import Place, find_place, read_said
+from apps.gateway.sessions import Place, find_place, read_session_headers
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
 from apps.inference.provider_kinds import KINDS
 from tentalis.core.learning.canary import is_canary
@@ -156,7 +156,7 @@ def test_what_a_server_says_it_is_is_looked_up() -> None:
 def test_a_session_is_named_by_what_says_it_first(
     body: dict[str, Any], headers: Mapping[str, str], session: str | None
 ) -> None:
-    found = find_place(body, read_said(headers), make_caller()).session
+    found = find_place(body, read_session_headers(headers), make_caller()).session
     if session is None:
         assert found == f"{'0' * 8}-0000-4000-8000-{'1' * 12}"
     else:
@@ -167,7 +167,7 @@ def test_without_a_name_a_conversation_is_known_by_how_it_began() -> None:
     def ask(*messages: str) -> str:
         roles = ["system", "user", "assistant", "user"]
         body = {"messages": [{"role": role, "content": text} for role, text in zip(roles, messages, strict=False)]}
-        return find_place(body, read_said({}), make_caller()).session
+        return find_place(body, read_session_headers({}), make_caller()).session
 
     assert ask("be kind", "hello") == ask("be kind", "hello", "hi", "and now?")
     assert ask("be kind", "hello") != ask("be kind", "good day")
@@ -180,20 +180,22 @@ def test_instructions_in_blocks_tell_conversations_apart_and_marks_of_the_cache_
         said = [{"type": "text", "text": "hello", **mark}]
         messages = [{"role": "user", "content": said}]
         body = {"system": [{"type": "text", "text": rules, **mark}], "messages": messages}
-        return find_place(body, read_said({}), make_caller()).session
+        return find_place(body, read_session_headers({}), make_caller()).session
 
     assert ask("be kind") != ask("be brief")
     assert ask("be kind") == ask("be kind", is_cached=True)
 
 
 def test_a_blank_name_names_nothing() -> None:
-    found = find_place({"prompt": "hello"}, read_said({"X-Session-Id": "  "}), make_caller())
+    found = find_place({"prompt": "hello"}, read_session_headers({"X-Session-Id": "  "}), make_caller())
     assert found.is_guessed
     assert found.session.startswith("fp-")
 
 
 def test_a_long_name_is_cut_and_stays_its_own() -> None:
-    long = [find_place({}, read_said({"X-Session-Id": "x" * 300 + end}), make_caller()).session for end in "ab"]
+    long = [
+        find_place({}, read_session_headers({"X-Session-Id": "x" * 300 + end}), make_caller()).session for end in "ab"
+    ]
     assert len(long[0]) <= 200
     assert long[0] != long[1]
 
@@ -210,40 +212,46 @@ def test_a_long_name_is_cut_and_stays_its_own() -> None:
 def test_agents_speak_in_main_turns_unless_they_say_otherwise(
     header: dict[str, str], is_agent: bool, turn: str
 ) -> None:
-    assert find_place({}, read_said(header), make_caller(is_agent=is_agent)).turn == turn
+    assert find_place({}, read_session_headers(header), make_caller(is_agent=is_agent)).turn == turn
 
 
 def test_task_step_and_end_are_read_and_nonsense_is_not() -> None:
     said = {"X-Tentalis-Task": "12", "X-Tentalis-Attempt": "0", "X-Tentalis-Step": "3", "X-Session-Done": "1"}
-    found = find_place({}, read_said(said), make_caller())
+    found = find_place({}, read_session_headers(said), make_caller())
     assert (found.task, found.attempt, found.step, found.is_done) == (12, 0, 3, True)
-    found = find_place({}, read_said({"X-Tentalis-Task": "-1", "X-Tentalis-Step": "9" * 30}), make_caller())
+    found = find_place({}, read_session_headers({"X-Tentalis-Task": "-1", "X-Tentalis-Step": "9" * 30}), make_caller())
     assert (found.task, found.step, found.is_done) == (None, None, False)
 
 
 def test_claude_code_names_account_and_session_in_one_and_its_sub_agents_work_aside() -> None:
     said = json.dumps({"device_id": "d", "account_uuid": "ann", "session_id": "s-1"})
-    found = find_place({"metadata": {"user_id": said}}, read_said({}), make_caller())
+    found = find_place({"metadata": {"user_id": said}}, read_session_headers({}), make_caller())
     assert (found.session, found.end_user, found.is_named) == ("s-1", "ann", True)
     said = json.dumps({"device_id": "d", "account_uuid": "", "session_id": "s-1"})
-    assert find_place({"metadata": {"user_id": said}}, read_said({}), make_caller()).end_user == "d"
+    assert find_place({"metadata": {"user_id": said}}, read_session_headers({}), make_caller()).end_user == "d"
     before = f"user_1_account_2_session_{'0' * 8}-0000-4000-8000-{'1' * 12}"
-    assert find_place({"metadata": {"user_id": before}}, read_said({}), make_caller()).end_user == "user_1_account_2"
+    assert (
+        find_place({"metadata": {"user_id": before}}, read_session_headers({}), make_caller()).end_user
+        == "user_1_account_2"
+    )
     aside = {"X-Claude-Code-Session-Id": "s-1", "x-claude-code-agent-id": "a"}
-    assert find_place({}, read_said(aside), make_caller())[:3] == ("s-1", "", "side")
-    assert find_place({"metadata": {"user_id": "{not JSON"}}, read_said({}), make_caller()).session == "{not JSON"
+    assert find_place({}, read_session_headers(aside), make_caller())[:3] == ("s-1", "", "side")
+    assert (
+        find_place({"metadata": {"user_id": "{not JSON"}}, read_session_headers({}), make_caller()).session
+        == "{not JSON"
+    )
 
 
 def test_a_name_of_the_user_alone_names_no_conversation_and_retries_are_counted() -> None:
-    assert not find_place({"user": "ann"}, read_said({}), make_caller()).is_named
-    assert find_place({"user": "ann", "session_id": "s"}, read_said({}), make_caller()).is_named
-    assert find_place({}, read_said({"x-stainless-retry-count": "2"}), make_caller()).retry == 2
+    assert not find_place({"user": "ann"}, read_session_headers({}), make_caller()).is_named
+    assert find_place({"user": "ann", "session_id": "s"}, read_session_headers({}), make_caller()).is_named
+    assert find_place({}, read_session_headers({"x-stainless-retry-count": "2"}), make_caller()).retry == 2
 
 
 def test_whom_an_agent_speaks_for_parts_guessed_sessions_and_what_names_a_request_does_not() -> None:
     def ask(**metadata: str) -> str:
         body = {"messages": [{"role": "user", "content": "hello"}], "metadata": metadata}
-        return find_place(body, read_said({}), make_caller()).session
+        return find_place(body, read_session_headers({}), make_caller()).session
 
     assert ask(customer="ann") != ask(customer="bob")
     assert ask(trace_id="1") == ask(trace_id="2")
