@@ -13,6 +13,7 @@ from django.conf import settings
 from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.limits import Budgets, Reservation, connect_redis
+from apps.gateway.pins import Pin
 from apps.gateway.routing import find_route, name_served
 from apps.gateway.sessions import Place, find_place, read_session_headers
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
@@ -87,6 +88,17 @@ def test_a_worker_is_served_by_what_is_deployed_and_its_adapters_by_their_names(
     assert served_of("helper@v2-bb", make_place(), tables) == NEW
     assert served_of("stub/some/model", make_place(), tables) == Served("some/model")
     assert served_of(f"stub/{OLD.name}", make_place(), tables) == OLD
+
+
+def test_a_route_that_is_remembered_is_for_no_try_that_keeps_to_another_and_a_kept_one_for_nobody_else() -> None:
+    pinned = make_place()._replace(pin=Pin("helper", NEW.name, {}, None, is_measured=False))
+    for first, second in ((make_place(), pinned), (pinned, make_place())):
+        tables = make_tables()
+        for place in (first, second, first):
+            assert served_of("helper", place, tables) == (OLD if place.pin is None else NEW)
+    mine = make_tables(people={"ann": NEW})
+    for end_user, wanted in (("", OLD), ("ann", NEW), ("bob", OLD)):
+        assert served_of("helper", make_place()._replace(end_user=end_user), mine) == wanted
 
 
 @pytest.mark.parametrize("model", ["nobody", "helper@v9-ee", "stub/", "nowhere/base", "stub/other.spy@v1-cc"])
