@@ -56,7 +56,9 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
         Fields(_("Side by side, where no check says what is right"), ("blind_pairs", "people_per_pair")),
         Fields(_("Canary"), ("canary_percent",)),
         Fields(
-            _("Limits that refuse a run"), ("least_solved", "most_loss_ratio", "least_length_ratio", "most_grad_norm")
+            _("Limits that refuse a run"),
+            ("least_solved", "most_loss_ratio", "least_length_ratio", "most_grad_norm"),
+            is_seldom=True,
         ),
     ),
     "recipe": (

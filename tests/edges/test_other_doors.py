@@ -412,7 +412,7 @@ EMPTY = {json.dumps({key: []}, indent=2) for key in ("tasks", "sessions", "revie
 def full(project: Project) -> Project:
     """With a row for every export."""
     make_lived_in(project)
-    task = make_judged_task(project, Worker.objects.get(project=project), prompt=CANARY, group_size=2)
+    task = make_judged_task(project, Worker.objects.get(project=project, is_active=True), prompt=CANARY, group_size=2)
     first, second = task.attempts.order_by("index")
     type(second).objects.filter(pk=second.pk).update(text="another answer")
     said = {"project": project, "task": task, "source": "human", "author": "user:bob", "text": CANARY}
