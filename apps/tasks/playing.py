@@ -48,9 +48,9 @@ MOST_TRIES: Final = 3
 
 _COMPLETE = """
 UPDATE tasks_episodeturn SET observations = new.observations, state_hash = new.state_hash, ended_at = new.ended_at,
-                      snapshot = decode(new.snapshot, 'base64')
-FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, observations jsonb, state_hash text, ended_at timestamptz,
-                                          snapshot text)
+                             started_at = new.started_at, snapshot = decode(new.snapshot, 'base64')
+FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, observations jsonb, state_hash text, started_at timestamptz,
+                                          ended_at timestamptz, snapshot text)
 WHERE tasks_episodeturn.id = new.id
 """
 _DROP_SNAPSHOTS = """
@@ -262,6 +262,7 @@ def _tell_done(row: EpisodeTurn, turn: PlayedTurn) -> dict[str, Any]:
         "id": row.pk,
         "observations": [_write_seen(row.attempt_id, seen) for seen in turn.seen or ()],
         "state_hash": turn.state_hash,
+        "started_at": turn.started_at.isoformat(),
         "ended_at": turn.ended_at.isoformat() if turn.ended_at else None,
         "snapshot": None if turn.snapshot is None else b64encode(turn.snapshot).decode(),
     }

@@ -398,6 +398,7 @@ def _begin(world: World, episode: Episode) -> None:
                 _compare(world, episode, place)
         if len(done) < len(episode.turns):
             _require_repeatable(world, f"it was interrupted in turn {len(done) + 1}, whose calls may have been made")
+            episode.turns[-1].started_at = timezone.now()  # while nobody played, no time of its own went by
             _do_calls(world, episode)
 
 

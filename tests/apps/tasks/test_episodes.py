@@ -3,11 +3,13 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -223,6 +225,23 @@ def test_who_was_killed_in_a_call_goes_on_from_the_last_turn_and_does_nothing_tw
     assert Attempt.every.count() == 1
     assert stage.count_effects()[1] == 3
     assert len(attempt.ordered_steps) == 4
+
+
+def test_while_nobody_plays_an_episode_no_time_of_its_own_goes_by(tallier: Worker, stage: Stage, alice: User) -> None:
+    def kill(count: int) -> None:
+        if count == 2:
+            raise KilledError
+
+    stage.behind_act = kill
+    task = submit(tallier, alice, group_size=1)
+    with pytest.raises(KilledError):
+        run_segment(task)
+    EpisodeTurn.objects.filter(observations__isnull=True).update(started_at=timezone.now() - timedelta(hours=1))
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    assert "ended_by" not in read(attempt)["details"]
+    assert attempt.elapsed_s is not None
+    assert attempt.elapsed_s < TallyWorld.limits.seconds
 
 
 def test_where_a_call_cannot_be_asked_again_the_attempt_is_lost_and_played_anew(
