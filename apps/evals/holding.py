@@ -14,7 +14,7 @@ from apps.worlds.registry import get_world
 from tentalis.core.near_duplicates import are_nearly_same, list_bands
 
 HELD_OUT = "the task is held out: it is only ever measured on"
-READS = ("project", "environment", "prompt", "bands")
+READS = ("project", "environment", "prompt", "bands", "evaluation")
 """Fields of a task by which it is told. Each that a row was read without costs a query."""
 
 

@@ -13,7 +13,7 @@ from apps.skills.models import Skill
 from apps.tasks.models import Attempt, Task
 from apps.webhooks.models import Delivery, Webhook
 from tests.cli.conftest import Run
-from tests.factories import make_project, make_task, make_user
+from tests.factories import make_project, make_task, make_user, make_worker
 
 
 def test_a_webhook_from_its_making_to_its_end(signed_in: Run) -> None:
@@ -53,7 +53,8 @@ def test_sessions_and_their_exchanges_are_shown(signed_in: Run) -> None:
 
 
 def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run) -> None:
-    asked = signed_in("eval", "run", "echo", "--environment", "desk", "--size", "3", "--json")
+    make_worker(Project.objects.get(), name="desk", kind="desk")
+    asked = signed_in("eval", "run", "desk", "--environment", "desk", "--size", "3", "--json")
     assert (asked.json["state"], asked.json["planned"]) == ("queued", 3)
     pk = str(asked.json["id"])
     for command, state in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
