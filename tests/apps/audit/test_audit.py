@@ -38,7 +38,7 @@ def test_a_move_writes_its_entry_with_where_it_came_from(project: Project) -> No
 
 def test_a_move_the_table_does_not_allow_changes_nothing(project: Project) -> None:
     task = make_task(project)
-    with pytest.raises(IllegalMoveError, match="wanted state learning, found queued"):
+    with pytest.raises(IllegalMoveError, match="wanted state scoring or learning, found queued"):
         move(task, Task.State.DONE, by="worker")
     assert Task.objects.get(pk=task.pk).state == "queued"
     assert not AuditEntry.objects.exists()
