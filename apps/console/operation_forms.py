@@ -104,8 +104,8 @@ def list_fields(kind: AgentKind) -> tuple[str, ...]:
     if not kind.asks_model:
         return ()
     on_openclaw = ("agent_server", "agent_id") if kind.name == Worker.Kind.OPENCLAW else ()
-    told = () if kind.name == Worker.Kind.OUTSIDE else ("system_prompt", *kind.sampling)
-    return (*on_openclaw, *_MODEL, *told, *_LINE)
+    told = () if kind.name == Worker.Kind.OUTSIDE else ("system_prompt",)
+    return (*on_openclaw, *_MODEL, *told, *kind.sampling, *_LINE)
 
 
 SAMPLING_WORDS = {

@@ -90,7 +90,8 @@ def find_place(body: Mapping[str, Any], headers: SessionHeaders, caller: Caller,
     metadata = metadata if isinstance(metadata, dict) else {}
     named = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
     end_user, conversation = _read_user(named) if named else ("", "")
-    is_main = caller.is_agent and not headers.is_subagents  # what a sub-agent is told, another agent says
+    is_agents = caller.is_agent or headers.task is not None  # who does a task may have a person's token
+    is_main = is_agents and not headers.is_subagents  # what a sub-agent is told, another agent says
     conversation = _shorten(in_path or headers.session or _find_session(body, metadata) or conversation)
     end_user = _shorten(end_user)
     session = conversation or end_user

@@ -209,6 +209,7 @@ def go_on_gating() -> None:
 
 def go_on_waiting() -> int:
     """Go on with what waits for agents outside, where they have done it or had their time. Returns how many."""
+    offering.withdraw(by="evals")
     ready = offering.find_ready()
     with transaction.atomic():
         outbox.start_many(SegmentKind.EVALUATE, ready)

@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from apps.adapters.models import Adapter
 from apps.audit.services import move, move_many
 from apps.evals.asking import measure_asked
 from apps.evals.errors import TooFewScoredError, TriesAwaitedError
@@ -47,6 +48,9 @@ MOST_OPEN: Final = 256
 """Tries of an evaluation that wait at a time."""
 _AWAITED: Final = (Task.State.QUEUED, Task.State.WORKING)
 OPEN: Final = (*_AWAITED, Task.State.SCORING)
+STOPPED: Final = (
+    Evaluation.State.PAUSED, Evaluation.State.CANCELLED, Evaluation.State.DONE, Evaluation.State.FAILED
+)  # fmt: skip
 NO_CALL: Final = "no call of this try came through the gateway: each wants the header X-Tentalis-Task"
 
 
@@ -167,6 +171,21 @@ def find_ready(evaluations: Iterable[int] | None = None) -> list[tuple[int, int]
         if not left or any(task.state not in _AWAITED or _is_late(task) for task in left):
             ready.append((evaluation.pk, evaluation.project_id))
     return ready
+
+
+def withdraw(*, by: str) -> int:
+    """Take tries from the door that nobody wants any more: their evaluation was stopped, or the gate's candidate that
+    they were for was decided about. What was measured until then is kept. Returns how many."""
+    candidates = Adapter.objects.filter(state=Adapter.State.CANDIDATE).exclude(waits_for="")
+    gates = Evaluation.objects.filter(state=Evaluation.State.WAITING, asked_by="")
+    unwanted = gates.exclude(worker__in=candidates.values("worker"))
+    with transaction.atomic():
+        for evaluation in unwanted.select_for_update():
+            move(evaluation, Evaluation.State.DONE, by=by, finished_at=timezone.now())
+        rows = Task.objects.filter(state__in=OPEN, evaluation__state__in=STOPPED)
+        tasks = list(rows.select_for_update(skip_locked=True, of=("self",)))
+        move_many(tasks, Task.State.CANCELLED, by=by, payload={"reason": "its evaluation is over"})
+    return len(tasks)
 
 
 def _is_late(task: Task) -> bool:

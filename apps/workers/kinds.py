@@ -56,6 +56,7 @@ def _list_own() -> Mapping[str, AgentKind]:
             name=OUTSIDE,
             label="Outside (an agent of your own, over the API)",
             about="Your own agent takes tasks and hands in results over REST, MCP or the command line.",
+            sampling=_MODEL,
         ),
         AgentKind(
             name=OPENCLAW,

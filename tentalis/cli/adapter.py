@@ -29,7 +29,7 @@ def list_adapters(
     """List adapters, newest first."""
     with open_client() as client:
         rows = list_rows(client, client.list_adapters, limit, project=project, worker=worker, state=state)
-    columns = ("id", "name", "state", "is_anchor", "parent", "run", "created_at")
+    columns = ("id", "name", "state", "waits_for", "is_anchor", "parent", "run", "created_at")
     print_rows(rows, columns, as_json=as_json, empty="no adapters")
 
 

@@ -197,7 +197,8 @@ class AdapterOut(RowOut[Adapter]):
     class Meta:
         model = Adapter
         fields = (
-            "id project worker name version end_user line_version parent run state is_anchor suspicion barred "
+            "id project worker name version end_user line_version parent run state waits_for is_anchor suspicion "
+            "barred "
             "is_rebuilt held_since sha256 manifest created_at"
         )
 

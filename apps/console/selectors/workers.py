@@ -179,16 +179,17 @@ def say_sampling(worker: Worker) -> list[tuple[str, str]]:
     if not find_worker_kind(worker.kind).sampling:
         return []
     said = []
+    unset = _("as its agent asks") if worker.kind == Worker.Kind.OUTSIDE else ""
     temperature = worker.sampling.get("temperature")
     if temperature is None:
-        said.append((_("Temperature"), _("default (1.0)")))
+        said.append((_("Temperature"), unset or _("default (1.0)")))
     else:
         greedy = _("0: always the likeliest token, so it cannot explore")
         said.append((_("Temperature"), f"{temperature:g}" if temperature else greedy))
     if (top_p := worker.sampling.get("top_p")) is not None:
         said.append(("top-p", f"{top_p:g}"))
     longest = worker.sampling.get("max_tokens")
-    said.append((_("Longest answer"), _("%d tokens") % longest if longest else _("default")))
+    said.append((_("Longest answer"), _("%d tokens") % longest if longest else unset or _("default")))
     return said
 
 

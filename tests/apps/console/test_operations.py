@@ -285,7 +285,7 @@ def test_a_worker_is_asked_for_what_its_kind_needs_and_nothing_else(scene: Scene
         True, False, True,
     )  # fmt: skip
     assert [kind for kind in shown if "agent_id" in shown[kind]] == ["openclaw"]
-    assert [kind for kind in shown if "top_p" in shown[kind]] == ["chat", "openclaw"]
+    assert [kind for kind in shown if "top_p" in shown[kind]] == ["chat", "outside", "openclaw"]
     assert [kind for kind in shown if "base_directory" not in shown[kind]] == ["echo"]
     assert client.get(path("worker-new"), {"kind": "robot"}).status_code == 400
     refused = client.post(path("worker-new"), {"name": "w", "kind": "chat", "base_model": "m"})
@@ -341,6 +341,7 @@ def test_sampling_is_said_in_words(project: Project) -> None:
     said = dict(say_sampling(worker))
     assert "always the likeliest" in said["Temperature"]
     assert said["top-p"] == "0.9"
+    assert dict(say_sampling(make_worker(project, "claw", Worker.Kind.OUTSIDE)))["Temperature"] == "as its agent asks"
     assert say_sampling(make_worker(project, "echo")) == []
 
 
@@ -586,3 +587,8 @@ def test_pages_cost_the_same_however_much_they_show(scene: Scene, client: Client
             state="dead",
         )
     assert [count(found) for found in pages] == before
+
+
+def test_an_adapters_page_says_what_its_verdict_waits_for(scene: Scene, client: Client) -> None:
+    Adapter.objects.filter(pk=scene.adapter.pk).update(state="candidate", waits_for="tries of the harness")
+    assert "The gate waits for tries of the harness" in client.get(path("adapter", scene.adapter.pk)).content.decode()

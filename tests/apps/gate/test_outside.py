@@ -163,3 +163,21 @@ def test_what_another_model_answered_says_nothing_of_the_candidate(
     row = ItemTry.objects.get()
     assert (row.outcome, row.cause) == (None, "infrastructure")
     assert ("answered by another@v9, not by" if adapter else "no call of this try came") in row.reason
+
+
+@pytest.mark.parametrize("how", ["a person decides", "it is cancelled"])
+def test_what_nobody_wants_any_more_is_taken_from_the_door(harness: Worker, store: Path, alice: User, how: str) -> None:
+    hold_out(harness.project, LEAST_OWN)
+    adapter = make_served(harness, 1, store, state=Adapter.State.CANDIDATE)
+    gate_adapter(adapter.pk, by="gate")
+    flow.go_on_waiting()
+    open_tries = len(list_offered())
+    assert open_tries > 0, "they are wanted"
+    if how == "a person decides":
+        Adapter.objects.filter(pk=adapter.pk).update(state=Adapter.State.RETIRED)
+    else:
+        Evaluation.objects.update(state=Evaluation.State.CANCELLED)
+    flow.go_on_waiting()
+    assert list_offered() == []
+    assert Task.objects.filter(state=Task.State.CANCELLED).count() == open_tries
+    assert not Evaluation.objects.filter(state=Evaluation.State.WAITING).exists()

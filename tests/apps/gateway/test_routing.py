@@ -218,6 +218,8 @@ def test_a_long_name_is_cut_and_stays_its_own() -> None:
         ({}, True, "main"),
         ({}, False, "side"),
         ({"X-Turn-Type": "Side"}, True, "side"),
+        ({"X-Tentalis-Task": "7"}, False, "main"),
+        ({"X-Tentalis-Task": "7", "X-Turn-Type": "side"}, False, "side"),
         ({"X-Turn-Type": "x"}, True, "main"),
     ],
 )

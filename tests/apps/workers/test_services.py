@@ -196,6 +196,7 @@ def test_a_worker_with_tasks_stays(project: Project, alice: User) -> None:
 
 def test_an_outside_workers_tasks_are_not_done_here_and_it_may_be_supervised(project: Project, alice: User) -> None:
     worker = create_worker(project=project, name="claw", kind="outside", supervision={"tools": ["refund"]}, by=alice)
+    assert change_worker(worker=worker, by=alice, sampling={"temperature": 0.7}).sampling == {"temperature": 0.7}
     with pytest.raises(ConflictError, match="claw works outside"):
         get_agent(worker)
     assert change_worker(worker=worker, by=alice, supervision={}).supervision == {}
