@@ -11,7 +11,7 @@ DEMO_KEEP ?= 0
 BENCH ?=
 ARGS ?=
 TYPES ?= tentalis.d.ts
-JOBS ?= 2
+JOBS ?= 3
 # folders of the tests that are fast for what they show; their times stand in the report of `make test ARGS=--durations=0`
 QUICK := tests/core tests/architecture tests/client tests/outbound tests/apps/gateway/dialects $(addprefix tests/apps/, \
 	accounts api audit base calibration checks feedback inference operations outbox rollouts \

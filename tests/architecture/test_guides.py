@@ -9,14 +9,15 @@ from pathlib import Path
 from django.apps import apps
 
 from tentalis.env import VARIABLES
+from tests.architecture.trees import read_tree
 
 ROOT = Path(__file__).parents[2]
 PLACE = re.compile(r"`((?:apps|tentalis|gpu_workers|tests|templates|docs|docker|integrations)/[\w/.-]+)`")
 
 
 @cache
-def read_tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def read_file(path: Path) -> ast.Module:
+    return read_tree(path.read_text(encoding="utf-8"))
 
 
 def test_every_place_the_guide_for_contributors_names_exists() -> None:
@@ -50,7 +51,7 @@ def test_a_limit_of_one_name_is_defined_once() -> None:
     """A name that two modules give a value is a limit that drifts. How much a model may answer is each caller's own."""
     places = defaultdict(list)
     for path in (path for top in ("apps", "tentalis", "gpu_workers") for path in (ROOT / top).rglob("*.py")):
-        for node in read_tree(path).body:
+        for node in read_file(path).body:
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             for name in (target.id for target in targets if isinstance(target, ast.Name)):
                 if name.startswith("MAX_") and name != "MAX_TOKENS":
@@ -73,7 +74,7 @@ def test_an_attempt_is_verified_in_one_place_and_read_everywhere_else() -> None:
     """Nobody asks a world about what is stored: a world's `verify` takes prompt, reference and draft."""
     asking = set()
     for path in (ROOT / "apps").rglob("*.py"):
-        calls = [node for node in ast.walk(read_tree(path)) if isinstance(node, ast.Call)]
+        calls = [node for node in ast.walk(read_file(path)) if isinstance(node, ast.Call)]
         asked = {ast.unparse(call.func) for call in calls if len(call.args) + len(call.keywords) == 3}
         if any(name.endswith(".verify") and name != "desk.verify" for name in asked):
             asking.add(str(path.relative_to(ROOT)))
@@ -98,7 +99,7 @@ def test_every_table_is_written_by_something_that_is_no_test() -> None:
 def test_no_two_classes_of_the_apps_have_one_name() -> None:
     places = defaultdict(list)
     for path in (ROOT / "apps").rglob("*.py"):
-        for node in read_tree(path).body:
+        for node in read_file(path).body:
             if isinstance(node, ast.ClassDef) and node.name not in {"Command", "Migration"}:
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
@@ -112,7 +113,7 @@ OF_A_FIELD = {"FieldError.at", "Checked.refuse", "search", "run_openclaw"}
 def test_a_parameter_of_a_public_function_says_what_it_is() -> None:
     nameless = set()
     for path in (path for top in ("apps", "tentalis", "gpu_workers") for path in (ROOT / top).rglob("*.py")):
-        for owner in ast.walk(read_tree(path)):
+        for owner in ast.walk(read_file(path)):
             if not isinstance(owner, ast.Module | ast.ClassDef) or getattr(owner, "name", "").startswith("_"):
                 continue
             for node in owner.body:
@@ -150,7 +151,7 @@ def test_nothing_but_a_world_itself_and_the_demonstration_names_it() -> None:
         place = str(path.relative_to(ROOT))
         if place.startswith(MAY_NAME_A_WORLD) or "/migrations/" in place:
             continue
-        for node in ast.walk(read_tree(path)):
+        for node in ast.walk(read_file(path)):
             is_name = isinstance(node, ast.Constant) and node.value in {"desk", "Desk"}
             module = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
             if is_name or (module or "").startswith(("apps.worlds.desk", "apps.worlds.chat", "tentalis.core.desk")):

@@ -15,6 +15,7 @@ from apps.console.rendering import render_ansi, render_markdown, visible
 from apps.console.rendering.rich import MOST_MARKDOWN
 from apps.conversations.redaction import Redactor, secret_patterns
 from tests.architecture.hostile import Hostile, find_hostile
+from tests.architecture.trees import read_tree
 
 ROOT = Path(__file__).parents[2]
 TREES = ("apps", "tentalis", "gpu_workers")
@@ -55,7 +56,7 @@ def _find_uses() -> Iterator[Use]:
     sources = {path: text for path, text in read_sources().items() if MAY_HOLD_A_PATTERN.search(text)}
     together = "\n".join(sources.values())
     for path, text in sources.items():
-        parsed = ast.parse(text)
+        parsed = read_tree(text)
         names = {
             id(node.value): ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
             for node in ast.walk(parsed)
@@ -173,7 +174,7 @@ def test_patterns_come_from_re_by_its_name_and_from_nothing_else() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, text in read_sources().items()
         if re.search(r"^\s*(?:import|from)\s.*\b(?:re|regex)\b", text, re.MULTILINE)
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(read_tree(text))
         if (isinstance(node, ast.ImportFrom) and node.module in {"re", "regex"})
         or (
             isinstance(node, ast.Import)
