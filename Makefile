@@ -35,7 +35,7 @@ demo: ## watch a worker learn its manager's rules (DEMO_UPDATES=24 DEMO_SEED=0 D
 up: $(VENV)/installed-base ## start everything on this machine and stay
 	@$(VENV)/bin/tentalis up
 
-test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=2 at a time)
+test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=3 at a time)
 	@docker/requirements/system.sh
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
