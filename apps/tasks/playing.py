@@ -10,6 +10,7 @@ import json
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -30,8 +31,9 @@ from apps.inference.services import CallBefore, record_exchanges
 from apps.outbox.services import final_write, held_write
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.errors import AllLostError
-from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, Step, Task
+from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, Task
 from apps.tasks.observations import keep_text
+from apps.tasks.services import save_steps
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -354,18 +356,12 @@ def _end(
         dict(zip((one.pk for one in exact), find_spans(exact, conversations), strict=True)) if not attempt.unfit else {}
     )
     starts = [spans[call.pk][0] if call.pk in spans else None for call in calls]
-    insert(
-        Step(
-            attempt=attempt,
-            index=index,
-            kind=step.kind,
-            text=step.text,
-            tool_name=step.tool_name,
-            tool_result=step.tool_result,
-            token_start=None if start is None or step.token_start is None else start + step.token_start,
-            token_end=None if start is None or step.token_end is None else start + step.token_end,
-        )
-        for index, (start, step) in enumerate(
-            (start, step) for start, turn in zip(starts, episode.turns, strict=False) for step in turn.steps
-        )
-    )
+    placed = zip(starts, episode.turns, strict=False)
+    save_steps([attempt], [AttemptDraft(steps=[_shift(step, start) for start, turn in placed for step in turn.steps])])
+
+
+def _shift(step: DraftStep, start: int | None) -> DraftStep:
+    """With its span in the sequence in which its call begins at `start`; None where that has none."""
+    if start is None or step.token_start is None or step.token_end is None:
+        return replace(step, token_start=None, token_end=None)
+    return replace(step, token_start=start + step.token_start, token_end=start + step.token_end)

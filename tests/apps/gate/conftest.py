@@ -46,10 +46,15 @@ def store(tmp_path: Path, settings: Any) -> Path:
 def clerk(project: Project, server: Clerk) -> Worker:
     project.gate_policy = {"panel_size": 60, "sweep_size": 0}
     project.save()
+    return make_boxed_worker(project, server, "clerk", Worker.Kind.CHAT)
+
+
+def make_boxed_worker(project: Project, server: VllmStub, name: str, kind: str) -> Worker:
+    """With a model server of the project's own."""
     provider = Provider.objects.create(
         project=project, name="box", kind="vllm", base_url=server.url, allow_private=True, default_model="desk"
     )
-    return make_worker(project, "clerk", kind=Worker.Kind.CHAT, provider=provider, base_model="desk")
+    return make_worker(project, name, kind=kind, provider=provider, base_model="desk")
 
 
 def hold_out(project: Project, count: int, *, is_checked: bool = True) -> None:

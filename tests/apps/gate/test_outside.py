@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import LEAST_OWN
 from apps.gate.awaiting import find_answered
 from apps.gate.gating import gate_adapter
-from apps.inference.models import MEASURED_TURN, Exchange, Provider
+from apps.inference.models import MEASURED_TURN, Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.tasks import offering
@@ -24,8 +23,7 @@ from apps.workers.models import Worker
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.apps.adapters.desk_adapters import make_served
 from tests.apps.adapters.vllm_stub import VllmStub
-from tests.apps.gate.conftest import hold_out
-from tests.factories import make_worker
+from tests.apps.gate.conftest import hold_out, make_boxed_worker
 
 pytestmark = pytest.mark.django_db
 LONG_AGO = "2020-01-01T00:00:00Z"
@@ -38,19 +36,10 @@ def server() -> Iterator[VllmStub]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, settings: Any) -> Path:
-    settings.ARTIFACTS = tmp_path
-    return tmp_path
-
-
-@pytest.fixture
 def harness(project: Project, server: VllmStub) -> Worker:
     project.gate_policy = {"panel_size": 40, "sweep_size": 0}
     project.save()
-    provider = Provider.objects.create(
-        project=project, name="box", kind="vllm", base_url=server.url, allow_private=True, default_model="desk"
-    )
-    return make_worker(project, "harness", kind=Worker.Kind.OUTSIDE, provider=provider, base_model="desk")
+    return make_boxed_worker(project, server, "harness", Worker.Kind.OUTSIDE)
 
 
 def call(task: Task, adapter: str | None = None) -> Exchange:
