@@ -1,10 +1,17 @@
-"""A verdict that waits for what others do: a state, which ends when they have done it, and the gate asks anew.
+"""A verdict that waits for what others do, an agent's tries or people's words: a state, which ends when they have done
+it, and the gate asks anew.
 
-What is known by then is kept where it was measured, so that asking anew costs only what is new.
+What is known by then is kept where it was measured or said, so that asking anew costs only what is new.
 """
+
+from django.db import transaction
 
 from apps.adapters.models import Adapter
 from apps.evals.models import Evaluation
+from apps.gate.models import AnswerPair
+from apps.gate.pairs import withdraw_pairs
+
+PEOPLE = "people, who compare its answers with those of what serves"
 
 
 def wait_for(adapter: Adapter, reason: str) -> None:
@@ -16,4 +23,15 @@ def find_answered() -> list[tuple[int, int]]:
     """(id, project) of the candidates whose verdicts wait for nothing any more."""
     waiting = Adapter.objects.filter(state=Adapter.State.CANDIDATE).exclude(waits_for="")
     measured = Evaluation.objects.filter(state=Evaluation.State.WAITING, asked_by="")
-    return list(waiting.exclude(worker__in=measured.values("worker")).values_list("pk", "project_id"))
+    compared = AnswerPair.objects.that_wait()
+    answered = waiting.exclude(worker__in=measured.values("worker")).exclude(pk__in=compared.values("adapter"))
+    return list(answered.values_list("pk", "project_id"))
+
+
+def withdraw_decided(*, by: str) -> None:
+    """Let an adapter wait for nothing that a person decided about meanwhile: its pairs leave the queue."""
+    decided = Adapter.objects.exclude(state=Adapter.State.CANDIDATE).exclude(waits_for="")
+    with transaction.atomic():
+        ids = list(decided.select_for_update(no_key=True, of=("self",)).values_list("pk", flat=True))
+        withdraw_pairs(ids, by=by)
+        Adapter.objects.filter(pk__in=ids).update(waits_for="")

@@ -20,7 +20,7 @@ from apps.adapters.weights import read_weights
 from apps.audit.services import move
 from apps.evals.errors import TooFewScoredError, TriesAwaitedError
 from apps.evals.panels import Panel, choose_panel, choose_unchecked_panel, say_missing
-from apps.gate.awaiting import wait_for
+from apps.gate.awaiting import PEOPLE, wait_for
 from apps.gate.errors import WaitsForPeopleError
 from apps.gate.lengths import AskedLengths, ask_lengths
 from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, choose_evidence, size_of
@@ -153,6 +153,8 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         _store_unproved(adapter, NoEvidence(str(error)), found, lengths, by=by)
         return
     except WaitsForPeopleError:
+        with final_write():
+            wait_for(adapter, PEOPLE)
         return
     _store(adapter, examination, lengths, by=by)
 

@@ -1,5 +1,7 @@
 """Answers of a candidate beside those of what serves, where nothing but a comparison says which are better."""
 
+from typing import Self
+
 from django.db import models
 from django.db.models import Q
 
@@ -7,6 +9,14 @@ from apps.adapters.models import Adapter
 from apps.base.models import Timestamped
 from apps.evals.models import ItemTry
 from apps.tasks.models import Task
+
+
+class AnswerPairQuerySet(models.QuerySet["AnswerPair"]):
+    """Reads of pairs."""
+
+    def that_wait(self) -> Self:
+        """Those of which people may yet say something."""
+        return self.filter(task__isnull=False).exclude(task__state__in=Task.FINAL)
 
 
 class AnswerPair(Timestamped):
@@ -18,7 +28,6 @@ class AnswerPair(Timestamped):
         is_swapped: the candidate's answer is the task's second.
         said: how far the candidate's is better, in [0, 1]; None while nobody said.
         by: handle of the model that said so; "" for people.
-        is_open: people may yet say something.
     """
 
     adapter = models.ForeignKey(Adapter, models.CASCADE, related_name="answer_pairs")
@@ -28,7 +37,8 @@ class AnswerPair(Timestamped):
     is_swapped = models.BooleanField(default=False)
     said = models.FloatField(null=True, blank=True)
     by = models.CharField(max_length=120, blank=True, default="")
-    is_open = models.BooleanField(default=False)
+
+    objects = AnswerPairQuerySet.as_manager()
 
     class Meta:
         constraints = [
@@ -37,7 +47,6 @@ class AnswerPair(Timestamped):
                 condition=Q(said__isnull=True) | Q(said__gte=0, said__lte=1), name="pair_is_said_0_to_1"
             ),
         ]
-        indexes = [models.Index(fields=["adapter"], condition=Q(is_open=True), name="open_answer_pair")]
 
     def __str__(self) -> str:
         return f"pair {self.pk} of {self.adapter}"

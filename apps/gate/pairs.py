@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -47,8 +47,6 @@ MOST_CALIBRATED = 300
 """Pairs of people's that a judge is measured by, the last ones."""
 USUAL_PAIRS = 60
 """Pairs that people compare of one adapter where somebody asks for it and the policy does not."""
-OVER = Q(task__state__in=Task.FINAL) | Q(task__isnull=True)
-"""Pairs of which people will say nothing more; the task is gone where somebody had it forgotten."""
 TIE = 0.5
 TwoIds = tuple[int, int]
 TryPair = tuple[ItemTry, ItemTry]
@@ -126,9 +124,8 @@ class ByPeople:
         gather_words(self.adapter)
         rows = {(row.mine_id, row.theirs_id): row for row in _find_pairs(tries, by="")}
         self._open([one for one in tries if ids_of(one) not in rows], asked)
-        waiting = AnswerPair.objects.filter(adapter=self.adapter, is_open=True)
-        if open_tasks := list(waiting.values_list("task_id", flat=True)):
-            raise WaitsForPeopleError(open_tasks, find_due(open_tasks))
+        if left := AnswerPair.objects.that_wait().filter(adapter=self.adapter).count():
+            raise WaitsForPeopleError(f"{left} pairs of answers wait for people")
         said = read_known(tries, by="")
         return join_pairs(tries, said, wanted=count)
 
@@ -144,7 +141,7 @@ class ByPeople:
                     row.task = open_pair(
                         self.adapter.worker, environment, prompt, answers, people=self.people, by=self.by
                     )
-                    row.said, row.is_open = None, True
+                    row.said = None
                 rows.append(row)
             insert(rows)
 
@@ -203,42 +200,21 @@ def join_pairs(
 
 def gather_words(adapter: Adapter) -> None:
     """Take what people said of the pairs that wait for nobody any more."""
-    waiting = AnswerPair.objects.filter(adapter=adapter, is_open=True)
-    over = list(waiting.filter(OVER))
-    if not over:
-        return
-    said = read_preferences([row.task_id for row in over if row.task_id is not None])
-    for row in over:
-        word = said.get(row.task_id or 0)
-        row.said = 1 - word if word is not None and row.is_swapped else word
-        row.is_open = False
-    AnswerPair.objects.bulk_update(over, ["said", "is_open"])
+    over = list(AnswerPair.objects.filter(adapter=adapter, said=None, task__state__in=Task.FINAL))
+    said = read_preferences([row.task_id for row in over if row.task_id is not None]) if over else {}
+    known = [row for row in over if row.task_id in said]
+    for row in known:
+        word = said[row.task_id or 0]
+        row.said = 1 - word if row.is_swapped else word
+    AnswerPair.objects.bulk_update(known, ["said"])
 
 
-def is_waiting_for_people(worker_id: int) -> bool:
-    """Whether a candidate of the worker waits for people."""
-    rows = AnswerPair.objects.filter(adapter__worker=worker_id, is_open=True)
-    return rows.filter(adapter__state=Adapter.State.CANDIDATE).exists()
-
-
-def find_judged() -> list[Adapter]:
-    """Candidates of whose pairs none waits any more, so that the gate goes on."""
-    waiting = AnswerPair.objects.filter(is_open=True, adapter__state=Adapter.State.CANDIDATE)
-    still = waiting.exclude(OVER).values("adapter")
-    return list(Adapter.objects.filter(pk__in=waiting.values("adapter")).exclude(pk__in=still))
-
-
-def withdraw_decided(*, by: str) -> int:
-    """Take pairs out of the queue whose adapter a person decided about meanwhile. Returns how many."""
-    rows = AnswerPair.objects.filter(is_open=True).exclude(adapter__state=Adapter.State.CANDIDATE)
-    with transaction.atomic():
-        over = list(rows.select_related("task").select_for_update(of=("self",)))
-        tasks = [row.task for row in over if row.task is not None and row.task.state == Task.State.IN_REVIEW]
-        expire_reviews_of(tasks, by=by)
-        for task in tasks:
-            move(task, Task.State.CANCELLED, by=by, payload={"reason": "its adapter was decided about"})
-        AnswerPair.objects.filter(pk__in=[row.pk for row in over]).update(is_open=False)
-    return len(over)
+def withdraw_pairs(adapter_ids: Sequence[int], *, by: str) -> None:
+    """Take pairs of these adapters out of the queue, in the running transaction."""
+    tasks = list(Task.objects.filter(answer_pair__adapter__in=adapter_ids, state=Task.State.IN_REVIEW))
+    expire_reviews_of(tasks, by=by)
+    for task in tasks:
+        move(task, Task.State.CANCELLED, by=by, payload={"reason": "its adapter was decided about"})
 
 
 # --- the judge: measured by people, and what it lacks ----------------------------------------------------------------
@@ -296,8 +272,8 @@ def find_waiting(adapter: Adapter) -> Waiting | None:
     if adapter.state != Adapter.State.CANDIDATE:
         return None
     asked = AnswerPair.objects.filter(adapter=adapter, task__isnull=False)
-    rows = list(asked.values_list("task", "is_open", "task__state"))
-    waiting = [task for task, is_open, state in rows if is_open and state not in Task.FINAL]
+    rows = list(asked.values_list("task", "task__state"))
+    waiting = [task for task, state in rows if state not in Task.FINAL]
     return Waiting(len(rows), len(rows) - len(waiting), find_due(waiting)) if waiting else None
 
 

@@ -208,7 +208,9 @@ def go_on_gating() -> None:
 
 
 def go_on_waiting() -> int:
-    """Go on with what waits for agents outside, where they have done it or had their time. Returns how many."""
+    """Go on with what waits for agents outside or for people, where they have done it or had their time. Returns how
+    many evaluations do."""
+    awaiting.withdraw_decided(by="gate")
     offering.withdraw(by="evals")
     ready = offering.find_ready()
     with transaction.atomic():
@@ -535,15 +537,6 @@ def ask_people(*, adapter: Adapter, by: User) -> None:
     with transaction.atomic():
         pairs.ask_people(adapter=adapter, by=by)
         outbox.start(SegmentKind.ADOPT, subject_id=adapter.pk, project_id=adapter.project_id)
-
-
-def gate_judged() -> int:
-    """Let the gate go on with candidates whose pairs of answers people have judged. Returns how many."""
-    pairs.withdraw_decided(by="gate")
-    with transaction.atomic():
-        judged = pairs.find_judged()
-        outbox.start_many(SegmentKind.ADOPT, [(adapter.pk, adapter.project_id) for adapter in judged])
-    return len(judged)
 
 
 def rollback_blocked() -> int:

@@ -31,11 +31,9 @@ def sweep_segments() -> None:
 
 
 def sweep_reviews() -> None:
-    """Let the policy decide about reviews that waited too long, and the gate go on with what people compared."""
+    """Let the policy decide about reviews that waited too long."""
     if count := flow.expire_reviews():
         logger.info("%d tasks go on without a review", count)
-    if count := flow.gate_judged():
-        logger.info("people compared the answers of %d adapters", count)
 
 
 def sweep_proposals() -> None:
@@ -62,7 +60,8 @@ def sweep_runs() -> None:
 
 
 def sweep_evaluations() -> None:
-    """Go on with evaluations of whose tries some came, or came in no time, and with verdicts that waited for them."""
+    """Go on with evaluations of whose tries some came, or came in no time, and with verdicts that waited for those, or
+    for people."""
     if count := flow.go_on_waiting():
         logger.info("%d evaluations go on", count)
 

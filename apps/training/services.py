@@ -20,7 +20,6 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.gate.lengths import can_ask
-from apps.gate.pairs import is_waiting_for_people
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
@@ -396,7 +395,6 @@ def is_unsettled(worker_id: int) -> bool:
         ).exists()
         or open_segments.filter(kind=SegmentKind.ADOPT, subject_id__in=adapters.values("pk")).exists()
         or adapters.filter(state=Adapter.State.CANDIDATE).exclude(waits_for="").exists()
-        or is_waiting_for_people(worker_id)
     )
 
 

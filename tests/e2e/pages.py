@@ -176,7 +176,7 @@ def _compare(scene: Scene) -> tuple[Review, Adapter]:
     for mine, theirs in zip(*(side.item_tries.order_by("place") for side in sides), strict=True):
         prompt = f"A customer asks whether lamp {mine.place + 7} can be sent back. What do we answer?"
         task = open_pair(scene.worker, "chat", prompt, answers, people=1, by="gate")
-        AnswerPair.objects.create(adapter=adapter, mine=mine, theirs=theirs, task=task, is_open=True)
+        AnswerPair.objects.create(adapter=adapter, mine=mine, theirs=theirs, task=task)
     review = task.reviews.get()
     return claim(review=review, by=scene.alice), adapter
 

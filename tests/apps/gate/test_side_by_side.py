@@ -22,13 +22,14 @@ from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Hint, Review
 from apps.feedback.side_by_side import find_judged_pairs
 from apps.feedback.submit import give_feedback
+from apps.gate.awaiting import PEOPLE, find_answered, withdraw_decided
 from apps.gate.gating import gate_adapter
 from apps.gate.models import AnswerPair
-from apps.gate.pairs import find_judged, is_waiting_for_people, withdraw_decided
 from apps.inference.models import Exchange, Provider
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
+from apps.training.services import is_unsettled
 from apps.workers.models import Worker
 from tentalis.core.learning.judged_pairs import LEAST_JUDGED
 from tests.apps.adapters.desk_adapters import make_served
@@ -207,14 +208,14 @@ def say_which_is_right(by: User) -> int:
 def test_people_compare_blindly_until_it_is_decided(clerk: Worker, people: Project, store: Path, alice: User) -> None:
     adapter = begin(clerk, 1, store)
     assert (adapter.state, adapter.verdicts.count()) == ("candidate", 0)
-    assert is_waiting_for_people(clerk.pk)
-    assert not find_judged()
+    assert (adapter.waits_for, is_unsettled(clerk.pk)) == (PEOPLE, True)
+    assert not find_answered()
     tasks = Task.objects.filter(metadata__has_key="blind_pair")
     assert find_held_out(tasks) == {task.pk for task in tasks}
     assert all(one.adapter is None for one in Attempt.objects.all()), "nothing says whose an answer is"
-    assert {row.is_swapped for row in AnswerPair.objects.filter(is_open=True)} == {True, False}
+    assert {row.is_swapped for row in AnswerPair.objects.that_wait()} == {True, False}
     assert say_which_is_right(alice) == 15, "of 30 pairs half are the same answer twice"
-    assert find_judged() == [adapter]
+    assert find_answered() == [(adapter.pk, people.pk)]
     gate_adapter(adapter.pk, by="gate")
     adapter.refresh_from_db()
     verdict = adapter.verdicts.get(question="safe")
@@ -222,8 +223,8 @@ def test_people_compare_blindly_until_it_is_decided(clerk: Worker, people: Proje
     assert "by people, who judged 15 of 15 pairs without knowing whose they were" in verdict.words
     assert verdict.details["evidence"]["kind"] == "people"
     assert "not with the anchor" in adapter.verdicts.get(question="proved").words
-    assert not is_waiting_for_people(clerk.pk)
-    assert not find_judged()
+    assert not is_unsettled(clerk.pk)
+    assert not find_answered()
 
 
 def test_nothing_of_a_blind_pair_is_learned(clerk: Worker, people: Project, store: Path, alice: User) -> None:
@@ -243,13 +244,13 @@ def test_what_nobody_compared_in_time_is_left_to_a_person(clerk: Worker, people:
     assert len(ids) == 15
     Task.objects.filter(pk=ids.pop()).delete()
     build_rollouts(ids, by="ledger")
-    assert find_judged() == [adapter]
+    assert find_answered() == [(adapter.pk, people.pk)]
     gate_adapter(adapter.pk, by="gate")
     adapter.refresh_from_db()
     verdict = adapter.verdicts.get(question="safe")
     assert (adapter.state, verdict.outcome) == ("candidate", "inconclusive")
     assert "nobody told their answers apart" in verdict.words
-    assert not find_judged()
+    assert not find_answered()
 
 
 def test_two_people_are_asked_where_two_are_wanted(
@@ -267,9 +268,12 @@ def test_pairs_of_an_adapter_that_somebody_decided_about_leave_the_queue(
     clerk: Worker, people: Project, store: Path
 ) -> None:
     adapter = begin(clerk, 1, store)
-    assert withdraw_decided(by="gate") == 0
+    withdraw_decided(by="gate")
+    assert Review.objects.filter(state="open").count() == 15
     Adapter.objects.filter(pk=adapter.pk).update(state="refused")
-    assert withdraw_decided(by="gate") == 15
+    withdraw_decided(by="gate")
+    adapter.refresh_from_db()
+    assert adapter.waits_for == ""
     assert not Review.objects.filter(state="open").exists()
     assert set(Task.objects.values_list("state", flat=True)) == {"cancelled"}
 
