@@ -2,18 +2,12 @@
 
 from collections.abc import Mapping
 
-from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.workers.models import Worker
 from tentalis.core.learning.canary import is_canary
-from tentalis.core.learning.gate import GatePolicy
 
 BASE = "the base model"
 """What serves before any adapter, in words."""
-
-
-def read_gate_policy(project: Project) -> GatePolicy:
-    return GatePolicy(**project.gate_policy)
 
 
 def find_deployed(worker: Worker, *, end_user: str = "") -> Adapter | None:

@@ -17,7 +17,7 @@ from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import clear_canary, hold_served, lock_deployment
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
-from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback, read_gate_policy
+from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback
 from apps.adapters.serving import serve
 from apps.adapters.shadows import end_overtaken
 from apps.audit.kinds import Kind
@@ -26,7 +26,8 @@ from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.outbox.services import final_write
 from apps.workers.models import Worker
 from apps.workers.rules import require_own_line
-from tentalis.core.learning.quarantine_checks import BatchFacts
+from tentalis.core.learning.gate import GatePolicy
+from tentalis.core.learning.monitors import BatchFacts
 
 EVERYBODYS = "what serves everybody"
 
@@ -140,7 +141,7 @@ def promote_verified(adapter_id: int, *, by: str) -> None:
     adapter = Adapter.objects.select_related("worker__provider", "worker__project").get(pk=adapter_id)
     if adapter.state != Adapter.State.VERIFIED:
         return
-    if read_gate_policy(adapter.project).canary_percent and not adapter.end_user:
+    if GatePolicy.from_json(adapter.project.gate_policy).canary_percent and not adapter.end_user:
         return
     if find_trial_before(adapter) is None:
         serve(adapter)

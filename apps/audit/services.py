@@ -144,8 +144,6 @@ def record_many(entries: Iterable[AuditEntry]) -> Sequence[AuditEntry]:
 def _project_of(subject: models.Model | None) -> int | None:
     if subject is None:
         return None
-    if isinstance(subject, Stateful):
-        return subject.audit_project_id
     if subject._meta.model_name == "project":
         return int(subject.pk)
     return getattr(subject, "project_id", None)

@@ -27,8 +27,3 @@ class Stateful(Timestamped):
 
     class Meta:
         abstract = True
-
-    @property
-    def audit_project_id(self) -> int | None:
-        """Project the audit entry belongs to; None for what stands above projects."""
-        return getattr(self, "project_id", None)

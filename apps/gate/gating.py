@@ -13,7 +13,7 @@ from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import hold_served
 from apps.adapters.errors import AdapterBrokenError, MovedMeanwhileError
 from apps.adapters.models import Adapter, Verdict
-from apps.adapters.selectors import BASE, find_anchor, find_deployed, read_gate_policy
+from apps.adapters.selectors import BASE, find_anchor, find_deployed
 from apps.adapters.services import give_verdict, quarantine, refuse
 from apps.adapters.serving import load, serve
 from apps.adapters.weights import read_weights
@@ -44,8 +44,8 @@ from tentalis.core.learning.gate import (
     judge_serving,
 )
 from tentalis.core.learning.gate_course import may_show
+from tentalis.core.learning.monitors import BatchFacts
 from tentalis.core.learning.quarantine_checks import (
-    BatchFacts,
     Finding,
     suspect_origin,
     suspect_reward,
@@ -105,7 +105,7 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     adapter = Adapter.objects.select_related("worker__project", "worker__provider", "parent").get(pk=adapter_id)
     if adapter.state != Adapter.State.CANDIDATE:
         return
-    policy = read_gate_policy(adapter.worker.project)
+    policy = GatePolicy.from_json(adapter.worker.project.gate_policy)
     deployed = find_deployed(adapter.worker, end_user=adapter.end_user)
     try:
         found = inspect_files(adapter, deployed)

@@ -12,7 +12,7 @@ from apps.accounts.services import require_right
 from apps.adapters import canary
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
-from apps.adapters.selectors import find_deployment, goes_to_canary, read_gate_policy
+from apps.adapters.selectors import find_deployment, goes_to_canary
 from apps.adapters.serving import LOAD_S, serve
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
@@ -20,6 +20,7 @@ from apps.audit.services import move
 from apps.base.errors import TentalisError
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.canary import Arm, CanaryOutcome, CanaryReading, judge_canary
+from tentalis.core.learning.gate import GatePolicy
 from tentalis.outbound.scopes import CancelScope
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def watch_canaries() -> int:
     for adapter in _find_untried():
         try:
             with CancelScope(LOAD_S):
-                _start(adapter, percent=read_gate_policy(adapter.project).canary_percent, by=BY)
+                _start(adapter, percent=GatePolicy.from_json(adapter.project.gate_policy).canary_percent, by=BY)
             moved += 1
         except TentalisError as error:
             logger.warning("%s cannot be tried: %s", adapter.name, error)
@@ -88,7 +89,7 @@ def watch_canaries() -> int:
 
 def read_canary(deployment: Deployment) -> CanaryReading:
     """What its tasks say so far, against those that what serves did in the same time."""
-    margin = read_gate_policy(deployment.worker.project).margin
+    margin = GatePolicy.from_json(deployment.worker.project.gate_policy).margin
     failed = _count_failures(deployment)
     return judge_canary(
         _measure(deployment, deployment.adapter, failures=failed[False]),

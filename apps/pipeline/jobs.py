@@ -9,7 +9,7 @@ from apps.outbox.kinds import SegmentKind
 from apps.outbox.links import link
 from apps.outbox.registry import KINDS, Chain
 from apps.pipeline import bulk, flow, importing
-from apps.training import services as training
+from apps.training import monitoring
 from tentalis.celery import app
 
 
@@ -20,7 +20,7 @@ def record_training(result: dict[str, Any]) -> None:
 
 @app.task(name="training.heartbeat")
 def note_heartbeat(run_id: int, attempt: int, metrics: dict[str, Any], number: int) -> None:
-    training.note_heartbeat(run_id, attempt, metrics, number)
+    monitoring.note_heartbeat(run_id, attempt, metrics, number)
 
 
 @link("pipeline.judge_bulk")

@@ -16,12 +16,12 @@ from apps.accounts.services import require_right
 from apps.adapters import shadows
 from apps.adapters.canary import require_triable
 from apps.adapters.models import Adapter, Shadow
-from apps.adapters.selectors import read_gate_policy
 from apps.adapters.serving import serve
 from apps.audit.services import move
 from apps.base.errors import IllegalMoveError
 from apps.tasks.models import Attempt, ShadowAttempt, Task
 from tentalis.core.learning.canary import Arm, CanaryOutcome, CanaryReading, judge_canary
+from tentalis.core.learning.gate import GatePolicy
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def read_shadow(shadow: Shadow) -> CanaryReading:
     by_task = Attempt.objects.filter(task__in=list(mine)).order_by().values_list("task_id")
     served = by_task.annotate(worth=Avg(worth), known=Count(worth), all=Count("pk")).filter(known=F("all"))
     pairs = [(value, found) for task, value, *_ in served if (found := mine[task]) is not None and value is not None]
-    margin = read_gate_policy(shadow.worker.project).margin
+    margin = GatePolicy.from_json(shadow.worker.project.gate_policy).margin
     return judge_canary(
         _sum_up([before for before, _ in pairs]), _sum_up([unseen for _, unseen in pairs]), margin=margin
     )

@@ -20,8 +20,8 @@ from apps.base.errors import ConflictError, TentalisError
 from apps.evals.models import Evaluation
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt
-from apps.training.alarms import raise_alarms
 from apps.training.models import TrainingRun
+from apps.training.monitoring import raise_alarms
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
 from tentalis.outbound.scopes import CancelScope

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count, QuerySet
 
-from apps.evals.holding import READS
+from apps.evals.holding import READS, find_held_out
 from apps.inference.models import Exchange
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.tasks.models import Attempt, Task
+from tentalis.core.learning.monitors import BatchFacts, describe_batch
 
 ITEMS: dict[str, type[PreferencePair] | type[Demonstration]] = {
     Batch.Kind.PAIRS: PreferencePair,
@@ -117,3 +118,22 @@ def list_taught(batch: Batch) -> list[Taught]:
 
 _OF_TASK = tuple(f"task__{name}" for name in (*READS, "metadata"))
 _OF_EXCHANGE = tuple(f"attempt__exchange__{name}" for name in Exchange.EXACT_BY)
+
+
+def describe_taught(batch: Batch) -> BatchFacts:
+    """What a batch teaches, and how far that agrees with what was verified.
+
+    Of a pair only right beside wrong is an audit: of two answers that came to the same either may be the better one.
+    """
+    taught = list_taught(batch)
+    held_out = find_held_out({one.task for one in taught})
+    outcomes = [one.attempt.outcome if one.attempt is not None and one.is_whole else None for one in taught]
+    if batch.kind == Batch.Kind.PAIRS:
+        pairs = [outcomes[place : place + 2] for place in range(0, len(outcomes), 2)]
+        tells = [None not in pair and pair[0] != pair[1] for pair in pairs]
+        outcomes = [found if told else None for pair, told in zip(pairs, tells, strict=True) for found in pair]
+    return describe_batch(
+        [one.reward for one in taught],
+        outcomes,
+        held_out=sum(one.task.pk in held_out for one in taught),
+    )

@@ -9,12 +9,12 @@ from typing import Any
 from django.db.models import Prefetch, Q
 
 from apps.adapters.models import Adapter, Verdict
-from apps.adapters.selectors import find_deployment, read_gate_policy
+from apps.adapters.selectors import find_deployment
 from apps.evals.comparing import pair, read_outcomes
 from apps.evals.models import Evaluation
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
-from tentalis.core.learning.gate import PairedComparison, compare_paired
+from tentalis.core.learning.gate import GatePolicy, PairedComparison, compare_paired
 
 COMPARED = "sampled accuracy"
 BASE = "the base model"
@@ -242,7 +242,7 @@ def _read_line(worker: Worker) -> Gain:
     pairs = pair(outcomes[both[-1][serving.pk].pk], outcomes[both[-1][None].pk]) if both else ([], [])
     if not pairs[0]:
         return Gain(outcome=Outcome.UNMEASURED, words="nothing was measured: what serves met no held-out tasks")
-    confidence = read_gate_policy(worker.project).confidence
+    confidence = GatePolicy.from_json(worker.project.gate_policy).confidence
     return judge_gain(compare_paired(*pairs, confidence=confidence), against=BASE)
 
 

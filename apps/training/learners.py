@@ -7,16 +7,17 @@ from apps.adapters.models import Adapter
 from apps.adapters.services import record_adapter
 from apps.base.errors import IllegalMoveError
 from apps.outbox.kinds import SegmentKind
+from apps.rollouts.contents import describe_taught
 from apps.rollouts.files import write_batch
 from apps.scoring.models import RewardModel
 from apps.scoring.reward_models import record_reward_model
-from apps.training import preflight, verdict_managers
-from apps.training.alarms import watch_data
+from apps.training import verdict_managers
 from apps.training.audits import write_judgements
 from apps.training.labelled import write_steps
 from apps.training.models import ManagerRun, TrainingRun
+from apps.training.monitoring import watch_data
 from tentalis.core.contracts import TrainResult
-from tentalis.core.learning.quarantine_checks import BatchFacts
+from tentalis.core.learning.monitors import BatchFacts
 from tentalis.core.learning.recipes import Recipe
 
 TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
@@ -45,7 +46,7 @@ class Learner:
 
 def record_policy(run: TrainingRun, result: TrainResult, by: str) -> Adapter:
     """Record a worker's adapter, and raise the alarms of what it was trained with."""
-    taught = preflight.describe(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
+    taught = describe_taught(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
     if run.backend == "standalone":  # others count updates and scale tensors in their own way
         taught = replace(taught, reach=Recipe.from_json(run.recipe).reach)
     watch_data(run, taught, result.summary, by=by)

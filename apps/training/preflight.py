@@ -9,11 +9,9 @@ from django.db.models import Count, QuerySet
 
 from apps.adapters.artifacts import path_of
 from apps.adapters.models import Adapter, Verdict
-from apps.adapters.selectors import read_gate_policy
 from apps.adapters.services import refuse
 from apps.audit.services import move
 from apps.base.errors import TentalisError
-from apps.evals.holding import find_held_out
 from apps.evals.models import Evaluation
 from apps.evals.panels import choose_panel
 from apps.gate.prompts import list_measured
@@ -49,7 +47,6 @@ from tentalis.core.learning.preflight_rules import (
     ask_split,
     find_refusal,
 )
-from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch
 
 REPLAYED = 4
 """Prompts whose text the server is asked to read out and in again."""
@@ -81,7 +78,7 @@ def ask_run(run_id: int, *, by: str) -> None:
 def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
     """G1, G2, G3, G6, G8 and G10 to G12, before anything is sent to the box."""
     algorithm = str(run.recipe.get("algorithm", ""))
-    policy = read_gate_policy(run.project)
+    policy = GatePolicy.from_json(run.project.gate_policy)
     taught = list_taught(batch)
     tasks = list({one.task.pk: one.task for one in taught}.values())
     attempts = list({one.attempt.pk: one.attempt for one in taught if one.attempt is not None}.values())
@@ -101,7 +98,7 @@ def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict
     """G4, G5 and G7, of what the trainer of a policy told; of others nothing is asked."""
     if run.purpose != TrainingRun.Purpose.POLICY:
         return []
-    policy = read_gate_policy(run.project)
+    policy = GatePolicy.from_json(run.project.gate_policy)
     first, last = summary.get("length_before_tokens"), summary.get("length_after_tokens")
     if first is None:  # it told none of held-out tasks: those it learnt from tell
         lengths = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
@@ -126,7 +123,7 @@ def note_lengths(adapter: Adapter) -> None:
         told = {name: found[name] for name in ("length_before_tokens", "length_after_tokens", "length_drift")}
         TrainingRun.objects.filter(pk=run.pk).update(summary={**run.summary, **told})
         first, last = told["length_before_tokens"], told["length_after_tokens"]
-        _note(run, ask_finishing(first, last, least=read_gate_policy(run.project).least_length_ratio))
+        _note(run, ask_finishing(first, last, least=GatePolicy.from_json(run.project.gate_policy).least_length_ratio))
     (path_of(adapter.uri).parent / lengths.FILE).unlink(missing_ok=True)
 
 
@@ -137,7 +134,7 @@ def note_skills(adapter: Adapter) -> None:
     if run is None or verdict is None:
         return
     found = verdict.details.get("skills") or {}
-    most = read_gate_policy(adapter.project).skills_margin
+    most = GatePolicy.from_json(adapter.project.gate_policy).skills_margin
     answer = ask_skills(found.get("difference"), found.get("high"), most=most)
     _note(run, answer)
 
@@ -146,25 +143,6 @@ def _note(run: TrainingRun, answer: GateAnswer) -> None:
     """Onto the run, in the place of what the same gate said before."""
     others = [one for one in run.gates if one["gate"] != answer.gate]
     TrainingRun.objects.filter(pk=run.pk).update(gates=[*others, answer.to_json()])
-
-
-def describe(batch: Batch) -> BatchFacts:
-    """What a batch teaches, and how far that agrees with what was verified.
-
-    Of a pair only right beside wrong is an audit: of two answers that came to the same either may be the better one.
-    """
-    taught = list_taught(batch)
-    held_out = find_held_out({one.task for one in taught})
-    outcomes = [one.attempt.outcome if one.attempt is not None and one.is_whole else None for one in taught]
-    if batch.kind == Batch.Kind.PAIRS:
-        pairs = [outcomes[place : place + 2] for place in range(0, len(outcomes), 2)]
-        tells = [None not in pair and pair[0] != pair[1] for pair in pairs]
-        outcomes = [found if told else None for pair, told in zip(pairs, tells, strict=True) for found in pair]
-    return describe_batch(
-        [one.reward for one in taught],
-        outcomes,
-        held_out=sum(one.task.pk in held_out for one in taught),
-    )
 
 
 def _count_solved(run: TrainingRun) -> int:
@@ -235,7 +213,7 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
     adapter = Adapter.objects.select_related("worker__project", "parent").get(pk=adapter_id)
     if adapter.state != Adapter.State.CANDIDATE:
         return
-    policy = read_gate_policy(adapter.worker.project)
+    policy = GatePolicy.from_json(adapter.worker.project.gate_policy)
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
         return

@@ -2,13 +2,12 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
@@ -27,20 +26,17 @@ from apps.rollouts.examples import put_items
 from apps.rollouts.models import Batch
 from apps.scoring.models import RewardModel
 from apps.training import cluster, preflight, run_control
-from apps.training.alarms import watch_training
 from apps.training.box import send_spec
 from apps.training.checkpoints import resume_from_checkpoint
-from apps.training.costs import sum_up_data
 from apps.training.learners import LEARNERS, Trained
 from apps.training.models import TrainingRun
+from apps.training.monitoring import add_up_cost, describe_result
 from apps.training.naming import check_name
 from apps.training.rebuilding import find_hold, find_parent
-from apps.training.schedule import OUTSIDE_HOURS, leave_place, renew_place, take_place
-from apps.training.spread import measure_spread
+from apps.training.schedule import OUTSIDE_HOURS, leave_place, take_place
 from apps.workers.bases import require_base, say_missing
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
-from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
 from tentalis.core.learning import lengths
 from tentalis.core.learning.preflight_rules import find_refusal
@@ -184,31 +180,6 @@ def _describe_backend(run: TrainingRun) -> dict[str, Any]:
     return {"options": options} if options else {}
 
 
-def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any], number: int) -> None:
-    """Keep a sign of life of the run's present attempt, with its latest update; {} before the first.
-
-    Args:
-        number: of its letter; one that is not above the last is an old one said again, and dropped.
-    """
-    with transaction.atomic():
-        run = (
-            TrainingRun.objects.select_for_update(no_key=True)
-            .filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
-            .first()
-        )
-        if run is None or number <= run.last_letter:
-            return
-        changes: dict[str, Any] = {"heartbeat_at": Now(), "last_letter": number, "untaken_since": None}
-        if metrics and is_storable(metrics) and dict(metrics) not in run.metrics:
-            is_numbered = "update" in metrics
-            changes["metrics"] = (
-                join_updates(run.metrics, [dict(metrics)]) if is_numbered else [*run.metrics, dict(metrics)]
-            )
-            watch_training(run, changes["metrics"], by="monitor")
-        TrainingRun.objects.filter(pk=run_id).update(**changes)
-        renew_place(run_id)
-
-
 def lock_awaited(result: TrainResult) -> TrainingRun | None:
     """Lock the run that waits for this result; None where it is of another attempt, or the run has ended.
 
@@ -266,41 +237,6 @@ def fail_result(data: object, *, reason: str, by: str) -> bool:
         words = f"its result cannot be used: {reason}"
         end_untrained(run, Outcome.FAILED, words, by=by, finished_at=Now(), cost=add_up_cost(run))
     return True
-
-
-def is_storable(value: object) -> bool:
-    """Whether Postgres takes it as JSON: neither infinities nor NUL."""
-    try:
-        return b"\\u0000" not in canonical_json(value)
-    except (ValueError, TypeError):
-        return False
-
-
-def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:
-    """What a result says, as columns of its run."""
-    return {
-        "metrics": join_updates(run.metrics, [dict(entry) for entry in result.metrics]),
-        "summary": dict(result.summary) | measure_spread(run),
-        "notes": list(result.notes),
-        "versions": dict(result.versions),
-        "tracking": dict(result.tracking),
-        "finished_at": Now(),
-        "cost": add_up_cost(run),
-    }
-
-
-def join_updates(kept: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A run's updates with those that an attempt told: where it went on from a checkpoint, behind the earlier ones.
-
-    Args:
-        told: in order; [] says nothing. Where they have no numbers they are the whole.
-    """
-    if not told:
-        return list(kept)
-    first = told[0].get("update")
-    if not isinstance(first, int | float):
-        return list(told)
-    return [*(row for row in kept if row.get("update", first) < first), *told]
 
 
 def end_untrained(run: TrainingRun, outcome: Outcome, reason: str, *, by: str, **changes: Any) -> None:
@@ -367,12 +303,6 @@ def resume_run(run: TrainingRun, *, by: str) -> TrainingRun:
     fresh: dict[str, Any] = {"waiting_reason": "", "heartbeat_at": None, "untaken_since": None}
     move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run
-
-
-def add_up_cost(run: TrainingRun) -> dict[str, float]:
-    """What the run took so far: the box's time over all attempts, models' tokens and money, people's minutes."""
-    took_s = (timezone.now() - run.started_at).total_seconds() if run.started_at else 0.0
-    return {"gpu_s": round(run.cost.get("gpu_s", 0.0) + max(0.0, took_s), 3), **sum_up_data(run)}
 
 
 def fail_run(run_id: int, *, link: str, reason: str, by: str) -> None:

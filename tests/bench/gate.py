@@ -215,7 +215,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
     from apps.evals.panels import choose_panel
     from apps.gate import gating
     from apps.worlds.registry import get_world
-    from tentalis.core.learning.quarantine_checks import BatchFacts, describe_batch
+    from tentalis.core.learning.monitors import BatchFacts, describe_batch
     from tests.factories import make_project, make_worker
 
     worker = make_worker(make_project(), "desk", kind="desk")

@@ -27,8 +27,8 @@ from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training import run_control
 from apps.training.cost_benefit import COMPARED
-from apps.training.costs import cost_of_run
 from apps.training.models import TrainingRun
+from apps.training.monitoring import cost_of_run
 from apps.training.untaken import Untaken, find_untaken
 from apps.workers.base_names import name_base
 from apps.workers.models import Worker

@@ -6,11 +6,12 @@ from django.views.decorators.http import require_http_methods
 
 from apps.accounts.rights import Right
 from apps.adapters.models import Deployment, Shadow
-from apps.adapters.selectors import find_deployment, read_gate_policy
+from apps.adapters.selectors import find_deployment
 from apps.console.operation_forms import CanaryForm
 from apps.console.views.frame import Scene, act, fill_in, found_or_404, leave, posted, project_view, show
 from apps.console.views.trace import adapter_or_404
 from apps.pipeline import canary, shadows
+from tentalis.core.learning.gate import GatePolicy
 
 
 @require_http_methods(["GET", "POST"])
@@ -23,7 +24,7 @@ def start_canary(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
     if status is None:
         return leave(scene, "adapter", adapter_id)
     deployment = find_deployment(adapter.worker, end_user=adapter.end_user)
-    margin = round(100 * read_gate_policy(scene.project).margin)
+    margin = round(100 * GatePolicy.from_json(scene.project.gate_policy).margin)
     context = {"adapter": adapter, "deployment": deployment, "form": form, "margin": margin}
     return show(request, scene, "adapter_canary", context, status=status)
 

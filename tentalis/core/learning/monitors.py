@@ -1,4 +1,4 @@
-"""Alarms while a run trains and while an adapter serves, each threshold with its reason.
+"""Alarms while a run trains, of what its batch taught, and while an adapter serves, each threshold with its reason.
 
 A monitor compares what is seen now with what was seen when all was well: a run with its own first update, live answers
 with the panel the adapter was let in by. Whoever calls decides what an alarm leads to.
@@ -7,9 +7,13 @@ with the panel the adapter was let in by. Whoever calls decides what an alarm le
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, CollapseLimits, find_alarms
+from tentalis.core.scoring.ranking import GOOD_FROM, area_under_curve
+
+LEAST_AUDITED = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,24 +98,65 @@ def watch_update(metrics: Sequence[Mapping[str, Any]], *, limits: MonitorLimits 
     return tuple(found)
 
 
-def watch_batch(
-    *, rollouts: int, stale: int, reward: float, outcome: float, audited: int, limits: MonitorLimits | None = None
-) -> tuple[Alarm, ...]:
+@dataclass(frozen=True, kw_only=True)
+class BatchFacts:
+    """What an adapter was taught with, as the ledger knows it.
+
+    Args:
+        rollouts: how many.
+        held_out: of those, how many on tasks that nothing may be trained on.
+        audited: how many have both a reward and a verified outcome.
+        reward, outcome: their means, in [0, 1]; 0 without any.
+        agreement: chance that of a right and a wrong attempt the right one has the higher reward (AUC); None where not
+            at least `LEAST_AUDITED` of each were audited.
+        reach: how far the run may move one number of the adapter (`Recipe.reach`); None where nobody knows.
+    """
+
+    rollouts: int
+    held_out: int = 0
+    audited: int = 0
+    reward: float = 0.0
+    outcome: float = 0.0
+    agreement: float | None = None
+    reach: float | None = None
+
+
+def describe_batch(rewards: Sequence[float | None], outcomes: Sequence[float | None], *, held_out: int) -> BatchFacts:
+    """Sum a batch up.
+
+    Args:
+        rewards, outcomes: (R,) what each rollout earned, and what a verifier or an auditor made of it; None: nothing.
+    """
+    both = [
+        (mine, truth) for mine, truth in zip(rewards, outcomes, strict=True) if mine is not None and truth is not None
+    ]
+    rewarded, truths = [mine for mine, _ in both], [truth for _, truth in both]
+    right = sum(truth >= GOOD_FROM for truth in truths)
+    return BatchFacts(
+        rollouts=len(rewards),
+        held_out=held_out,
+        audited=len(both),
+        reward=fmean(rewarded) if both else 0.0,
+        outcome=fmean(truths) if both else 0.0,
+        agreement=area_under_curve(rewarded, truths) if min(right, len(both) - right) >= LEAST_AUDITED else None,
+    )
+
+
+def watch_batch(facts: BatchFacts, *, stale: int, limits: MonitorLimits | None = None) -> tuple[Alarm, ...]:
     """What a batch says of the line: too old, or paid for other things than being right.
 
     Args:
         stale: rollouts that were refused for their age.
-        reward, outcome: means over the `audited` attempts that have both.
     """
     limits = limits or MonitorLimits()
     found = []
-    if rollouts:
-        found += _above(
-            "staleness", stale / rollouts, limits.most_stale, f"{stale} of {rollouts} attempts were too old"
-        )
-    if audited >= limits.least_answers:
-        words = f"a mean reward of {reward:.2f} where {outcome:.2f} is verified, on {audited} attempts"
-        found += _above("proxy_gap", reward - outcome, limits.most_proxy_gap, words)
+    if facts.rollouts:
+        words = f"{stale} of {facts.rollouts} attempts were too old"
+        found += _above("staleness", stale / facts.rollouts, limits.most_stale, words)
+    if facts.audited >= limits.least_answers:
+        means = f"a mean reward of {facts.reward:.2f} where {facts.outcome:.2f} is verified"
+        words = f"{means}, on {facts.audited} attempts"
+        found += _above("proxy_gap", facts.reward - facts.outcome, limits.most_proxy_gap, words)
     return tuple(found)
 
 

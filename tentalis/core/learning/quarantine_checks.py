@@ -7,12 +7,12 @@ that contradicts what it was taught.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import PairedComparison, compare_paired
+from tentalis.core.learning.monitors import BatchFacts
 from tentalis.core.learning.sequential import foresee
-from tentalis.core.scoring.ranking import GOOD_FROM, area_under_curve
 
 WEAKER = (0.1, 0.25, 0.5)
 """Strengths an adapter is tried at, as shares of its own."""
@@ -26,7 +26,6 @@ MOST_REACH = 1.05
 
 SURE_OF_STRENGTH = 0.95
 LEAST_AGREEMENT = 0.6
-LEAST_JUDGED = 30
 LEAK_POINTS = 0.05
 SURE_OF_LEAK = 0.998
 """Over all looks together: every update is asked this, most of them honest."""
@@ -80,50 +79,6 @@ class WeightFacts:
             if ".lora_B." in name and first is not None:
                 total += (first.norm * second.norm) ** 2
         return self.scale * math.sqrt(total)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchFacts:
-    """What an adapter was taught with, as the ledger knows it.
-
-    Args:
-        rollouts: how many.
-        held_out: of those, how many on tasks that nothing may be trained on.
-        audited: how many have both a reward and a verified outcome.
-        reward, outcome: their means, in [0, 1]; 0 without any.
-        agreement: chance that of a right and a wrong attempt the right one has the higher reward (AUC); None where not
-            at least `LEAST_JUDGED` of each were audited.
-        reach: how far the run may move one number of the adapter (`Recipe.reach`); None where nobody knows.
-    """
-
-    rollouts: int
-    held_out: int = 0
-    audited: int = 0
-    reward: float = 0.0
-    outcome: float = 0.0
-    agreement: float | None = None
-    reach: float | None = None
-
-
-def describe_batch(rewards: Sequence[float | None], outcomes: Sequence[float | None], *, held_out: int) -> BatchFacts:
-    """Sum a batch up.
-
-    Args:
-        rewards, outcomes: (R,) what each rollout earned, and what a verifier or an auditor made of it; None: nothing.
-    """
-    both = [
-        (mine, truth) for mine, truth in zip(rewards, outcomes, strict=True) if mine is not None and truth is not None
-    ]
-    rewarded, truths = [mine for mine, _ in both], [truth for _, truth in both]
-    right = sum(truth >= GOOD_FROM for truth in truths)
-    return BatchFacts(
-        rollouts=len(rewards),
-        held_out=held_out,
-        audited=len(both),
-        reward=fmean(rewarded) if both else 0.0,
-        outcome=fmean(truths) if both else 0.0,
-        agreement=area_under_curve(rewarded, truths) if min(right, len(both) - right) >= LEAST_JUDGED else None,
-    )
 
 
 def suspect_origin(

@@ -14,6 +14,7 @@ from apps.evals.models import Item, Taskset
 from apps.evals.services import keep_own_work
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Hint, StepFeedback
+from apps.rollouts.contents import describe_taught
 from apps.rollouts.examples import put_items
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.rollouts.services import build_rollouts
@@ -23,7 +24,6 @@ from apps.tasks.models import Task
 from apps.training.audits import find_words
 from apps.training.contamination import find_leaks
 from apps.training.labelled import iterate_records
-from apps.training.preflight import describe
 from tentalis.core.near_duplicates import hash_words, list_bands
 from tests.factories import make_judged_task
 
@@ -103,7 +103,7 @@ def test_what_is_held_out_later_leaves_what_is_not_learnt_yet(project: Project) 
     batch = Batch.objects.get()
     assert not find_leaks([batch], (), world=None).held_out
     hold_out(project, KEPT)
-    assert find_leaks([Batch.objects.get()], (), world=None).held_out == describe(batch).held_out == 2
+    assert find_leaks([Batch.objects.get()], (), world=None).held_out == describe_taught(batch).held_out == 2
     gathered = Batch.objects.create(
         project=project, worker=task.worker, number=9, kind="pairs", state="closed", target_tasks=1
     )

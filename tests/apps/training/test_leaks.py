@@ -10,13 +10,13 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Verdict
-from apps.adapters.selectors import read_gate_policy
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.evals.panels import Panel, choose_panel, draw_fresh
 from apps.feedback.models import Feedback, Hint
 from apps.gate.prompts import list_measured
 from apps.inference.models import Exchange
+from apps.rollouts.contents import describe_taught
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import FurtherExchange, Task
 from apps.training import preflight, services
@@ -24,6 +24,7 @@ from apps.training.contamination import find_leaks
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.desk import make_tickets
+from tentalis.core.learning.gate import GatePolicy
 from tests.factories import make_attempt, make_measured, make_project, make_task, make_worker
 
 LEARNT = [ticket.text for ticket in make_tickets(77, 4, held_out=False)]
@@ -57,11 +58,11 @@ def batch(worker: Worker) -> Batch:
 @pytest.fixture
 def on_panel(worker: Worker) -> str:
     """A ticket that a first adapter would be measured on."""
-    return sorted(list_measured(choose(worker), read_gate_policy(worker.project)))[0]
+    return sorted(list_measured(choose(worker), GatePolicy.from_json(worker.project.gate_policy)))[0]
 
 
 def choose(worker: Worker, version: int = 1) -> Panel:
-    panel = choose_panel(worker, version=version, policy=read_gate_policy(worker.project))
+    panel = choose_panel(worker, version=version, policy=GatePolicy.from_json(worker.project.gate_policy))
     assert panel is not None
     return panel
 
@@ -183,7 +184,7 @@ def test_what_was_said_long_before_is_read_and_not_learnt(batch: Batch, on_panel
 
 def look_through(batch: Batch) -> tuple[int, int]:
     """How many answers were looked at for what is measured on, and for what is rewarded."""
-    return find_leaks([batch], (), world=None).answers, preflight.describe(batch).rollouts
+    return find_leaks([batch], (), world=None).answers, describe_taught(batch).rollouts
 
 
 def test_the_number_of_queries_does_not_grow(batch: Batch) -> None:
@@ -219,7 +220,7 @@ def make_candidate(worker: Worker, run: TrainingRun, *, version: int, parent: Ad
 
 def draw(adapter: Adapter) -> str:
     """A ticket that is drawn for this candidate alone."""
-    policy = read_gate_policy(adapter.project)
+    policy = GatePolicy.from_json(adapter.project.gate_policy)
     panel = choose(adapter.worker, adapter.line_version)
     fresh = {one.prompt for one in draw_fresh(panel, key=adapter.sha256, policy=policy).items}
     return sorted(fresh - list_measured(panel, policy))[0]

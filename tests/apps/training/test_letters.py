@@ -17,7 +17,7 @@ from apps.audit.models import AuditEntry
 from apps.pipeline import flow
 from apps.pipeline.letter_box import LetterBox, take_letter
 from apps.rollouts.models import Batch
-from apps.training import services
+from apps.training import monitoring, services
 from apps.training.letters import DroppedLetters, find_result
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -133,13 +133,13 @@ def test_a_letter_of_the_attempt_before_is_dropped(spec: TrainSpec, broker: "red
 
 
 def test_an_old_sign_of_life_said_again_keeps_no_run_alive(spec: TrainSpec) -> None:
-    services.note_heartbeat(spec.run_id, 1, {"update": 1.0}, 5)
+    monitoring.note_heartbeat(spec.run_id, 1, {"update": 1.0}, 5)
     TrainingRun.objects.update(heartbeat_at=None)
-    services.note_heartbeat(spec.run_id, 1, {"update": 9.0}, 5)
-    services.note_heartbeat(spec.run_id, 1, {"update": 9.0}, 4)
+    monitoring.note_heartbeat(spec.run_id, 1, {"update": 9.0}, 5)
+    monitoring.note_heartbeat(spec.run_id, 1, {"update": 9.0}, 4)
     run = TrainingRun.objects.get()
     assert (run.heartbeat_at, run.metrics) == (None, [{"update": 1.0}])
-    services.note_heartbeat(spec.run_id, 1, {"update": 2.0}, 6)
+    monitoring.note_heartbeat(spec.run_id, 1, {"update": 2.0}, 6)
     assert TrainingRun.objects.get().heartbeat_at is not None
 
 

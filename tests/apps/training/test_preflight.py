@@ -15,12 +15,13 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError
 from apps.feedback.submit import give_task_feedback
 from apps.pipeline import flow
+from apps.rollouts.contents import describe_taught
 from apps.rollouts.models import Batch, PreferencePair
 from apps.rollouts.rejudging import rejudge_rollouts
 from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
-from apps.training import preflight, retrying, schedule, services
+from apps.training import monitoring, preflight, retrying, schedule, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.contracts import Outcome
@@ -228,7 +229,7 @@ def test_a_pair_of_a_task_that_had_its_turn_stays_out_and_says_so(pairs: Batch, 
 
 def test_people_who_prefer_what_is_wrong_are_found_out(pairs: Batch) -> None:
     """Of the first task the wrong attempt was preferred, of the second the right one; nobody verified the edit."""
-    taught = preflight.describe(pairs)
+    taught = describe_taught(pairs)
     assert (taught.rollouts, taught.audited, taught.reward, taught.outcome) == (6, 4, 0.5, 0.5)
 
 
@@ -237,7 +238,7 @@ def test_an_update_that_alarms_is_told_once(batch: Batch) -> None:
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1)
     for update in (1, 2, 3):
         metrics = {"update": update, "entropy": 0.1, "max_ratio": 50.0 if update > 1 else 1.0}
-        services.note_heartbeat(run.pk, 1, metrics, update)
+        monitoring.note_heartbeat(run.pk, 1, metrics, update)
     run.refresh_from_db()
     assert [(one["detector"], one["update"]) for one in run.alarms] == [("max_ratio", 2)]
     entry = AuditEntry.objects.get(kind=Kind.RUN_ALARMED)

@@ -22,7 +22,7 @@ from apps.pipeline import flow, sweep, trainings
 from apps.rollouts import services as ledger
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.selectors import why_nothing_trains
-from apps.training import retrying, services
+from apps.training import monitoring, retrying, services
 from apps.training.learners import TOLD_TWICE
 from apps.training.models import TrainingRun
 from apps.training.naming import describe_run
@@ -201,7 +201,7 @@ def test_a_silent_run_is_sent_again_and_its_late_result_dropped(run: TrainingRun
 
 def test_a_run_that_is_begun_and_silent_too_often_fails_with_that_reason(run: TrainingRun) -> None:
     TrainingRun.objects.update(silences=retrying.MAX_SILENCES - 1)
-    services.note_heartbeat(run.pk, run.attempt, {}, 1)
+    monitoring.note_heartbeat(run.pk, run.attempt, {}, 1)
     fall_silent()
     sweep.sweep_runs()
     assert "went silent 3 times" in TrainingRun.objects.get().failure
@@ -251,7 +251,7 @@ def test_a_run_tells_since_when_no_box_takes_it_up_until_one_does(run: TrainingR
     assert (waits.since, waits.sent) == (first, 2)
     assert waits.command == "celery -A gpu_workers.celery worker -P solo -Q gpu"
     TrainingRun.objects.update(state="running", attempt=3, heartbeat_at=Now())
-    services.note_heartbeat(run.pk, 3, {}, 1)
+    monitoring.note_heartbeat(run.pk, 3, {}, 1)
     found = TrainingRun.objects.get()
     assert (found.untaken_since, find_untaken(found)) == (None, None)
 
@@ -263,7 +263,7 @@ def test_a_run_that_a_person_tries_again_has_waited_for_no_box_yet(run: Training
 
 
 def test_a_run_that_shows_life_is_left_alone(run: TrainingRun) -> None:
-    services.note_heartbeat(run.pk, 1, {"reward": 0.25}, 1)
+    monitoring.note_heartbeat(run.pk, 1, {"reward": 0.25}, 1)
     sweep.sweep_runs()
     found = TrainingRun.objects.get()
     assert (found.state, found.metrics) == ("running", [{"reward": 0.25}])
@@ -271,13 +271,13 @@ def test_a_run_that_shows_life_is_left_alone(run: TrainingRun) -> None:
 
 def test_heartbeats_gather_the_updates_and_the_same_one_counts_once(run: TrainingRun) -> None:
     for number, metrics in enumerate(({}, {"update": 1.0}, {"update": 1.0}, {"update": 2.0}), start=1):
-        services.note_heartbeat(run.pk, 1, metrics, number)
+        monitoring.note_heartbeat(run.pk, 1, metrics, number)
     assert TrainingRun.objects.get().metrics == [{"update": 1.0}, {"update": 2.0}]
 
 
 def test_a_heartbeat_of_an_old_attempt_changes_nothing(run: TrainingRun) -> None:
     TrainingRun.objects.update(attempt=2)
-    services.note_heartbeat(run.pk, 1, {"reward": 0.25}, 1)
+    monitoring.note_heartbeat(run.pk, 1, {"reward": 0.25}, 1)
     assert TrainingRun.objects.get().metrics == []
 
 
@@ -294,12 +294,12 @@ def test_cancelling_a_run_at_work_tells_the_box(run: TrainingRun, store: Path, a
 def test_a_run_that_stopped_keeps_its_whole_curve_also_behind_a_checkpoint(
     run: TrainingRun, store: Path, alice: User
 ) -> None:
-    services.note_heartbeat(run.pk, 1, {"update": 2.0}, 1)  # heartbeats tell the latest alone
+    monitoring.note_heartbeat(run.pk, 1, {"update": 2.0}, 1)  # heartbeats tell the latest alone
     stopped: dict[str, Any] = {"outcome": Outcome.PAUSED, "error_type": "PausedError", "error_message": "by alice"}
     flow.handle_training_result(make_result(run, store, **stopped, metrics=[{"update": 1.0}, {"update": 2.0}]), by="c")
     assert TrainingRun.objects.get().metrics == [{"update": 1.0}, {"update": 2.0}]
     TrainingRun.objects.update(state="running")  # it goes on from its checkpoint
-    services.note_heartbeat(run.pk, 1, {"update": 3.0}, 2)
+    monitoring.note_heartbeat(run.pk, 1, {"update": 3.0}, 2)
     stopped["error_type"] = "CancelledError"
     flow.handle_training_result(make_result(run, store, **stopped, metrics=[{"update": 3.0}, {"update": 4.0}]), by="c")
     assert [row["update"] for row in TrainingRun.objects.get().metrics] == [1.0, 2.0, 3.0, 4.0]

@@ -18,7 +18,7 @@ from apps.adapters.models import Adapter
 from apps.erasure import unlearn_adapters
 from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep, trainings
-from apps.training import retrying, schedule, services
+from apps.training import monitoring, retrying, schedule, services
 from apps.training.models import GpuLease, TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.contracts import Outcome
@@ -112,7 +112,7 @@ def test_the_schedule_does_not_take_a_persons_pause_for_its_own(run: TrainingRun
 def test_what_was_seen_as_silent_and_was_heard_again_is_left_alone(run: TrainingRun) -> None:
     fall_silent()
     (seen,) = retrying.find_silent_runs()
-    services.note_heartbeat(run.pk, 1, {}, 1)
+    monitoring.note_heartbeat(run.pk, 1, {}, 1)
     assert flow.wake_silent_run(seen) == "heard again"
     assert (fetch(run).state, fetch(run).attempt) == ("running", 1)
 
@@ -142,7 +142,7 @@ def test_a_result_that_cannot_be_stored_ends_its_run_with_the_reason(
 
 def test_a_heartbeat_whose_numbers_cannot_be_stored_is_a_sign_of_life_all_the_same(run: TrainingRun) -> None:
     fall_silent()
-    services.note_heartbeat(run.pk, 1, {"loss": float("inf")}, 1)
+    monitoring.note_heartbeat(run.pk, 1, {"loss": float("inf")}, 1)
     assert retrying.find_silent_runs() == []
 
 

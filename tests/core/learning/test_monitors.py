@@ -1,12 +1,20 @@
 """Monitors: quiet while all is well, and each says in words what it saw when it is not."""
 
 import math
+import random
 from typing import Any
 
 import pytest
 
 from tentalis.core.learning.collapse import AnswerProfile
-from tentalis.core.learning.monitors import watch_batch, watch_logprobs, watch_traffic, watch_update
+from tentalis.core.learning.monitors import (
+    BatchFacts,
+    describe_batch,
+    watch_batch,
+    watch_logprobs,
+    watch_traffic,
+    watch_update,
+)
 
 WELL = {
     "loss": 0.07,
@@ -51,11 +59,11 @@ def test_what_the_trainer_does_not_tell_is_not_watched() -> None:
 
 
 def test_a_batch_that_is_too_old_or_paid_for_other_things_is_told() -> None:
-    assert watch_batch(rollouts=100, stale=10, reward=0.6, outcome=0.5, audited=100) == ()
-    stale, gap = watch_batch(rollouts=100, stale=40, reward=0.9, outcome=0.5, audited=60)
+    assert watch_batch(BatchFacts(rollouts=100, reward=0.6, outcome=0.5, audited=100), stale=10) == ()
+    stale, gap = watch_batch(BatchFacts(rollouts=100, reward=0.9, outcome=0.5, audited=60), stale=40)
     assert (stale.detector, gap.detector) == ("staleness", "proxy_gap")
     assert "0.90 where 0.50 is verified" in gap.words
-    assert watch_batch(rollouts=9, stale=0, reward=1.0, outcome=0.0, audited=9) == ()
+    assert watch_batch(BatchFacts(rollouts=9, reward=1.0, outcome=0.0, audited=9), stale=0) == ()
 
 
 def make_profile(answers: int = 100, **changes: float) -> AnswerProfile:
@@ -81,3 +89,12 @@ def test_logprobs_of_another_model_are_told() -> None:
     (alarm,) = watch_logprobs([[-0.5, -0.1]], [[-0.7, -0.3]])
     assert "0.2000 nats" in alarm.words
     assert watch_logprobs([], []) == ()
+
+
+def test_a_batch_counts_only_what_has_both_a_reward_and_a_truth() -> None:
+    batch = describe_batch([1.0, None, 0.5], [1.0, 1.0, None], held_out=1)
+    assert (batch.rollouts, batch.audited, batch.held_out, batch.agreement) == (3, 1, 1, None)
+    rng = random.Random(1)
+    truth = [float(rng.random() < 0.5) for _ in range(200)]
+    assert describe_batch(truth, truth, held_out=0).agreement == 1.0
+    assert describe_batch([1 - one for one in truth], truth, held_out=0).agreement == 0.0

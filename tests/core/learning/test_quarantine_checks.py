@@ -8,12 +8,11 @@ import pytest
 
 from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import compare_paired
+from tentalis.core.learning.monitors import BatchFacts
 from tentalis.core.learning.quarantine_checks import (
     WEAKER,
-    BatchFacts,
     TensorFacts,
     WeightFacts,
-    describe_batch,
     may_be_better,
     suspect_leak,
     suspect_origin,
@@ -184,15 +183,6 @@ def test_a_gain_on_known_tasks_alone_is_a_leak() -> None:
 
 def test_the_same_gain_on_both_is_none() -> None:
     assert suspect_leak(compare(30, 6, 264), compare(15, 3, 132)) == ()  # type: ignore[arg-type]
-
-
-def test_a_batch_counts_only_what_has_both_a_reward_and_a_truth() -> None:
-    batch = describe_batch([1.0, None, 0.5], [1.0, 1.0, None], held_out=1)
-    assert (batch.rollouts, batch.audited, batch.held_out, batch.agreement) == (3, 1, 1, None)
-    rng = random.Random(1)
-    truth = [float(rng.random() < 0.5) for _ in range(200)]
-    assert describe_batch(truth, truth, held_out=0).agreement == 1.0
-    assert describe_batch([1 - one for one in truth], truth, held_out=0).agreement == 0.0
 
 
 def test_a_reward_that_does_not_know_right_from_wrong_is_told() -> None:
