@@ -17,9 +17,6 @@ from tentalis.core.token_use import guess_prompt_tokens
 Json = dict[str, Any]
 OURS = frozenset({"session_id"})
 """Fields of a body that are said to the gateway, not to a model server."""
-HINTS = frozenset({"prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "verbosity", "modalities"})
-"""Fields that ask a vendor's server for what it may leave undone; our engine refuses what it does not know."""
-_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 USUAL_COMPLETION_TOKENS = 1024
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
@@ -89,8 +86,7 @@ def make_question(
         _check_choices(choices, route)
     if is_chat:
         _name_limit(asked, kind.max_tokens_field)
-    if kind.kind == "engine":
-        _drop_hints(asked)
+    asked |= kind.caller_fields
     if pin is not None:
         impose(asked, pin, whole=kind.whole_sampling, takes_seed=kind.tells_tokens)
     knobs = _settle_sampling(asked, "keep" if pin is not None and pin.is_measured else sampling, route)
@@ -200,12 +196,3 @@ def _name_limit(asked: Json, wanted: str) -> None:
         if name != wanted and name in asked:
             value = asked.pop(name)
             asked.setdefault(wanted, value)
-
-
-def _drop_hints(asked: Json) -> None:
-    """Leave out what the engine cannot do and need not: a model may always answer without calling a tool."""
-    for name in HINTS & asked.keys():
-        del asked[name]
-    if asked.get("tool_choice") in (None, "auto", "none"):
-        for name in _TOOLS:
-            asked.pop(name, None)

@@ -45,7 +45,7 @@ def _make_question(body: Json, route: Route) -> Json:
     chat = fit_server(chat, kind=kind.kind, reasoning_field=kind.reasoning_field)
     asked: Json = {"model": route.served.name, "messages": chat["messages"], "add_generation_prompt": True}
     names = ("tools", "add_generation_prompt", "continue_final_message")
-    return asked | {name: chat[name] for name in names if name in chat}
+    return {**asked, **{name: chat[name] for name in names if name in chat}, **kind.caller_fields}
 
 
 async def _ask(edge: Edge, route: Route, place: Place, asked: bytes) -> int:

@@ -54,6 +54,7 @@ class ProviderKind:
         max_tokens_field: what chat completions call the longest answer.
         max_choices: the largest `n` it takes; 1: sends one answer or refuses.
         whole_sampling: what our own requests say so that answers are drawn from the model's whole distribution.
+        caller_fields: what the gateway says besides, so that callers are answered who ask for more than it can do.
         reasoning_field: where a message holds what the model thought aloud; "" where it is not told.
         is_local: usually found on this machine or in its network, so that an admin must allow the address.
         key_url: where a person gets a key. docs_url: what the row was read from. is_checked: it was read there.
@@ -77,6 +78,7 @@ class ProviderKind:
     max_tokens_field: str = "max_tokens"
     max_choices: int = 1
     whole_sampling: Mapping[str, Any] = field(default_factory=dict)
+    caller_fields: Mapping[str, Any] = field(default_factory=dict)
     reasoning_field: str = "reasoning_content"
     is_local: bool = False
     quirks: str = ""
@@ -143,6 +145,7 @@ _ROWS = [
         loads_adapters=True,
         tokenizes=True,
         max_choices=64,
+        caller_fields={"drop_params": True},
         is_local=True,
         is_checked=True,
     ),

@@ -1,14 +1,29 @@
 """Responses of vLLM's dialect, built from jobs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample, TopLogprobs
 from gpu_workers.engine.protocol import GenerationRequest
 from gpu_workers.engine.text import PieceStream, TextCodec
-from tentalis.core.tool_calls import read_written_calls, write_told_call
+from tentalis.core.tool_calls import MARKS, count_plain, read_written_calls, write_told_call
 
 Json = dict[str, Any]
+
+
+@dataclass
+class _HeldBack:
+    """An answer that may come to hold calls.
+
+    Args:
+        text: of it, not told yet. told: characters before that. token_ids: all so far. is_call: a call has begun.
+    """
+
+    text: str = ""
+    told: int = 0
+    token_ids: list[int] = field(default_factory=list)
+    is_call: bool = False
 
 
 class AnswerWriter:
@@ -29,7 +44,7 @@ class AnswerWriter:
             "system_fingerprint": job.loaded.fingerprint[:16],
         }
         self._identifier = identifier
-        self._held: dict[int, tuple[list[str], list[int]]] = {}
+        self._held: dict[int, _HeldBack] = {}
         self._pieces: dict[int, PieceStream] = {}
         self._offsets: dict[int, int] = {}
 
@@ -69,32 +84,39 @@ class AnswerWriter:
         """One chunk; None when it would say nothing."""
         request = self._request
         wants_logprobs = request.options.top_logprobs is not None
-        held = self._hold_back(delta) if request.reads_calls else None
-        has_news = delta.text and held is None
-        if not (has_news or delta.finish_reason or wants_logprobs or request.returns_token_ids):
+        told, reason = (
+            self._hold_calls(delta) if request.reads_calls else ({"content": delta.text}, delta.finish_reason)
+        )
+        if not (told.get("content") or reason or wants_logprobs or request.returns_token_ids):
             return None
-        choice: Json = {"index": delta.choice, "finish_reason": delta.finish_reason, "stop_reason": delta.stop_reason}
-        if not request.is_chat:
-            choice["text"] = delta.text
-        else:
-            choice |= {"delta": {"content": delta.text}} if held is None else held
+        choice: Json = {"index": delta.choice, "finish_reason": reason, "stop_reason": delta.stop_reason}
+        choice |= {"delta": told} if request.is_chat else {"text": delta.text}
         choice["logprobs"] = self._write_delta_logprobs(delta) if wants_logprobs else None
         if request.returns_token_ids:
             choice["token_ids"] = delta.token_ids
         return self._head | {"choices": [choice]}
 
-    def _hold_back(self, delta: Delta) -> Json:
-        """Where an answer may turn out to be calls its text comes whole, with the last chunk."""
-        text, tokens = self._held.setdefault(delta.choice, ([], []))
-        text.append(delta.text)
-        tokens += delta.token_ids
+    def _hold_calls(self, delta: Delta) -> tuple[Json, str | None]:
+        """What is told of a piece of an answer that may come to hold calls, and why it ended: from where they may begin
+        on, it comes whole with the last chunk.
+        """
+        held = self._held.setdefault(delta.choice, _HeldBack())
+        held.text += delta.text
+        held.token_ids += delta.token_ids
         if delta.finish_reason is None:
-            return {"delta": {}}
-        calls = self._read_calls(delta.choice, tokens, delta.finish_reason)
-        for place, call in enumerate(calls.get("tool_calls", ())):
-            call["index"] = place
-        reason = "tool_calls" if calls else delta.finish_reason
-        return {"delta": {"content": "".join(text)} | calls, "finish_reason": reason}
+            held.is_call |= any(
+                self._spell(token).startswith(MARKS) for token in delta.token_ids
+            )  # not all are in the text
+            size = 0 if held.is_call else count_plain(held.text, is_first=not held.told)
+            piece, held.text = held.text[:size], held.text[size:]
+            held.told += size
+            return ({"content": piece} if piece else {}), None
+        calls = self._read_calls(delta.choice, held.token_ids, delta.finish_reason)
+        if not calls:
+            return {"content": held.text}, delta.finish_reason
+        made = [{**call, "index": place} for place, call in enumerate(calls["tool_calls"])]
+        rest = (calls["content"] or "")[held.told :]
+        return {"content": rest or None, "tool_calls": made}, "tool_calls"
 
     def _read_calls(self, index: int, token_ids: Sequence[int], finish_reason: str) -> Json:
         """An answer's `content` and `tool_calls`; {} of one that makes none, that was cut off, or whose calls cannot
@@ -109,7 +131,7 @@ class AnswerWriter:
             write_told_call(f"{self._identifier[:5]}{index:02d}{place:02d}", call)  # nine letters: Mistral's want that
             for place, call in enumerate(written.calls)
         ]
-        return {"content": self._codec.drop_special(written.text).strip() or None, "tool_calls": calls}
+        return {"content": self._codec.drop_special(written.text).rstrip() or None, "tool_calls": calls}
 
     def write_usage(self, generated: int) -> Json:
         """The last chunk of a stream that asked for usage."""

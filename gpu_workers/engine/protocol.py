@@ -38,6 +38,8 @@ _NEUTRAL: Mapping[str, Sequence[Any]] = {
     "detokenize": (None, True),
 }
 """Fields the engine does not support, with the values that ask for nothing."""
+_HINTS = frozenset({"prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "verbosity", "modalities"})
+"""Fields that ask for what may be left undone; and so they are with `drop_params`, LiteLLM's word for that."""
 
 
 class Fields:
@@ -48,6 +50,7 @@ class Fields:
             raise InvalidRequestError(f"the body must be a JSON object, found {_kind(body)}")
         self._body: dict[str, Any] = body
         self._seen: set[str] = set()
+        self.drops_hints: bool = self.flag("drop_params")
 
     def take(self, name: str) -> Any:
         self._seen.add(name)
@@ -109,7 +112,7 @@ class Fields:
     def finish(self) -> None:
         """Raises InvalidRequestError for a field nobody read, unless it asks for nothing."""
         for name, value in self._body.items():
-            if name in self._seen or name in _IGNORED:
+            if name in self._seen or name in _IGNORED or (self.drops_hints and name in _HINTS):
                 continue
             if name not in _NEUTRAL:
                 raise InvalidRequestError(f"unknown field {name!r}", param=name, code="unknown_field")
@@ -294,7 +297,8 @@ def _read_told_calls(message: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _read_tools(fields: Fields, codec: TextCodec) -> tuple[list[Any], bool]:
     """The tools that the prompt tells of, and whether calls are looked for in the answer.
 
-    With `tool_choice` none the prompt is the same, as at vLLM, and the answer stays text.
+    With `tool_choice` none the prompt is the same, as at vLLM, and the answer stays text. Where hints are dropped, so
+    are tools that the model's template has no place for: a model may always answer without a call.
     """
     tools, choice = fields.take("tools") or [], fields.take("tool_choice")
     if choice not in (None, "none", "auto"):
@@ -308,6 +312,8 @@ def _read_tools(fields: Fields, codec: TextCodec) -> tuple[list[Any], bool]:
             f'tools must be a list of {{"type": "function", "function": {{"name", …}}}}, found {_show(tools)}',
             param="tools",
         )
+    if tools and not codec.takes_tools and fields.drops_hints:
+        return [], False
     if tools and not codec.takes_tools:
         raise InvalidRequestError(
             "tools are not supported by this model: its chat template does not write them",

@@ -181,7 +181,7 @@ class EngineServer:
         codec = self._engine.codec
         if isinstance(body, dict) and "messages" in body:
             chat = {"model": loaded.name, "messages": fields.take("messages"), "max_tokens": 0}
-            chat["tools"] = fields.take("tools")
+            chat |= {"tools": fields.take("tools"), "drop_params": fields.drops_hints}
             chat["add_generation_prompt"] = fields.flag("add_generation_prompt", default=True)
             tokens = list(read_chat(chat, self._engine.models.find, codec).prompts[0])
         else:

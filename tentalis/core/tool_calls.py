@@ -17,6 +17,8 @@ _TAG: Final = re.compile(r"<(tool_call|call)(\s[^<>]{0,200})?>")
 _MISTRAL: Final = "[TOOL_CALLS]"
 _MISTRAL_NAME: Final = re.compile(r"[\w./:-]+")
 _LLAMA: Final = "<|python_tag|>"
+MARKS: Final = ("<tool_call", "<call", _MISTRAL, _LLAMA)
+"""What a call begins with; one that is a bare object begins an answer."""
 _BETWEEN: Final = re.compile(r"[\s;,]|</s>|<\|[a-z_]{1,40}\|>")
 _NAME_ATTRIBUTE: Final = re.compile(r"""\bname\s*=\s*["']?([^"'\s>/]+)""", re.IGNORECASE)
 _CALL_WORDS: Final = re.compile(r"(?P<name>[\w./:-]+)\s*(?P<rest>.*)", re.DOTALL)
@@ -66,6 +68,25 @@ def read_written_calls(text: str) -> WrittenAnswer:
         if calls:
             return WrittenAnswer(start if found else "", calls, starts)
     return WrittenAnswer(text)
+
+
+def count_plain(text: str, *, is_first: bool = True) -> int:
+    """How many characters at a growing answer's beginning are no part of a call, however it goes on; nor the white
+    space before one.
+
+    Args:
+        is_first: the answer begins here.
+    """
+    if is_first and text.lstrip()[:1] in {"", "{"}:
+        return 0
+    marks = [place for mark in MARKS if (place := text.find(mark)) >= 0]
+    end = min(marks) if marks else len(text) - max(_count_begun(text, mark) for mark in MARKS)
+    return len(text[:end].rstrip())
+
+
+def _count_begun(text: str, mark: str) -> int:
+    """Characters at the end that a mark may begin with."""
+    return next((size for size in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:size])), 0)
 
 
 def read_call(content: str, attributes: str = "") -> WrittenCall:

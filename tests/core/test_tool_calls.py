@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tentalis.core.steps import parse_steps
-from tentalis.core.tool_calls import WrittenCall, read_arguments, read_written_calls, write_told_call
+from tentalis.core.tool_calls import WrittenCall, count_plain, read_arguments, read_written_calls, write_told_call
 
 PRESS = WrittenCall("press", '{"button": "a"}')
 LOOK = WrittenCall("look", "{}")
@@ -41,6 +41,24 @@ def test_each_family_writes_calls_in_its_own_way(text: str, before: str, calls: 
     found = read_written_calls(text)
     assert (found.text, list(found.calls)) == (before, calls)
     assert not found.starts or len(found.starts) == len(found.calls)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Let me see.\n<tool_call>{", "Let me see."),
+        ("Let me see.\n<tool", "Let me see."),
+        ("Let me see. ", "Let me see."),
+        ("2 < 3", "2 < 3"),
+        ("2 <", "2"),
+        ("Yes.[TOOL_CALLS]look", "Yes."),
+        (' {"name"', ""),
+        ("", ""),
+    ],
+)
+def test_of_a_growing_answer_it_is_known_what_no_call_is_in(text: str, plain: str) -> None:
+    assert text[: count_plain(text)] == plain
+    assert count_plain('{"a"', is_first=False) == 4
 
 
 def test_calls_begin_where_they_are_told_to() -> None:

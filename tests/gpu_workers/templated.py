@@ -4,12 +4,13 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from gpu_workers.backends.base_models import load_base
@@ -56,28 +57,53 @@ CONVERSATIONS: Mapping[str, list[dict[str, Any]]] = {
 @cache
 def make_templated_model(family: str, template: str = "") -> Path:
     """A Qwen2 of one layer that reads bytes, with a family's chat template, or the given one."""
-    directory = Path(mkdtemp(prefix="templated-model-"))
+    fast = _make_byte_tokenizer(family, template)
+    torch.manual_seed(0)
+    return _save_model(fast, hidden_size=16, initializer_range=0.2, tie_word_embeddings=True)[0]
+
+
+def make_reciting_model(*pieces: str) -> Path:
+    """As `make_templated_model` of Qwen2.5, whose weights are set so that it always answers with these pieces, a token
+    each."""
+    fast = _make_byte_tokenizer("qwen2.5")
+    fast.add_tokens([AddedToken(piece, normalized=False) for piece in pieces])
+    said = [*map(fast.get_vocab().__getitem__, ["Ċ", *pieces]), 1]  # behind a prompt's end
+    size = len(fast) + len(fast) % 2
+    directory, model = _save_model(fast, hidden_size=size, tie_word_embeddings=False)
+    with torch.no_grad():
+        for name, values in model.named_parameters():
+            values.fill_(1.0 if "norm" in name else 0.0)
+        model.model.embed_tokens.weight.copy_(torch.eye(size)[: len(fast)])
+        for token, following in pairwise(said):
+            model.lm_head.weight[following, token] = 10.0
+    model.save_pretrained(directory)
+    return directory
+
+
+def _make_byte_tokenizer(family: str, template: str = "") -> PreTrainedTokenizerFast:
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = {letter: index for index, letter in enumerate(["<|pad|>", "<|end|>", "<|bos|>", *letters])}
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
         eos_token="<|end|>",
         bos_token="<|bos|>",
         chat_template=template or (TEMPLATES / f"{family}.jinja").read_text(),
     )
-    fast.save_pretrained(directory)
-    torch.manual_seed(0)
+
+
+def _save_model(tokenizer: PreTrainedTokenizerFast, **values: Any) -> tuple[Path, Qwen2ForCausalLM]:
     config = Qwen2Config(
-        vocab_size=len(words), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=4096, initializer_range=0.2, eos_token_id=1,
-        tie_word_embeddings=True,
+        vocab_size=len(tokenizer), intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=4096, eos_token_id=1, **values,
     )  # fmt: skip
-    Qwen2ForCausalLM(config).save_pretrained(directory)
-    return directory
+    directory, model = Path(mkdtemp(prefix="templated-model-")), Qwen2ForCausalLM(config)
+    for one in (tokenizer, model):
+        one.save_pretrained(directory)
+    return directory, model
 
 
 def serve_prompt(

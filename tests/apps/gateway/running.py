@@ -242,7 +242,7 @@ def make_provider(project: Project | None, url: str, *, kind: str = "vllm", **va
     return Provider.objects.create(project=project, kind=kind, base_url=url, **given | values)
 
 
-def make_chat_worker(project: Project, provider: Provider, name: str = "helper") -> Worker:
+def make_chat_worker(project: Project, provider: Provider, name: str = "helper", *, base_model: str = "base") -> Worker:
     return Worker.objects.create(
-        project=project, name=name, kind=Worker.Kind.CHAT, provider=provider, base_model="base"
+        project=project, name=name, kind=Worker.Kind.CHAT, provider=provider, base_model=base_model
     )

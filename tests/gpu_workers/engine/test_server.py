@@ -297,8 +297,13 @@ async def test_tools_are_written_by_the_models_template(calling: Client, client:
     ):
         refused = await post(calling, "/v1/chat/completions", body | wrong, 400)
         assert words in refused["error"]["message"]
-    refused = await post(client, "/v1/chat/completions", {"model": "tiny", "messages": messages, "tools": [TOOL]}, 400)
+    asked = {"model": "tiny", "messages": messages, "tools": [TOOL], "max_tokens": 3}
+    refused = await post(client, "/v1/chat/completions", asked, 400)
     assert "its chat template does not write them" in refused["error"]["message"]
+    hints = {"drop_params": True, "prompt_cache_key": "k", "reasoning_effort": "low", "tool_choice": "auto"}
+    await post(client, "/v1/chat/completions", asked | hints)  # what it need not do is left undone
+    refused = await post(client, "/v1/chat/completions", asked | hints | {"suffix": "x"}, 400)
+    assert "suffix is not supported" in refused["error"]["message"]
 
 
 def write(calling: str, *, reason: FinishReason = "stop", streams: bool = False, reads: bool = True) -> AnswerWriter:
@@ -333,11 +338,14 @@ def test_calls_are_told_as_calls_with_every_token_as_it_was_drawn() -> None:
 
 def test_a_stream_that_may_turn_out_to_be_a_call_tells_it_with_its_last_chunk() -> None:
     writer = write(CALLING, streams=True)
-    tokens = TextCodec.from_directory(make_templated_model("qwen2.5")).encode([CALLING], add_special_tokens=False)[0]
-    chunks = [writer.write_delta(Delta(0, chr(0), [token], [0.0])) for token in tokens]
+    said = f"2 < 3.\n{CALLING}"
+    tokens = TextCodec.from_directory(make_templated_model("qwen2.5")).encode([said], add_special_tokens=False)[0]
+    chunks = [writer.write_delta(Delta(0, letter, [token], [0.0])) for letter, token in zip(said, tokens, strict=True)]
     chunks.append(writer.write_delta(Delta(0, "", [1], [0.0], finish_reason="stop")))
     choices = [chunk["choices"][0] for chunk in chunks if chunk is not None]
-    assert all(choice["delta"] == {} for choice in choices[:-1])
+    assert [choice["delta"].get("content", "") for choice in choices[:-1]] == [
+        *("2", "", "", " <", " 3", "."), *[""] * (len(CALLING) + 1)
+    ]  # fmt: skip
     assert [token for choice in choices for token in choice["token_ids"]] == [*tokens, 1]
     assert choices[-1]["finish_reason"] == "tool_calls"
     (call,) = choices[-1]["delta"]["tool_calls"]
