@@ -7,7 +7,7 @@ not be graded) is tried again a few times and then kept as unscored, with its ca
 import hashlib
 import time
 import uuid
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -24,7 +24,7 @@ from apps.base.inserting import insert
 from apps.evals.errors import EvaluationStoppedError, TriesAwaitedError
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
-from apps.inference.errors import ModelNotServedError, ProviderRefusedError
+from apps.inference.errors import ModelNotServedError, ProviderBusyError, ProviderRefusedError
 from apps.workers.agents import get_agent, is_quick, works_outside
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -41,6 +41,8 @@ AGAIN: Final = 7_919
 """Added to an item's seed for each further try of it."""
 QUICK_BLOCK, BLOCK = 512, 8
 """Tries that are asked for, and committed, together: of models that answer many as fast as one, and of others."""
+TOO_MANY: Final = 429
+"""What a server answers that wants fewer requests."""
 ROUNDS: Final = 3
 """Times that an item is tried which could not be asked or graded."""
 MOST_LOST: Final = 0.1
@@ -223,10 +225,13 @@ def play(*asked: WantedTries, patience_s: float = inf, by: str = "gate") -> None
             require_going_on(one.measured.evaluation)
         if count and time.monotonic() > until:
             return
-        made = _try_together([each for block in now.values() for each in block])
+        tried = _try_together([each for block in now.values() for each in block])
         for one, block in now.items():
-            rows = [made[each] for each in block]
-            commit(one.measured, rows, is_last=count + 1 == len(blocks[one]), by=by)
+            rows = [tried.made[each] for each in block if each in tried.made]
+            if rows:
+                commit(one.measured, rows, is_last=count + 1 == len(blocks[one]) and len(rows) == len(block), by=by)
+        if tried.busy is not None:
+            raise tried.busy
 
 
 def require_going_on(evaluation: Evaluation) -> None:
@@ -297,7 +302,14 @@ def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:
     return Evaluation.State.DONE
 
 
-def _try_together(tries: Sequence[_WantedTry]) -> dict[_WantedTry, ItemTry]:
+class _Tried(NamedTuple):
+    """What was made; what kept the server from the others, which wait."""
+
+    made: dict[_WantedTry, ItemTry]
+    busy: ProviderBusyError | None = None
+
+
+def _try_together(tries: Sequence[_WantedTry]) -> _Tried:
     """Each model's in one go, and all models' at the same time."""
     by_model: dict[tuple[Worker, str, World, bool], list[_WantedTry]] = {}
     for one in tries:
@@ -313,14 +325,16 @@ def _try_together(tries: Sequence[_WantedTry]) -> dict[_WantedTry, ItemTry]:
     if len(calls) == 1:
         return calls[0]()
 
-    def try_aside(call: Callable[[], dict[_WantedTry, ItemTry]]) -> dict[_WantedTry, ItemTry]:
+    def try_aside(call: Callable[[], _Tried]) -> _Tried:
         try:
             return call()
         finally:
             connection.close()
 
     with ScopedThreadPool(len(calls)) as pool:
-        return dict(ChainMap(*pool.map(try_aside, calls)))
+        found = list(pool.map(try_aside, calls))
+    made = dict(ChainMap(*(one.made for one in found)))
+    return _Tried(made, next((one.busy for one in found if one.busy is not None), None))
 
 
 class _Answered(NamedTuple):
@@ -330,25 +344,32 @@ class _Answered(NamedTuple):
     found: Verification | None
 
 
-def _try_block(
-    tries: Sequence[_WantedTry], answer: Callable[[Sequence[_WantedTry]], Sequence[_Answered]]
-) -> dict[_WantedTry, ItemTry]:
-    """Try them with one model, and those again, a few times, that say nothing of it."""
+def _try_block(tries: Sequence[_WantedTry], answer: Callable[[Sequence[_WantedTry]], Sequence[_Answered]]) -> _Tried:
+    """Try them with one model, and those again, a few times, that say nothing of it; fewer at a time where the server
+    wants that."""
     made: dict[_WantedTry, ItemTry] = {}
-    lost = tries
-    for _ in range(ROUNDS):
+    times, left, size = Counter[_WantedTry](), list(tries), len(tries)
+    while left:
+        now, left = left[:size], left[size:]
         try:
-            made |= {one: _grade(one, *said) for one, said in zip(lost, answer(lost), strict=True)}
+            rows = {one: _grade(one, *said) for one, said in zip(now, answer(now), strict=True)}
         except ModelNotServedError:
             raise
+        except ProviderBusyError as error:
+            left = now + left
+            if error.http_status == TOO_MANY and len(now) > 1:
+                size = len(now) // 2
+                continue
+            return _Tried({one: row for one, row in made.items() if one not in left}, error)
         except ProviderRefusedError as error:
-            if not made and not any(one.asked.measured.tries for one in tries):
+            if len(now) == len(tries) and not made and not any(one.asked.measured.tries for one in tries):
                 raise  # it never answered anything: that is the server's word, not an item's
-            made |= {one: note_lost(_open_row(one), str(error)) for one in lost}
-        lost = [one for one, row in made.items() if row.cause == ItemTry.Cause.INFRASTRUCTURE]
-        if not lost:
-            break
-    return made
+            rows = {one: note_lost(_open_row(one), str(error)) for one in now}
+        made |= rows
+        times.update(now)
+        lost = ItemTry.Cause.INFRASTRUCTURE
+        left += [one for one, row in rows.items() if row.cause == lost and times[one] < ROUNDS]
+    return _Tried(made)
 
 
 def _answer(

@@ -96,6 +96,34 @@ def test_what_could_not_be_asked_is_tried_again_and_is_never_wrong(worker: Worke
     assert measured.evaluation.mean_outcome == pytest.approx(13 / 19)
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_where_a_server_wants_fewer_at_a_time_fewer_are_asked_and_none_is_wrong(
+    worker: Worker, server: FakeModelServer, times: int
+) -> None:
+    limit(server, {3: times})
+    measured = measure(worker, None, make_set(2 * BLOCK), REPORT)
+    assert list(measured.outcomes.values()) == [float(number % 3 != 0) for number in range(1, 2 * BLOCK + 1)]
+    assert (measured.evaluation.state, measured.evaluation.unscored) == ("done", 0)
+
+
+def test_what_a_server_has_no_room_for_waits_and_what_it_answered_is_kept(
+    worker: Worker, server: FakeModelServer
+) -> None:
+    items = make_set(2 * BLOCK)
+    limit(server, {BLOCK + 3: 99})
+    for _ in range(2):
+        with pytest.raises(ProviderBusyError):
+            measure(worker, None, items, REPORT)
+        row = Evaluation.objects.get()
+        assert (row.state, row.played, row.unscored) == ("running", BLOCK + 2, 0)
+    limit(server, {})
+    server.requests.clear()
+    assert measure(worker, None, items, REPORT).evaluation == row
+    assert asked(server) == Counter(range(BLOCK + 3, 2 * BLOCK + 1))
+    row.refresh_from_db()
+    assert (row.state, row.unscored) == ("done", 0)
+
+
 def test_where_too_many_could_not_be_asked_nothing_is_said_and_the_next_may_try(
     worker: Worker, server: FakeModelServer
 ) -> None:
@@ -137,6 +165,20 @@ def test_results_pair_by_what_an_item_says_and_several_tries_of_one_are_one(work
     clustered, _ = pair_first(read_measured(mine.evaluation), theirs, keys).compare(0.9)
     wanted = compare_paired([0.5, 0.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0])
     assert (clustered.low, clustered.high, clustered.items) == pytest.approx((wanted.low, wanted.high, 4))
+
+
+def limit(server: FakeModelServer, times: dict[int, int]) -> None:
+    """Answer these prompts 429 so many times, and all others."""
+    left = Counter(times)
+
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
+        number = number_of(json.dumps(body["messages"])) if path.endswith("/completions") else 0
+        if left[number] > 0:
+            left[number] -= 1
+            return 429, {"error": {"message": "slow down", "code": "rate_limited"}}, {"Retry-After": "7"}
+        return *server._serve(path, body), {}
+
+    server._answer = answer  # type: ignore[method-assign]
 
 
 def refuse(server: FakeModelServer, numbers: set[int]) -> None:
