@@ -13,6 +13,7 @@ from apps.evals.models import Evaluation, ItemTry
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 
 
@@ -110,7 +111,7 @@ def make_measured(
         purpose=purpose,
         item_set=items,
         state="done",
-        asked_hash=hash_asking(describe_asking(worker)),
+        asked_hash=hash_asking(describe_asking(worker, get_world("desk"))),
         planned=len(outcomes),
         played=len(outcomes),
         items=len(outcomes),

@@ -20,6 +20,7 @@ from apps.evals.models import Evaluation, Item, ItemTry, Taskset
 from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, read_item
 from apps.workers.agents import can_measure
 from apps.workers.models import Worker
+from apps.worlds.identity import name_world
 from apps.worlds.registry import get_world
 
 MOST_ITEMS = 5_000
@@ -118,6 +119,9 @@ def reopen_items(evaluation: Evaluation) -> ItemSet:
         item_set = Panel(evaluation.item_set, get_world(environment), count, PANEL_SEED + int(draw)).item_set
     if item_set.hash != evaluation.item_set_hash:
         raise ConflictError(f"the items of {evaluation.item_set} are not what they were when it was asked for")
+    asked_of, found = evaluation.asked_with.get("world"), name_world(item_set.world)
+    if asked_of not in {None, found}:
+        raise ConflictError(f"the world is not what it was: it was begun in {asked_of}, found {found}; ask for it anew")
     return item_set
 
 

@@ -28,6 +28,7 @@ from apps.inference.errors import ModelNotServedError, ProviderBusyError, Provid
 from apps.workers.agents import get_agent, is_quick, works_outside
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
+from apps.worlds.identity import name_world
 from apps.worlds.playing import Episode
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.verifying import verify_answer
@@ -147,7 +148,7 @@ def find_measured(
     seed: int = 0,
 ) -> Measured:
     """What there is of this evaluation already; one that was never begun has no row yet."""
-    asked_with = describe_asking(worker)
+    asked_with = describe_asking(worker, item_set.world)
     values = {
         "worker": worker,
         "adapter": adapter,
@@ -167,13 +168,14 @@ def find_measured(
     return Measured(Evaluation(project_id=worker.project_id, planned=planned, asked_with=asked_with, **values))
 
 
-def describe_asking(worker: Worker) -> dict[str, Any]:
-    """What of a worker decides its answers beside the adapter: another of these is another evaluation."""
+def describe_asking(worker: Worker, world: World) -> dict[str, Any]:
+    """What decides a worker's answers and their grades beside the adapter: another of these is another evaluation."""
     prompt = worker.system_prompt
     return {
         "base_model": find_base_model(worker),
         "system_prompt": hashlib.sha256(prompt.encode()).hexdigest() if prompt else "",
         "sampling": worker.sampling,
+        "world": name_world(world),
     }
 
 

@@ -107,8 +107,9 @@ class Evaluation(Stateful):
             the same items, by which results pair. The hash is "" where it was measured before items had keys.
         taskset, split: where the items come from; None and "" where a world made them up.
         tries: of each item; is_greedy: the likeliest answer; else sampled as in service.
-        asked_with: what else decides its answers: the base model's name, the system prompt's hash and the sampling
-            (`measuring.describe_asking`); {} where it was measured before that was kept. asked_hash: of that.
+        asked_with: what else decides its answers and grades: the base model's name, the system prompt's hash, the
+            sampling and the world's full name (`measuring.describe_asking`); {} where it was measured before that was
+            kept. asked_hash: of that.
         scale: share of its strength that the adapter was served at.
         seed: added to every item's own.
         planned, played, unscored: tries. The gate stops where more would change nothing, and may go on later: what is

@@ -7,8 +7,9 @@ from typing import Any
 
 from apps.checks.language import read_checks
 from apps.checks.results import CheckResult, decide, join_all, leave_unscored
+from apps.worlds.identity import name_world
 from apps.worlds.registry import get_world
-from tentalis.core.worlds import AttemptDraft, Verification, World
+from tentalis.core.worlds import AttemptDraft, Verification
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ def verify_answer(
         step_scores=[None] * len(draft.steps),
         step_reasons=["only the answer was checked"] * len(draft.steps),
     )
-    whole = replace(whole, grader=_name(world), checks=[*whole.checks, *(one.to_json() for one in said)])
+    whole = replace(whole, grader=name_world(world), checks=[*whole.checks, *(one.to_json() for one in said)])
     return _lower(whole, said) if said else whole
 
 
@@ -70,7 +71,3 @@ def _lower(whole: Verification, said: Sequence[CheckResult]) -> Verification:
         return replace(whole, outcome=joined.share, infrastructure="")
     lost = "; ".join(f"{one.check}: {one.words}" for one in (own, *said) if one.share is None)
     return replace(whole, outcome=None, infrastructure=lost[:MOST_WORDS])
-
-
-def _name(world: World) -> str:
-    return f"{world.name}@{world.version}" if world.version else world.name

@@ -86,7 +86,7 @@ class Verification:
         details: facts that were measured, by the names scorers know them by: tests_passed and tests_run, valid_actions
             and actions, changed_lines and expected_lines, expected_steps.
         checks: what each check said, as JSON.
-        grader: who says so, with its version where it has one.
+        grader: who says so: a world with its version and the hash of what it is made of.
         infrastructure: why it could not be run. The answer is neither right nor wrong then, and rewards nobody.
     """
 
@@ -245,7 +245,8 @@ class World:
         manager: which AI manager reviews where a project's policy names none.
         grammar: of its hints; None: any words are one.
         rubric: None: a model judges a rubric's criteria.
-        version: of what it does; it stands in each verification.
+        version: of what it does; it stands in each verification, with a hash of the world's own package.
+        made_of: other modules and packages by name that decide what it does; they are in that hash too.
         limits: of an episode.
         idempotent: a call that is asked again under its key acts once: it changes its state alone, or whom it asks
             knows the key. An episode that was interrupted in a call, or has no snapshot, can go on only where this
@@ -261,6 +262,7 @@ class World:
     grammar: ClassVar[HintGrammar | None] = None
     rubric: ClassVar[ItemRubric | None] = None
     version: ClassVar[str] = ""
+    made_of: ClassVar[Sequence[str]] = ()
     limits: ClassVar[EpisodeLimits] = EpisodeLimits()
     idempotent: ClassVar[bool] = False
 

@@ -22,6 +22,7 @@ class DeskWorld(World):
 
     name = "desk"
     label = "Ticket desk"
+    made_of = ("tentalis.core.desk", "tentalis.core.desk_rubric")
     noun = "ticket"
     profile: ClassVar = {"outcome": 0.5, "step_verifier": 0.5}
     manager = "rule-book"

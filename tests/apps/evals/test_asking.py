@@ -120,6 +120,19 @@ def test_a_killed_one_is_taken_up_behind_its_last_block(
     assert said == set(range(BLOCK + 1, 2 * BLOCK + 1))
 
 
+def test_what_was_begun_in_another_world_is_not_gone_on_with(
+    as_alice: Caller, worker: Worker, numbers: Taskset, server: FakeModelServer
+) -> None:
+    ask(as_alice, numbers)
+    row = Evaluation.objects.get()
+    row.asked_with["world"] = "chat+0123456789ab"
+    row.save()
+    work_on()
+    row.refresh_from_db()
+    assert (row.state, row.played) == ("failed", 0)
+    assert "the world is not what it was: it was begun in chat+0123456789ab, found chat+" in row.failure
+
+
 def test_two_evaluations_are_compared_by_item(
     as_alice: Caller, worker: Worker, numbers: Taskset, server: FakeModelServer
 ) -> None:

@@ -15,6 +15,8 @@ from apps.scoring.services import find_profile, score_tasks
 from apps.tasks.models import Attempt, Task
 from apps.tasks.verifying import read_verification
 from apps.worlds.desk.world import DeskWorld
+from apps.worlds.identity import name_world
+from apps.worlds.registry import get_world
 from tentalis.core.scoring.protocol import ScoringError
 from tentalis.core.worlds import AttemptDraft
 from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
@@ -217,7 +219,7 @@ def test_a_verification_is_stored_once_whole_and_read_by_everybody(
     good, bad = (read_verification(attempt) for attempt in task.attempts.all())
     assert good is not None
     assert bad is not None
-    assert (good.outcome, bad.outcome, good.grader) == (1.0, 0.0, "desk")
+    assert (good.outcome, bad.outcome, good.grader) == (1.0, 0.0, name_world(get_world("desk")))
     assert list(good.step_scores) == [1.0, 1.0, 1.0]
     assert "house rule is 'ship'" in bad.step_reasons[1]
     said = RuleBookManager().review(task, list(task.attempts.all()))

@@ -32,8 +32,9 @@ from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
+from apps.worlds.identity import name_world
 from apps.worlds.playing import Episode, PlayedTurn
-from apps.worlds.registry import WORLDS
+from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
 from tests.apps.console.builders import sign_in
 from tests.apps.worlds.tally_package import AGENT, EFFECTS, Tally, TallyAgent, TallyWorld
@@ -150,7 +151,7 @@ def test_an_episode_is_played_turn_by_turn_and_is_an_attempt_of_many_calls_in_th
     assert task.state == "scoring"
     one, _ = task.attempts.all()
     assert (one.state, one.answer, one.outcome, one.unfit) == ("answered", "3", 1.0, "")
-    assert read(one)["grader"] == "tally@1"
+    assert read(one)["grader"] == name_world(get_world("tally"))
     assert read(one)["details"] == {"turns": 4, "actions": 3, "valid_actions": 3}
     assert [step.tool_result for step in one.ordered_steps] == [
         "the tally is 1",
@@ -374,7 +375,7 @@ def test_a_model_is_measured_by_playing_episodes_that_nobody_keeps(tallier: Work
     found = measure(tallier, None, ItemSet("tallies", stage.world(), items), Evaluation.Purpose.REPORT)
     assert list(found.outcomes.values()) == [1.0] * 3
     assert (found.evaluation.state, found.evaluation.unscored) == ("done", 0)
-    assert {row.grader for row in found.tries.values()} == {"tally@1"}
+    assert {row.grader for row in found.tries.values()} == {name_world(get_world("tally"))}
     assert all((row.traits or {}).get("length_tokens") for row in found.tries.values())
     assert (stage.resets, stage.closed) == (3, 3)
     assert not Attempt.every.exists()

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -18,6 +19,7 @@ from apps.accounts.services import change_project
 from apps.accounts.tokens import create_token
 from apps.api.serializers.work import TaskIn
 from apps.base.errors import BadInputError
+from apps.evals.measuring import describe_asking, hash_asking
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.managers import NoWord, find_manager
 from apps.feedback.rules import validate_review_policy
@@ -25,13 +27,15 @@ from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from apps.tasks.services import work_tasks
 from apps.workers.kinds import KINDS
-from apps.worlds.registry import WORLDS, name_choices
+from apps.worlds.identity import name_world
+from apps.worlds.registry import WORLDS, get_world, name_choices
 from gpu_workers.backends import find_backend
 from gpu_workers.backends.errors import BackendNotInstalledError
 from tentalis.plugins import REGISTRIES, name_backends
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task
 from tests.edges.caller import Caller
+from tests.factories import make_worker
 
 PACKAGE = Path(__file__).with_name("counter_package.py")
 POINTS = """[tentalis.worlds]
@@ -119,6 +123,32 @@ def test_a_world_of_another_package_takes_tasks_and_is_scored(install: Install, 
     check_project_settings({"weight_profiles": {"counter": {"thrift": 1.0}}})
     with pytest.raises(BadInputError, match=r"wanted one of .*thrift, found 'beauty'"):
         check_project_settings({"weight_profiles": {"counter": {"beauty": 1.0}}})
+
+
+def test_a_changed_world_has_another_name_and_its_evaluations_are_others(
+    install: Install, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(POINTS)
+    worker = make_worker(project, kind="counting")
+    before, asked = WORLDS.get("counter"), describe_asking(worker, get_world("counter"))
+    assert before is not None
+    assert re.fullmatch(r"counter\+[0-9a-f]{12}", name_world(before))
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    sys.modules.pop("tentalis_counter")
+    (tmp_path / "tentalis_counter.py").rename(moved / "tentalis_counter.py")
+    monkeypatch.syspath_prepend(moved)
+    _look_again()
+    same = get_world("counter")
+    assert (same is before, name_world(same)) == (False, name_world(before))
+    assert hash_asking(describe_asking(worker, same)) == hash_asking(asked)
+
+    sys.modules.pop("tentalis_counter")
+    (moved / "tentalis_counter.py").write_text(PACKAGE.read_text() + "# counts as ever\n")
+    _look_again()
+    changed = get_world("counter")
+    assert name_world(changed) != name_world(before)
+    assert hash_asking(describe_asking(worker, changed)) != hash_asking(asked)
 
 
 def test_what_is_broken_is_listed_with_its_error_and_nobody_takes_the_place_of_ours(install: Install) -> None:
