@@ -1,7 +1,6 @@
 """Personas and rows that most tests start from; and what is said when a browser is missing."""
 
 import os
-import shutil
 from collections import Counter
 from typing import Any
 
@@ -16,6 +15,7 @@ from apps.accounts.browser_sessions import note_confirmed
 from apps.accounts.models import Project, User
 from apps.audit.last_report import LAST_REPORT
 from apps.workers.models import Worker
+from tests.chromium import find_chromium
 from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
 from tests.migrated_home import load_migrated
@@ -97,7 +97,7 @@ def put_long_files_first(items: list[pytest.Item]) -> None:
 
 def skip_without_browser(items: list[pytest.Item]) -> None:
     """Without Chromium the browser's tests are reported as skipped; in CI they fail instead."""
-    if any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")) or os.environ.get("CI"):
+    if find_chromium() or os.environ.get("CI"):
         return
     for item in items:
         if item.get_closest_marker("browser"):

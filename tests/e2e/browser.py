@@ -1,14 +1,14 @@
 """Chromium, and eyes for what it refuses: content security violations and script errors."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
+from tests.chromium import NAMES, find_chromium
+
 REFUSALS = ("Content Security Policy", "Trusted Type", "TrustedHTML", "TrustedScript", "Refused to ")
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = [
     "--no-sandbox",
     "--disable-gpu",
@@ -19,11 +19,6 @@ SWITCHES = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
-
-
-def find_chromium() -> str | None:
-    """Path of an installed Chromium; None where there is none."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @contextmanager
