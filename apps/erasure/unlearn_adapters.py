@@ -14,8 +14,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.outbox.kinds import SegmentKind
-from apps.outbox.locking import lock_segments
-from apps.outbox.services import cancel_segments
+from apps.outbox.services import cancel_segments, lock_segments
 from apps.rollouts.batch_items import move_remaining_items
 from apps.training import run_control
 from apps.training.models import TrainingRun

@@ -21,8 +21,7 @@ from apps.evals.panels import find_newest
 from apps.worlds.registry import get_world
 from tentalis.core.conversations.turns import find_last_said
 from tentalis.core.field_limits import MAX_ABOUT_CHARS, NAME_OF_VERSIONS
-from tentalis.core.learning.leaks import list_texts
-from tentalis.core.near_duplicates import hash_words, list_bands
+from tentalis.core.near_duplicates import hash_words, list_bands, list_texts
 from tentalis.core.task_files import TaskFileError
 from tentalis.core.worlds import World
 

@@ -11,8 +11,8 @@ from django.utils.translation import gettext_lazy as _
 from apps.adapters.models import Adapter
 from apps.base.word_index import MOST_TYPED
 from apps.finding.lists import ListFilters, since_filter, until_filter
+from apps.outbox.kinds import KINDS
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS
 from apps.outbox.selectors import with_last_error, with_last_message
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun

@@ -1,6 +1,12 @@
-"""The kinds of segments, named here so that every app can say them; what each is made of stands in `apps/pipeline`."""
+"""The kinds of segments, and the table of what each is made of, which `apps/pipeline` fills and its `flow.py` tells."""
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from django.conf import settings
 
 
 class SegmentKind(StrEnum):
@@ -42,3 +48,47 @@ class SegmentKind(StrEnum):
 
 OF_A_TASK = (SegmentKind.WORK, SegmentKind.EPISODE, SegmentKind.LEARN)
 """The kinds whose subject is a task that is under way."""
+
+
+SLOW_QUEUES = frozenset({"workers", "episodes", "scorers", "hints", "gates"})
+"""Queues of links that ask servers outside, and wait for them as long as these please. `control` asks nobody."""
+
+
+class Job(Protocol):
+    """A Celery job, as `links.link` makes it of a function."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The links of a kind of segment and what surrounds them.
+
+    Args:
+        links: Celery jobs, in order; a test may name them.
+        together: of these subjects' ids, those that its links may do as one set; None: each is done alone.
+        then: called with the subjects' ids in the transaction that ends the last link.
+        on_dead: called with the subject's id, `link`, `reason` and `by`, in the transaction that buries it.
+        on_replay: called with the subject's id, `link` and `by`, in the transaction that takes it up again.
+    """
+
+    links: tuple[Job | str, ...]
+    together: Callable[[Sequence[int]], Iterable[Sequence[int]]] | None = None
+    then: Callable[[Sequence[int]], None] | None = None
+    on_dead: Callable[..., object] | None = None
+    on_replay: Callable[..., object] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(link if isinstance(link, str) else link.name for link in self.links)
+
+
+KINDS: dict[str, Chain] = {}
+
+
+def queue_of(link: str) -> str:
+    """The queue a link runs on, by the routes of the settings."""
+    for pattern, route in settings.CELERY_TASK_ROUTES.items():
+        if fnmatchcase(link, pattern):
+            return str(route["queue"])
+    return str(settings.CELERY_TASK_DEFAULT_QUEUE)

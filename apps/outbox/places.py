@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
-from apps.outbox.registry import KINDS, SLOW_QUEUES, queue_of
+from apps.outbox.kinds import KINDS, SLOW_QUEUES, queue_of
 
 Pool = frozenset[str]
 """Queues that share their threads."""

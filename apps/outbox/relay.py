@@ -17,9 +17,9 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import BrokerAwayError
+from apps.outbox.kinds import KINDS, queue_of
 from apps.outbox.models import Segment
 from apps.outbox.places import Kept, Places, find_pools
-from apps.outbox.registry import KINDS, queue_of
 from apps.outbox.services import add_error, bury, release
 from tentalis.celery import app
 

@@ -21,9 +21,8 @@ from apps.audit.services import record
 from apps.base.errors import ConflictError
 from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import LostClaimError
-from apps.outbox.locking import lock_segments
+from apps.outbox.kinds import KINDS, SLOW_QUEUES, queue_of
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS, SLOW_QUEUES, queue_of
 from tentalis.core.backoff import grow_wait
 
 logger = logging.getLogger(__name__)
@@ -478,3 +477,12 @@ def backoff_s(attempt: int) -> float:
     """Seconds before try `attempt + 1`: doubling, with jitter, capped."""
     wait_s = grow_wait(max(attempt - 1, 0), first_s=settings.TENTALIS["RETRY_BASE_SECONDS"], cap_s=MAX_BACKOFF_S)
     return wait_s * random.uniform(0.5, 1.5)
+
+
+def lock_segments(*, kind: str, subject_ids: Iterable[int]) -> None:
+    """Lock the open segments of subjects, in the running transaction: their links cannot end meanwhile.
+
+    A link's last write has its segment's lock before that of any other row, so that who locks those too does the same.
+    """
+    open_ones = Segment.objects.filter(kind=kind, subject_id__in=list(subject_ids), state=Segment.State.OPEN)
+    list(open_ones.order_by("pk").select_for_update().values_list("pk"))

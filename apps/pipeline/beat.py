@@ -18,8 +18,8 @@ from apps.pipeline.file_retention import delete_old_files
 from apps.pipeline.retention import delete_old
 from apps.pipeline.shadows import watch_shadows
 from apps.pipeline.watching import watch_served
+from apps.webhooks.posting import tell
 from apps.webhooks.sending import forget_old
-from apps.webhooks.telling import tell
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ from apps.feedback.judgement import JudgementFields
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
-from apps.outbox.kinds import SegmentKind
-from apps.outbox.registry import KINDS, Chain
+from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.rollouts.rejudging import rejudge_rollouts
 from apps.tasks.models import Task
 

@@ -39,8 +39,7 @@ from apps.gate import awaiting, pairs
 from apps.gate import jobs as gate_jobs
 from apps.inference.models import Session
 from apps.outbox import services as outbox
-from apps.outbox.kinds import SegmentKind
-from apps.outbox.registry import KINDS, Chain
+from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.pipeline import bulk as bulks
 from apps.pipeline import importing, judging, sets
 from apps.pipeline.supervision import learn_from_decisions
@@ -53,7 +52,7 @@ from apps.tasks import handing_in, offering, playing
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import cluster, letters, preflight, rebuilding, retrying, schedule, scorers, verdict_managers
+from apps.training import box, cluster, preflight, rebuilding, retrying, schedule, scorers, verdict_managers
 from apps.training import jobs as training_jobs
 from apps.training import services as training
 from apps.training.learners import LEARNERS
@@ -520,7 +519,7 @@ def handle_training_result(data: object, *, by: str) -> None:
 
 def wake_silent_run(run: TrainingRun) -> str:
     """A run whose box went silent: take the result it left behind, end it as asked, send it again, or give it up."""
-    if (data := letters.find_result(run)) is not None:
+    if (data := box.find_result(run)) is not None:
         handle_training_result(data, by="sweep")
         return "recorded"
     with transaction.atomic():

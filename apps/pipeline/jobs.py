@@ -5,9 +5,8 @@ Every other link's job is in the app that does its work; these start segments, w
 
 from typing import Any
 
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.outbox.links import link
-from apps.outbox.registry import KINDS, Chain
 from apps.pipeline import bulk, flow, importing
 from apps.training import monitoring
 from tentalis.celery import app

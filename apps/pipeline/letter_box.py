@@ -13,7 +13,7 @@ from django.db import close_old_connections, connection
 from django.db.utils import Error as DatabaseError
 from kombu.exceptions import OperationalError as BrokerError
 
-from apps.training.letters import DroppedLetters, ForgedLetterError, open_letter
+from apps.training.box import DroppedLetters, ForgedLetterError, open_letter
 from tentalis.celery import app
 from tentalis.core.letters import LETTER_BOX, RESULT
 

@@ -1,10 +1,11 @@
 """The ledger's writes: attempts become rollouts, rollouts fill batches, each exactly once."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import transaction
-from django.db.models import Case, F, Max, Q, QuerySet, When
+from django.db.models import Case, Count, F, Max, Min, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project
@@ -18,7 +19,6 @@ from apps.feedback.selectors import effective_judgements, find_last_hints
 from apps.inference.models import Exchange
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
-from apps.rollouts.filling import is_full
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.pairing import AdapterLine, Judged, note_items
 from apps.tasks.models import WITH_STEPS, Attempt, Task
@@ -26,7 +26,7 @@ from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from apps.workers.rules import require_own_line
 from apps.worlds.registry import get_world
-from tentalis.core.learning.recipes import PREFERENCES
+from tentalis.core.learning.recipes import PREFERENCES, Recipe
 from tentalis.core.learning.rewards import EffectiveJudgement, judge_step
 from tentalis.core.sampling import find_sampling_fault
 
@@ -347,3 +347,23 @@ def end_line(*, project: Project, end_user: str, stand_in: str) -> None:
     batches = Batch.objects.filter(project=project, end_user=end_user)
     batches.filter(state=Batch.State.OPEN, uses=None).delete()
     batches.update(end_user=stand_in)
+
+
+def is_full(batch: Batch, recipe: Recipe) -> bool:
+    """Whether a batch holds enough to be trained.
+
+    `dapo` learns only from groups whose rewards differ (`core.learning.advantages.is_informative`): its batch fills on
+    until it holds as many of those as it was to hold tasks, or `recipe.refill` times as many tasks.
+    """
+    if batch.task_count < batch.target_tasks:
+        return False
+    if recipe.algorithm != "dapo" or batch.task_count >= math.ceil(recipe.refill * batch.target_tasks):
+        return True
+    return count_informative(batch) >= batch.target_tasks
+
+
+def count_informative(batch: Batch) -> int:
+    """Tasks of the batch that can be compared: attempts whose rewards differ, or one alone, compared over the batch."""
+    groups = Rollout.objects.filter(training_use__batch=batch, reward__isnull=False).order_by().values("task")
+    spread = groups.annotate(lowest=Min("reward"), highest=Max("reward"), size=Count("pk"))
+    return spread.filter(highest__gt=F("lowest")).count() + spread.filter(size=1).count()

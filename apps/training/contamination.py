@@ -14,7 +14,7 @@ from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.rollouts.tokens import list_exchanges
 from apps.tasks.models import FurtherExchange, Task
 from tentalis.core.conversations.turns import find_last_said
-from tentalis.core.learning.leaks import KeptPrompts, list_texts
+from tentalis.core.near_duplicates import KeptPrompts, list_texts
 from tentalis.core.worlds import World
 
 PAGE = 200

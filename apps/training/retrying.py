@@ -1,7 +1,8 @@
-"""A run's next attempt: a person tries it again, with its recipe or another, or its box went silent."""
+"""A run's next attempt: a person tries it again, its box went silent, or none takes it up."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -10,7 +11,7 @@ from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from apps.audit.services import move
 from apps.base.errors import BadInputError, log_and_continue
-from apps.training import run_control
+from apps.training import box, cluster, run_control
 from apps.training.models import TrainingRun
 from apps.training.services import read_recipe
 from tentalis.core.learning.recipes import Recipe, RecipeError
@@ -106,3 +107,35 @@ def _add_unheard(run: TrainingRun) -> dict[str, float]:
         return dict(run.cost)
     took_s = max(0.0, (run.heartbeat_at - run.started_at).total_seconds())
     return {**run.cost, "gpu_s": round(run.cost.get("gpu_s", 0.0) + took_s, 3)}
+
+
+@dataclass(frozen=True)
+class Untaken:
+    """A run that waits for a box.
+
+    Attributes:
+        since: when it was sent first of the times that nobody took it up.
+        sent: times that it was sent, over all its attempts; sent_at: the last of them.
+        command: what starts a box that would take it.
+    """
+
+    since: datetime
+    sent: int
+    sent_at: datetime | None
+    command: str
+
+    @property
+    def words(self) -> str:
+        return (
+            "no training machine has taken it up: none runs, none reaches the platform's Redis, or each is busy with"
+            " another training; it is sent again by itself, and begins as soon as a machine takes it"
+        )
+
+
+def find_untaken(run: TrainingRun) -> Untaken | None:
+    """None where a box has it, or it is not under way."""
+    if run.untaken_since is None or run.state not in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}:
+        return None
+    queue = cluster.QUEUE if run.backend == cluster.BACKEND else box.choose_queue(run.backend)
+    command = f"celery -A gpu_workers.celery worker -P solo -Q {queue}"
+    return Untaken(since=run.untaken_since, sent=run.attempt, sent_at=run.started_at, command=command)

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+from functools import lru_cache
 
 from django.conf import settings
 
+from apps.webhooks.enqueueing import enqueue_all
 from apps.webhooks.models import Webhook
-from apps.webhooks.sending import KEPT_CHARS, Reply
+from apps.webhooks.sending import KEPT_CHARS, Reply, Sender
 from tentalis.outbound.answers import read_retry_after
 from tentalis.outbound.http1 import Client, read_target
 
@@ -68,3 +70,14 @@ class Poster:
 def _clean(words: str) -> str:
     """What Postgres keeps: no zeros, and no byte of a header that is no UTF-8."""
     return words.replace("\x00", "").encode(errors="replace").decode()[:KEPT_CHARS]
+
+
+def tell() -> None:
+    """Write the messages due and begin sending; waits for no address."""
+    enqueue_all()
+    _shared_sender().send_due()
+
+
+@lru_cache(maxsize=1)
+def _shared_sender() -> Sender:
+    return Sender(Poster())

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from tentalis.core.canon import content_hash
-from tentalis.core.typed import MistypedError, require_typed
+from tentalis.core.checked import MistypedError, require_typed
 
 TRAIN_SPEC_SCHEMA = "tentalis.train-spec/1"
 TRAIN_RESULT_SCHEMA = "tentalis.train-result/1"

@@ -1,10 +1,11 @@
 """Finished work with its judgement out of a file of JSON lines. Pure; a file is taken whole or not at all."""
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from tentalis.core.row_kinds import CONTENT
+from tentalis.core.canon import canonical_json
 from tentalis.core.strict_json import StrictJsonError, read_json
 from tentalis.core.task_files import TaskFileError
 
@@ -175,3 +176,28 @@ def _take_text(said: Mapping[str, Any], name: str, *, may_be_blank: bool = False
     if len(text) > MOST_ANSWER_CHARS:
         raise _FaultError(f"{name}: wanted at most {MOST_ANSWER_CHARS:,} characters, found {len(text):,}")
     return text
+
+
+CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "tasks": ("prompt", "reference", "metadata", "group_size", "seed"),
+    "preferences": ("prompt", "chosen", "rejected"),
+    "stepwise": ("prompt", "completions", "labels"),
+    "kto": ("prompt", "completion", "label"),
+    "sft": ("messages",),
+    "rollouts": ("prompt_token_ids", "token_ids", "logprobs", "sampled", "reward", "messages"),
+}
+"""Kind of rows -> the columns that are its content."""
+
+
+class ContentHash:
+    """SHA-256 over the content of rows of one kind, a canonical JSON line each, in their order; absent is null."""
+
+    def __init__(self, kind: str) -> None:
+        self._names = CONTENT[kind]
+        self._hash = hashlib.sha256()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self._hash.update(canonical_json({name: row.get(name) for name in self._names}) + b"\n")
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()

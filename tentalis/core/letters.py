@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, cast
 
 from tentalis.core.canon import canonical_json
+from tentalis.core.checked import MistypedError, require_typed
 from tentalis.core.contracts import ContractError
-from tentalis.core.typed import MistypedError, require_typed
 
 LETTER_SCHEMA = "tentalis.letter/1"
 RESULT: Final = "result"

@@ -1,4 +1,4 @@
-"""Which texts say the same, or nearly: MinHash finds who may, their words decide.
+"""Which texts say the same, or nearly: MinHash finds who may, their words decide. And which are quoted in longer ones.
 
 Tasks of one kind share most of their words, and differ where it matters: "add 12 and 7", "add 12 and 8"; a page of
 instructions and one town. So a share of common words is not enough: what differs has to be a slip of the pen or words
@@ -6,13 +6,14 @@ that were added, and no number, sign or "not". Paraphrases are not found; they a
 """
 
 import hashlib
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-
-from tentalis.core.learning.leaks import split_into_words
 
 NEAR: Final = 0.7
 """Share of four-letter pieces that two texts have in common (Jaccard) from which they are nearly the same."""
@@ -24,6 +25,20 @@ _DENYING: Final = frozenset(
     {"not", "no", "never", "without", "except", "nicht", "kein", "keine", "non", "pas", "ne", "nie"}
 )
 _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xD6E8FEB86659FD93)
+
+
+LEAST_WORDS = 6
+"""Words from which a prompt is looked for inside longer texts; a shorter one must be all of a text to be found."""
+
+_WORD = re.compile(r"\d+(?:[.,]\d+)+|[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+|[^\w\s]")
+_SILENT = frozenset(".,;:!?…'\"`´‘’“”«»")
+"""Signs that a task says the same with and without; others are words: 2 + 3 is not 2 * 3."""
+
+
+def split_into_words(text: str) -> list[str]:
+    """What a text says, whatever its case, blanks, punctuation and width of signs; a CJK sign is a word."""
+    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return [word for word in words if word not in _SILENT]
 
 
 def hash_words(text: str) -> str:
@@ -115,3 +130,44 @@ def _draw(place: int, part: str) -> np.uint64:
 
 
 _PERMUTATIONS: Final = [(_draw(place, "a") | np.uint64(1), _draw(place, "b")) for place in range(BANDS * ROWS)]
+
+
+class KeptPrompts:
+    """Prompts that are kept for measuring, to be found in what is learnt from.
+
+    An exact or a near duplicate is found by a hash of its words: alone, or inside a longer text (a conversation that
+    quotes it, an edited answer). What says the same in other words is not.
+    """
+
+    def __init__(self, prompts: Iterable[str]) -> None:
+        self._whole = {tuple(split_into_words(prompt)) for prompt in prompts} - {()}
+        self._by_start: defaultdict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
+        for words in self._whole:
+            if len(words) >= LEAST_WORDS:
+                self._by_start[words[:LEAST_WORDS]].add(words)
+
+    def __bool__(self) -> bool:
+        return bool(self._whole)
+
+    def occurs_in(self, text: str) -> bool:
+        """Whether a text is one of the prompts, or holds one. Time and memory grow with the text alone."""
+        words = tuple(split_into_words(text))
+        if words in self._whole:
+            return True
+        return any(
+            words[place : place + len(prompt)] == prompt
+            for place in range(len(words) - LEAST_WORDS + 1)
+            for prompt in self._by_start.get(words[place : place + LEAST_WORDS], ())
+        )
+
+
+def list_texts(value: Any) -> Iterator[str]:
+    """Every text in messages of any dialect: contents, their parts, arguments of calls; names of fields are none."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from list_texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from list_texts(one)

@@ -6,8 +6,8 @@ import pytest
 from pytest_django import Settings
 
 from apps.outbox import relay, services
+from apps.outbox.kinds import KINDS, Chain
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS, Chain
 from tests.links import run_link
 
 pytestmark = pytest.mark.django_db(transaction=True)

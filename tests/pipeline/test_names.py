@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apps.outbox.registry import KINDS, queue_of
+from apps.outbox.kinds import KINDS, queue_of
 from apps.pipeline.letter_box import HEARTBEAT_JOB, RECORD_JOB
 from apps.training import cluster
 from apps.training.box import QUEUE, TRAIN

@@ -12,7 +12,7 @@ from apps.rollouts.contents import count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
-from apps.training.untaken import find_untaken
+from apps.training.retrying import find_untaken
 from tentalis.core.field_limits import MAX_END_USER_CHARS
 from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
 from tentalis.plugins import name_backends

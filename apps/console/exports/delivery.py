@@ -23,7 +23,7 @@ from apps.base.writers import WRITERS, Sink
 from apps.console.exports.narrowing import find_fault
 from apps.console.exports.sources import Exported, Row
 from apps.evals.holding import HELD_OUT
-from tentalis.core.row_kinds import CONTENT, ContentHash
+from tentalis.core.judged_files import CONTENT, ContentHash
 
 SCHEMA = "tentalis.export/1"
 HF = "hf"

@@ -21,7 +21,7 @@ from apps.reports.queues import QueueDepth, find_open_queues
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
-from apps.training.untaken import find_untaken
+from apps.training.retrying import find_untaken
 
 HOURS = 24
 LATEST_TASKS = 5_000

@@ -17,7 +17,6 @@ from apps.accounts import services as accounts
 from apps.accounts.browser_sessions import hash_cookie, list_sessions
 from apps.base.errors import NotSignedInError, TentalisError
 from apps.console import services
-from apps.console.devices import describe_device
 from apps.console.forms import find_address, show_error
 from apps.console.forms_house import PasswordForm
 from apps.console.views.frame import posted
@@ -92,3 +91,21 @@ def _show(request: HttpRequest, *, form: PasswordForm | None = None, status: int
     sessions = [(one, describe_device(one.device), one.pk == here) for one in list_sessions(user)[:SHOWN]]
     context = {"form": form or PasswordForm(), "sessions": sessions, **find_own_factors(user)}
     return render(request, "console/signing_in.html", context, status=status)
+
+
+_BROWSERS = (
+    ("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("FxiOS/", "Firefox"), ("CriOS/", "Chrome"),
+    ("Chromium/", "Chromium"), ("Chrome/", "Chrome"), ("Safari/", "Safari"),
+)  # fmt: skip
+"""The first that is found counts: most call themselves by the names of those before them too."""
+_SYSTEMS = (
+    ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("CrOS", "ChromeOS"),
+    ("Mac OS X", "macOS"), ("Linux", "Linux"),
+)  # fmt: skip
+
+
+def describe_device(user_agent: str) -> str:
+    """ "Firefox, Linux"; the first word of what a program calls itself; "" where it said nothing."""
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    return ", ".join(filter(None, (browser, system))) or user_agent.split("/")[0][:40].strip()

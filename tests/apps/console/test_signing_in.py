@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from apps.accounts.browser_sessions import SessionStore, hash_cookie
 from apps.accounts.models import BrowserSession, Member, Project, Role, User
-from apps.console.devices import describe_device
+from apps.console.views.signing_in import describe_device
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,10 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project
 from apps.outbox import relay, services
+from apps.outbox.kinds import KINDS, SLOW_QUEUES, Chain, queue_of
 from apps.outbox.links import LeaseKeeper
 from apps.outbox.models import Segment
 from apps.outbox.places import Kept, Places, find_pools
-from apps.outbox.registry import KINDS, SLOW_QUEUES, Chain, queue_of
 from apps.pipeline import flow  # noqa: F401 (registers the kinds)
 from tentalis.outbound.scopes import CancelScope, RequestEndedError
 from tests.factories import make_project

@@ -15,8 +15,8 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
 from apps.outbox import relay, services
 from apps.outbox.errors import BrokerAwayError, LostClaimError
+from apps.outbox.kinds import KINDS, Chain, queue_of
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS, Chain, queue_of
 from tests.links import run_link
 
 ENDED: list[int] = []

@@ -11,10 +11,10 @@ from pytest_django import Settings
 from apps.accounts.models import Project
 from apps.base.errors import BadInputError
 from apps.outbox import links, relay, services
+from apps.outbox.kinds import KINDS, Chain
 from apps.outbox.links import LINKS, run_claim, run_links
 from apps.outbox.models import Segment
 from apps.outbox.places import Kept
-from apps.outbox.registry import KINDS, Chain
 from tests.factories import make_project
 
 POISON = 3

@@ -6,9 +6,9 @@ from apps.accounts.models import Project
 from apps.feedback.models import Feedback, Hint
 from apps.inference.models import Exchange
 from apps.rollouts import services
-from apps.rollouts.filling import count_informative, is_full
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.selectors import iterate_records
+from apps.rollouts.services import count_informative, is_full
 from apps.tasks.models import Task
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.packing import pack_top

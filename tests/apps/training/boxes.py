@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apps.training.box import key_of
-from apps.training.letters import LETTER_FILE
+from apps.training.box import LETTER_FILE, key_of
 from apps.training.models import TrainingRun
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainSpec

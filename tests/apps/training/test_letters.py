@@ -18,7 +18,7 @@ from apps.pipeline import flow
 from apps.pipeline.letter_box import LetterBox, take_letter
 from apps.rollouts.models import Batch
 from apps.training import monitoring, services
-from apps.training.letters import DroppedLetters, find_result
+from apps.training.box import DroppedLetters, find_result
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app

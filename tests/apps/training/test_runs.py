@@ -15,9 +15,8 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import KINDS, SegmentKind
 from apps.outbox.models import Segment
-from apps.outbox.registry import KINDS
 from apps.pipeline import flow, sweep, trainings
 from apps.rollouts import services as ledger
 from apps.rollouts.models import Batch, Rollout, TrainingUse
@@ -26,7 +25,7 @@ from apps.training import monitoring, retrying, services
 from apps.training.learners import TOLD_TWICE
 from apps.training.models import TrainingRun
 from apps.training.naming import describe_run
-from apps.training.untaken import find_untaken
+from apps.training.retrying import find_untaken
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
@@ -34,6 +33,10 @@ from tentalis.core.contracts import TRAIN_RESULT_SCHEMA, AdapterManifest, Contra
 from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.boxes import leave_result, send_out
 from tests.factories import make_judged_task
+from tests.support.walk import list_files
+
+MOST_FILES = 24
+"""Six of them every change of any row goes through: the contract and its types, audit, outbox and its kinds."""
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +100,14 @@ def test_a_result_brings_its_adapter_to_the_gate(run: TrainingRun, store: Path) 
     assert (adapter.state, adapter.run_id) == ("candidate", run.pk)
     assert TrainingRun.objects.get().state == "succeeded"
     assert Segment.objects.filter(kind="adopt", subject_id=adapter.pk).count() == 1
+
+
+def test_from_a_result_to_its_adapter_few_files_are_gone_through(run: TrainingRun, store: Path, alice: User) -> None:
+    fill(run, alice)
+    result = make_result(run, store)
+    files = list_files(lambda: flow.handle_training_result(result, by="control"))
+    assert Adapter.objects.get().taught["rollouts"]
+    assert len(files) <= MOST_FILES, "\n".join(files)
 
 
 def test_a_result_that_comes_twice_counts_once(run: TrainingRun, store: Path) -> None:

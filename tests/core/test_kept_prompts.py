@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tentalis.core.desk import FAMILIES, is_held_out, make_ticket, make_tickets
-from tentalis.core.learning.leaks import KeptPrompts, list_texts, split_into_words
+from tentalis.core.near_duplicates import KeptPrompts, list_texts, split_into_words
 
 TICKET = "Order: 3 mug at 4 EUR, new client. Total?"
 KEPT = KeptPrompts([TICKET, "Say hello.", "What is 2 + 3 in the ring of integers?", "请把这句话翻译成英文"])
