@@ -22,7 +22,7 @@ LEAST_OWN = 10
 """Of a project's own items: fewer than these refuse what is good as easily as what is bad, and are not asked."""
 MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
-OWN_CHOICE = "its agent chooses the model itself: no server of its own is asked through the gateway"
+OWN_CHOICE = "its agent chooses the model itself: give it a model of its own, which the agent asks the gateway for"
 
 
 @dataclass(frozen=True)

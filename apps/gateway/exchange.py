@@ -184,7 +184,7 @@ class CallerRequest:
         place, tables = incoming.place, self._edge.config.tables
         attempt = str(place.attempt or 0)
         if task.is_measured:
-            place = place._replace(turn=MEASURED_TURN)
+            place = place if place.turn == "side" else place._replace(turn=MEASURED_TURN)
         elif incoming.model != task.worker:
             return
         else:

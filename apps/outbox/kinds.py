@@ -16,6 +16,8 @@ class SegmentKind(StrEnum):
     """Do, score and open to review (a task)."""
     EPISODE = "episode"
     """The same in a world with turns (a task)."""
+    TRY = "try"
+    """Have an agent elsewhere make a try of an evaluation (a task)."""
     LEARN = "learn"
     """Draw hints and build rollouts (a judged task)."""
     TRAIN = "train"
@@ -46,7 +48,7 @@ class SegmentKind(StrEnum):
     """Make finished tasks (an import of rows)."""
 
 
-OF_A_TASK = (SegmentKind.WORK, SegmentKind.EPISODE, SegmentKind.LEARN)
+OF_A_TASK = (SegmentKind.WORK, SegmentKind.EPISODE, SegmentKind.TRY, SegmentKind.LEARN)
 """The kinds whose subject is a task that is under way."""
 
 

@@ -75,7 +75,9 @@ def go_on_after_work(task_ids: Sequence[int]) -> None:
 def start_work(made: Sequence[Task]) -> None:
     """Start the work on new tasks; an outside agent's wait for what it hands in, and for what it proposes
     (`supervision.py`)."""
-    ours = [task for task in made if task.worker.kind != Worker.Kind.OUTSIDE]
+    asked = [task for task in made if task.worker.kind != Worker.Kind.OUTSIDE]
+    outbox.start_many(SegmentKind.TRY, [(task.pk, task.project_id) for task in asked if task.evaluation_id is not None])
+    ours = [task for task in asked if task.evaluation_id is None]
     played = {task.pk for task in ours if playing.has_turns(task)}
     outbox.start_many(SegmentKind.WORK, [(task.pk, task.project_id) for task in ours if task.pk not in played])
     outbox.start_many(SegmentKind.EPISODE, [(task.pk, task.project_id) for task in ours if task.pk in played])
@@ -93,6 +95,20 @@ KINDS[SegmentKind.WORK] = Chain(
 KINDS[SegmentKind.EPISODE] = Chain(  # each alone: it takes as long as its longest episode
     links=(task_jobs.play, scoring_jobs.score, feedback_jobs.open_review),
     then=go_on_after_work,
+    on_dead=tasks.fail_task,
+    on_replay=tasks.revive_task,
+)
+
+
+def measure_made(task_ids: Sequence[int]) -> None:
+    """Tries that were made are graded with others of their evaluation."""
+    waiting = Evaluation.objects.filter(tasks__in=task_ids, state=Evaluation.State.WAITING)
+    outbox.start_many(SegmentKind.EVALUATE, waiting.distinct().values_list("pk", "project_id"))
+
+
+KINDS[SegmentKind.TRY] = Chain(
+    links=(task_jobs.work,),
+    then=measure_made,
     on_dead=tasks.fail_task,
     on_replay=tasks.revive_task,
 )
@@ -202,7 +218,8 @@ def go_on_measuring(evaluation_ids: Sequence[int]) -> None:
 
 
 def go_on_gating() -> None:
-    """Gate anew what waited for others, where these have done it."""
+    """Gate anew what waited for others, where these have done it; have agents make the tries they are asked for."""
+    start_work(offering.find_unmade())
     outbox.start_many(SegmentKind.ADOPT, awaiting.find_answered())
 
 

@@ -1,4 +1,4 @@
-"""Tries of an evaluation that an outside agent makes: offered as tasks, handed in and graded like work.
+"""Tries of an evaluation that an agent elsewhere makes: offered as tasks, made or handed in, and graded like work.
 
 Such a task waits at the door that the agent knows. Each call it makes for it through the gateway is answered by the
 model that is measured, with the sampling and seed of the evaluation (`apps.gateway.pins`), so that an agent which
@@ -39,6 +39,7 @@ from apps.tasks.handing_in import STORED_WITHIN_S, BoundCalls, bind, read_calls
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors import find_submitter
 from apps.tasks.services import keep_tasks
+from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 from tentalis.core.worlds import AttemptDraft, DraftStep, PanelItem
 
@@ -111,6 +112,12 @@ def _make_task(evaluation: Evaluation, one: WantedTries, place: tuple[int, int])
     )
 
 
+def find_unmade() -> list[Task]:
+    """Tries that wait for an agent who is asked for them."""
+    offered = Task.objects.filter(evaluation__state=Evaluation.State.WAITING, state=Task.State.QUEUED)
+    return list(offered.exclude(worker__kind=Worker.Kind.OUTSIDE).select_related("worker"))
+
+
 def measure(evaluation_id: int, *, by: str) -> None:
     """Go on with an evaluation: take in what was handed in of it, or try what nobody tried yet."""
     rows = Evaluation.objects.select_related("worker__project", "adapter", "project")
@@ -132,12 +139,13 @@ def take_in(evaluation: Evaluation, *, by: str) -> None:
         CallsNotStoredError: a try came a moment ago; the gateway may not have stored all of its calls.
     """
     measured = read_measured(evaluation)
-    tasks = list(evaluation.tasks.select_related("submitted_by").order_by("pk"))
+    tasks = list(evaluation.tasks.select_related("submitted_by", "worker").order_by("pk"))
     rounds = Counter(map(_read_place, tasks))
     newest = {place: task for task in tasks if (place := _read_place(task)) not in measured.tries}
     come = _find_stored([task for task in newest.values() if task.state == Task.State.SCORING])
     calls = read_calls([task.pk for task in come])  # by attempt
-    rows = [_grade(task, evaluation, calls) for task in come]
+    known = calls | _read_kept(come)
+    rows = [_grade(task, evaluation, known) for task in come]
     gone = [task for task in newest.values() if task.state not in OPEN or _is_late(task)]
     again = [task for task in gone if rounds[_read_place(task)] < ROUNDS]
     rows += [_note_gone(task) for task in gone if task not in again]
@@ -166,7 +174,7 @@ def find_ready(evaluations: Iterable[int] | None = None) -> list[tuple[int, int]
     ready = []
     for evaluation in waiting:
         tried = set(evaluation.item_tries.values_list("place", "number"))
-        newest = {_read_place(task): task for task in evaluation.tasks.order_by("pk")}
+        newest = {_read_place(task): task for task in evaluation.tasks.select_related("worker").order_by("pk")}
         left = [task for place, task in newest.items() if place not in tried]
         if not left or any(task.state not in _AWAITED or _is_late(task) for task in left):
             ready.append((evaluation.pk, evaluation.project_id))
@@ -189,7 +197,8 @@ def withdraw(*, by: str) -> int:
 
 
 def _is_late(task: Task) -> bool:
-    return task.state in _AWAITED and task.created_at < timezone.now() - PATIENCE
+    is_handed_in = task.worker.kind == Worker.Kind.OUTSIDE  # else its segment ends, one way or the other
+    return is_handed_in and task.state in _AWAITED and task.created_at < timezone.now() - PATIENCE
 
 
 def _find_stored(tasks: Sequence[Task]) -> list[Task]:
@@ -201,8 +210,20 @@ def _find_stored(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.pk in stored or not stored]
 
 
+def _read_kept(tasks: Sequence[Task]) -> dict[int, BoundCalls]:
+    """Attempt's id -> its calls, of those tries of which these were known when they were made."""
+    made = Attempt.objects.filter(task__in=tasks).exclude(exchange=None).select_related("exchange")
+    return {
+        one.pk: BoundCalls(one, [one.exchange, *(each.exchange for each in one.further_calls)], {})
+        for one in made
+        if one.exchange is not None
+    }
+
+
 def _grade(task: Task, evaluation: Evaluation, found: Mapping[int, BoundCalls]) -> ItemTry:
     row, attempt = _make_row(task), Attempt.objects.get(task=task)
+    if attempt.unfit:
+        return note_lost(row, attempt.unfit)
     calls, wanted = found.get(attempt.pk), evaluation.adapter.name if evaluation.adapter else ""
     served = {call.adapter_name for call in calls.calls} if calls else set()
     if calls is None or served != {wanted}:

@@ -15,7 +15,7 @@ WINDOW = 200_000
 """Entries that one page looks through for a filter; the next page goes on below them."""
 
 # kind of segment -> page of what it works on
-PAGE_OF_SEGMENT = {"work": "task", "learn": "task", "train": "run", "adopt": "adapter"}
+PAGE_OF_SEGMENT = {"work": "task", "try": "task", "learn": "task", "train": "run", "adopt": "adapter"}
 
 
 @dataclass(frozen=True)

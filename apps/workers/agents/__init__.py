@@ -56,8 +56,11 @@ def can_ask_model(worker: "Worker") -> bool:
 
 
 def works_outside(worker: "Worker") -> bool:
-    """Whether its tries are made by an agent elsewhere that thinks through our gateway, and handed in."""
-    return worker.kind == OUTSIDE and worker.provider_id is not None
+    """Whether its tries are made by an agent elsewhere that thinks through our gateway: it hands them in, or is asked
+    for them."""
+    return (worker.kind == OUTSIDE and worker.provider_id is not None) or (
+        worker.kind == OPENCLAW and bool(worker.base_model)
+    )
 
 
 def can_measure(worker: "Worker") -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from apps.base.errors import TentalisError
 from apps.inference.calls import find_spans
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
-from apps.inference.models import Exchange
+from apps.inference.models import MEASURED_TURN, Exchange
 from apps.inference.openclaw import AgentReply, OpenClawServer, RunLostError
 from apps.inference.selectors import IncompleteConversationError, read_conversations, read_messages
 from tentalis.core.steps import Span, parse_steps
@@ -136,7 +136,7 @@ class OpenClawAgent:
         while True:
             calls = list(
                 Exchange.objects.filter(
-                    project_id=self._project_id, session__key=key, turn="main", choice=0, error=""
+                    project_id=self._project_id, session__key=key, turn__in=("main", MEASURED_TURN), choice=0, error=""
                 ).order_by("id")
             )
             if any(call.text and call.text.strip() in answer for call in calls[-1:]) or self._clock() >= until:

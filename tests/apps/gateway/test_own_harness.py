@@ -184,8 +184,8 @@ def test_a_try_of_an_evaluation_is_answered_as_that_says_whatever_its_harness_as
     assert ask(gateway, token, task, model, temperature=0.2, top_k=5, seed=1) == adapter.name
     sent = upstream.requests[-1]["body"]
     assert (sent["temperature"], sent["top_p"], sent["seed"], sent["top_k"]) == (1.0, 0.9, 77, -1)
-    header = gateway.records[-1].header
-    assert (header["turn"], header["task"], header["adapter"], header["worker"]) == (
-        *("eval", task.pk, adapter.name),
-        "helper",
-    )
+    beside = {"X-Tentalis-Task": str(task.pk), "X-Turn-Type": "side"}
+    assert gateway.chat(model, token=token, headers=beside).headers["X-Tentalis-Adapter"] == adapter.name
+    found = [record.header for record in gateway.records[-2:]]
+    assert [one["turn"] for one in found] == ["eval", "side"]
+    assert {(one["task"], one["adapter"], one["worker"]) for one in found} == {(task.pk, adapter.name, "helper")}

@@ -1,18 +1,24 @@
 """A worker whose tasks an OpenClaw does: what it is asked, what is found of its calls, and how it fails."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Verdict
 from apps.base.errors import BadInputError, ConflictError
+from apps.evals.models import Evaluation, ItemTry
+from apps.evals.panels import LEAST_OWN
+from apps.gate.gating import gate_adapter
 from apps.inference.errors import AddressNotAllowedError, ProviderBusyError, ProviderRefusedError
-from apps.inference.models import Exchange, Provider, Session
+from apps.inference.models import MEASURED_TURN, Exchange, Provider, Session
 from apps.inference.openclaw import OpenClawServer
 from apps.inference.providers import create_provider
+from apps.outbox.links import run_links
+from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import work_tasks
@@ -24,6 +30,10 @@ from apps.workers.services import change_worker, create_worker
 from apps.worlds.registry import get_world
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tentalis.core.worlds import AttemptDraft
+from tests.apps.adapters.desk_adapters import make_served
+from tests.apps.adapters.vllm_stub import VllmStub
+from tests.apps.gate.conftest import hold_out
+from tests.apps.gateway.running import make_provider
 from tests.apps.workers.openclaw_stub import TOKEN, Run, StubOpenClaw
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -311,3 +321,68 @@ def test_the_agent_cannot_be_its_own_model(claw: Worker, server: Provider, admin
 
 def test_it_does_no_tickets_of_the_desk(claw: Worker) -> None:
     assert "cannot use the ticket desk's" in find_environment_error(claw, "desk")
+
+
+@pytest.fixture
+def candidate(claw: Worker, tmp_path: Path, settings: Any) -> Iterator[Adapter]:
+    """Of the worker, whose model has a server of its own; there is held-out work of the project's."""
+    settings.ARTIFACTS = tmp_path
+    claw.project.gate_policy = {"panel_size": LEAST_OWN, "sweep_size": 0}
+    claw.project.save()
+    hold_out(claw.project, LEAST_OWN)
+    with VllmStub() as stub:
+        claw.provider = make_provider(claw.project, stub.url, default_model="desk")
+        claw.save()
+        yield make_served(claw, 1, tmp_path, state=Adapter.State.CANDIDATE)
+
+
+def run_open(*kinds: str) -> None:
+    for segment in Segment.objects.filter(kind__in=kinds, state=Segment.State.OPEN):
+        run_links([segment.pk], 0)
+
+
+def decide(adapter: Adapter, **made: Any) -> Verdict:
+    """Let the gate ask anew, until it has decided, and the OpenClaw do what it is asked for."""
+    for _ in range(12):
+        gate_adapter(adapter.pk, by="gate")
+        adapter.refresh_from_db()
+        if not adapter.is_awaiting:
+            return Verdict.objects.get(question="safe")
+        for _ in range(3):  # what fails is asked for again
+            flow.go_on_waiting()
+            run_open("try")
+            Attempt.objects.update(created_at="2020-01-01T00:00:00Z", **made)
+            run_open("evaluate")
+    raise AssertionError("the gate asked for ever")
+
+
+def do_sum(run: Run) -> str:
+    """As the model that the try is answered by, which the gateway chooses."""
+    task = Task.objects.get(pk=run.session_key.split(":")[1])
+    number = int(run.prompt.split()[-1])
+    said = str(2 * number if task.pins["0"] else 2 * number + number % 2)
+    capture(task.project, run, text=said, prompt=[1], tokens=[2], adapter=task.pins["0"], turn=MEASURED_TURN)
+    connection.close()
+    return said
+
+
+def test_an_adapter_is_measured_by_tries_that_the_openclaw_is_asked_for(
+    openclaw: StubOpenClaw, candidate: Adapter
+) -> None:
+    openclaw.answer = do_sum
+    verdict = decide(candidate)
+    assert (candidate.state, verdict.outcome) == ("verified", "yes"), verdict.words
+    assert {run.model for run in openclaw.runs} == {"tentalis/claw"}
+    assert {task.state for task in Task.objects.all()} == {"done"}
+    assert set(Segment.objects.values_list("kind", flat=True)) == {"try", "evaluate", "adopt"}
+    tried = ItemTry.objects.filter(evaluation__adapter=candidate)
+    assert set(tried.values_list("outcome", flat=True)) == {1.0}
+    assert len(openclaw.runs) == ItemTry.objects.count()
+
+
+def test_tries_that_the_gateway_saw_no_call_of_prove_nothing(openclaw: StubOpenClaw, candidate: Adapter) -> None:
+    openclaw.answer = do_sum
+    verdict = decide(candidate, unfit=NOT_SEEN)  # as the agent says where it finds none
+    assert (candidate.state, verdict.outcome) == ("candidate", "inconclusive")
+    assert NOT_SEEN in verdict.words
+    assert not Evaluation.objects.exclude(state="failed").exists()
