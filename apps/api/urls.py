@@ -7,12 +7,12 @@ from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectVie
 from apps.api.views.checks import CheckViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
-from apps.api.views.evaluations import ComparisonView, EvaluationViewSet
+from apps.api.views.evaluations import ComparisonView, EvaluationViewSet, ExperimentViewSet
 from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.gold import GoldViewSet
 from apps.api.views.identity import ConfirmView, LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
-from apps.api.views.knowledge import ExperimentViewSet, SkillViewSet
+from apps.api.views.knowledge import SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.managers import ManagerRunViewSet
 from apps.api.views.people import UserViewSet

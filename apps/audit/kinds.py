@@ -165,7 +165,7 @@ class Kind(models.TextChoices):
     EVAL_FINISHED = "eval.finished"
     EVAL_CANCELLED = "eval.cancelled"
     EVAL_FAILED = "eval.failed"
-    EXPERIMENT_FINISHED = "experiment.finished"
+    EXPERIMENT_ASKED = "experiment.asked"
     # pipeline
     SEGMENT_DIED = "segment.died"
     SEGMENT_REPLAYED = "segment.replayed"

@@ -1,9 +1,11 @@
 """Tasksets and their items."""
 
 from apps.base.admin import show
-from apps.evals.models import Evaluation, Item, ItemTry, Taskset
+from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario, Taskset
 
 show(Taskset, "name version project environment origin frozen_at", filters="project environment", search="name")
 show(Item, "id taskset split weight source created_at", filters="split", search="=taskset__name source")
 show(Evaluation, "id project worker adapter purpose item_set state mean_outcome", filters="purpose state project")
+show(Experiment, "id project experiment asked_by created_at", filters="project", search="experiment")
+show(Scenario, "id run scenario candidate reference", search="=run__id")
 show(ItemTry, "id evaluation place number outcome cause", search="=evaluation__id", select="evaluation__adapter")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.evals.errors import TooFewScoredError
 from apps.evals.measuring import Measured, read_measured
@@ -12,6 +12,8 @@ from tentalis.core.learning.gate import PairedComparison, compare_paired, minimu
 from tentalis.core.learning.gate_course import Pairs
 from tentalis.core.learning.several_questions import adjust_holm, find_p_value
 
+CONFIDENCE = 0.9
+"""Of what people compare: of the interval of each difference, two-sided."""
 LEAST_SCORED = 0.9
 """Share of the items that both sides were tried on whose outcome must be known on both."""
 
@@ -97,20 +99,57 @@ class EvaluationComparison:
     step_scores: QuestionAnswer | None
 
 
-def compare_evaluations(a: Evaluation, b: Evaluation, *, confidence: float = 0.9) -> EvaluationComparison:
+class _Differences(NamedTuple):
+    """Of outcomes and, where there are any, of step scores; or why there are none."""
+
+    found: Sequence[PairedComparison] = ()
+    why: str = ""
+
+
+def compare_evaluations(a: Evaluation, b: Evaluation, *, confidence: float = CONFIDENCE) -> EvaluationComparison:
     """The first minus the second.
 
     Raises:
         TooFewScoredError: too few items have an outcome on both sides.
     """
+    [found] = compare_together([(a, b)], confidence=confidence)
+    if isinstance(found, str):
+        raise TooFewScoredError(found)
+    return found
+
+
+def compare_together(
+    questions: Sequence[tuple[Evaluation, Evaluation]], *, confidence: float = CONFIDENCE
+) -> list[EvaluationComparison | str]:
+    """Of each question the first minus the second, every p corrected for all that are asked; why not where there is no
+    answer, which is none less to correct for."""
+    asked = [_compare(*one, confidence=confidence) for one in questions]
+    p_values = iter(
+        adjust_holm([p for one in asked for p in ([find_p_value(each) for each in one.found] if one.found else [1.0])])
+    )
+    answers: list[EvaluationComparison | str] = []
+    for (a, b), one in zip(questions, asked, strict=True):
+        found = [_answer(each, next(p_values)) for each in one.found]
+        if not found:
+            next(p_values)
+        steps = found[1] if len(found) > 1 else None
+        answers.append(EvaluationComparison(a.pk, b.pk, found[0], steps) if found else one.why)
+    return answers
+
+
+def _compare(a: Evaluation, b: Evaluation, *, confidence: float) -> _Differences:
+    for one in (a, b):
+        if one.state != Evaluation.State.DONE:
+            return _Differences(why=f"evaluation {one.pk} is {one.state}: wanted it {Evaluation.State.DONE}")
     mine, theirs = read_measured(a), read_measured(b)
     smaller = min(mine, theirs, key=lambda one: one.items)
     wanted = {row.key for row in smaller.tries.values()}
     pairs = [pair(mine.outcomes, theirs.outcomes), pair(mine.step_scores, theirs.step_scores)]
-    require_scored(planned=len(wanted), scored=len(pairs[0][0]), reasons=_find_reasons(mine, theirs))
-    found = [compare_paired(*one, confidence=confidence) for one in pairs if one[0]]
-    answers = [_answer(one, p) for one, p in zip(found, adjust_holm([find_p_value(one) for one in found]), strict=True)]
-    return EvaluationComparison(a.pk, b.pk, answers[0], answers[1] if len(answers) > 1 else None)
+    try:
+        require_scored(planned=len(wanted), scored=len(pairs[0][0]), reasons=_find_reasons(mine, theirs))
+    except TooFewScoredError as error:
+        return _Differences(why=str(error))
+    return _Differences([compare_paired(*one, confidence=confidence) for one in pairs if one[0]])
 
 
 def _answer(found: PairedComparison, p: float) -> QuestionAnswer:

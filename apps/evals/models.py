@@ -1,5 +1,6 @@
 """What workers are measured on: named, versioned sets of tasks; and how they did."""
 
+from datetime import datetime
 from typing import ClassVar, Self
 
 from django.contrib.postgres.fields import ArrayField
@@ -214,6 +215,59 @@ class Evaluation(Stateful):
     def __str__(self) -> str:
         found = f"{self.mean_outcome:.3f}" if self.mean_outcome is not None else self.state
         return f"{self.adapter or 'base'} on {self.item_set}: {found}"
+
+
+class Experiment(Timestamped):
+    """Questions that are asked together, so that what one of them is answered is corrected for how many there are.
+
+    Attributes:
+        experiment: its name.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="experiments")
+    experiment = models.CharField(max_length=100)
+    asked_by = models.CharField(max_length=150)
+
+    def __str__(self) -> str:
+        return self.experiment
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        return [side for one in self.scenarios.all() for side in (one.candidate, one.reference)]
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When the last of its evaluations ended; None before."""
+        ended = [one.finished_at for one in self.evaluations if one.state == Evaluation.State.DONE]
+        known = [at for at in ended if at is not None]
+        return max(known) if len(known) == len(self.evaluations) else None
+
+    @property
+    def failure(self) -> str:
+        """Why some of it was not measured; "" where all was, or will be."""
+        lost = (Evaluation.State.FAILED, Evaluation.State.CANCELLED)
+        words = (f"evaluation {one.pk}: {one.failure or one.state}" for one in self.evaluations if one.state in lost)
+        return "; ".join(dict.fromkeys(words))
+
+
+class Scenario(models.Model):
+    """One question of an experiment: one evaluation beside another, item by item."""
+
+    run = models.ForeignKey(Experiment, models.CASCADE, related_name="scenarios")
+    scenario = models.CharField(max_length=100)
+    candidate = models.ForeignKey(Evaluation, models.CASCADE, related_name="+")
+    reference = models.ForeignKey(Evaluation, models.CASCADE, related_name="+")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["run", "scenario"], name="one_scenario_per_name")]
+
+    def __str__(self) -> str:
+        return self.scenario
+
+    @property
+    def project_id(self) -> int:
+        return self.run.project_id
 
 
 class ItemTry(models.Model):

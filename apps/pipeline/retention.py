@@ -118,7 +118,7 @@ RULES: Mapping[str, KeepingRule] = {
             "gate.AnswerPair",
             *("calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
             *("conversations.TurnExchange", "conversations.TurnSignal", "evals.Item"),
-            *("experiments.ExperimentRun", "experiments.ScenarioResult", "feedback.BulkJudgement"),
+            *("evals.Experiment", "evals.Scenario", "feedback.BulkJudgement"),
             *("feedback.Feedback", "feedback.Hint", "feedback.Review", "feedback.ReviewSkip"),
             *("feedback.RowImport", "feedback.StepFeedback", "rollouts.Batch"),
             *("rollouts.Demonstration", "rollouts.PreferencePair", "rollouts.Rollout", "rollouts.TrainingUse"),

@@ -56,7 +56,6 @@ INSTALLED_APPS = [
     "apps.conversations",
     "apps.training",
     "apps.evals",
-    "apps.experiments",
     "apps.operations",
     "apps.pipeline",
     "apps.api",

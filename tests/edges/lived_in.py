@@ -10,8 +10,7 @@ from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.checks.models import NamedCheck
 from apps.conversations.models import Turn
-from apps.evals.models import Taskset
-from apps.experiments.models import ExperimentRun
+from apps.evals.models import Experiment, Taskset
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
 from apps.outbox.models import Segment
@@ -84,7 +83,9 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
     taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
-    experiment = ExperimentRun.objects.create(project=project, experiment="e")
+    experiment = Experiment.objects.create(project=project, experiment="e", asked_by=owner.handle)
+    other = make_measured(worker, None, [0.0, 1.0], purpose="report", items="other", asked_by=owner.handle)
+    experiment.scenarios.create(scenario="s", candidate=evaluation, reference=other)
     webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
     price = Price.objects.create(provider=provider, model="m", input=1, output=2, valid_from=timezone.now())
@@ -102,7 +103,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
-        "evaluation": evaluation,
+        "evaluation": evaluation, "other": other,
         "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
@@ -137,6 +138,11 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST adapters/{adapter}/quarantine": {"reason": "Odd."},
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
+        "POST experiments": {
+            "project": slug,
+            "experiment": "e",
+            "scenarios": [{"scenario": "s", "candidate": ids["evaluation"], "reference": ids["other"]}],
+        },
         "POST skills": {"project": slug, "name": "greet", "description": "How to greet.", "body": "Say good day."},
         "PATCH skills/{skill}": {"is_active": False},
         "POST checks": {"project": slug, "name": "brief", "spec": {"check": "length", "max": 400}},

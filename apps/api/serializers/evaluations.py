@@ -1,13 +1,16 @@
-"""Evaluations and comparisons."""
+"""Evaluations, comparisons, experiments."""
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WholeNumberField, WordField
 from apps.evals.asking import MOST_DRAW, MOST_ITEMS, MOST_TRIES
-from apps.evals.models import Evaluation, Item, ItemTry
+from apps.evals.comparing import CONFIDENCE, EvaluationComparison
+from apps.evals.experiments import MAX_NAME_CHARS, MOST_SCENARIOS
+from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario
 
 
 class EvaluationOut(RowOut[Evaluation]):
@@ -62,7 +65,9 @@ class PairedOut(serializers.Serializer[Any]):
     high = serializers.FloatField()
     confidence = serializers.FloatField()
     effect = serializers.FloatField(help_text="The smallest true difference that so many items show, 4 times in 5.")
-    p = serializers.FloatField(help_text="Chance of such a difference where there is none, corrected for both.")
+    p = serializers.FloatField(
+        help_text="Chance of such a difference where there is none, corrected for all asked together."
+    )
 
 
 class EvaluationComparisonOut(serializers.Serializer[Any]):
@@ -72,3 +77,73 @@ class EvaluationComparisonOut(serializers.Serializer[Any]):
     b = serializers.IntegerField()
     outcomes = PairedOut()
     step_scores = PairedOut(allow_null=True, help_text="null: no steps were scored.")
+
+
+class ScenarioIn(StrictSerializer):
+    """A question: is one evaluation's model better than the other's, on the same items?"""
+
+    scenario = TextField(max_length=MAX_NAME_CHARS, help_text="Its name.")
+    candidate = WholeNumberField(min_value=1, max_value=2**62, help_text="The evaluation in question.")
+    reference = WholeNumberField(min_value=1, max_value=2**62, help_text="What it is compared with.")
+
+
+class ExperimentIn(StrictSerializer):
+    """Questions that are asked together."""
+
+    project = TextField(max_length=64)
+    experiment = TextField(max_length=MAX_NAME_CHARS, help_text="Its name.")
+    scenarios = serializers.ListField(child=ScenarioIn(), min_length=1, max_length=MOST_SCENARIOS)
+
+
+class ExperimentOut(RowOut[Experiment]):
+    """Questions that were asked together. What they were answered is under `scenarios`."""
+
+    settings: Any = serializers.SerializerMethodField(help_text="Confidence of the intervals.")
+    findings = serializers.SerializerMethodField(help_text="Questions, and how many of them are measured.")
+    failure = serializers.CharField(help_text="Why some of it was not measured.")
+    finished_at = serializers.DateTimeField(allow_null=True)
+
+    class Meta:
+        model = Experiment
+        fields = "id project experiment settings findings failure asked_by finished_at created_at"
+
+    def get_settings(self, row: Experiment) -> dict[str, float]:
+        return {"confidence": CONFIDENCE}
+
+    def get_findings(self, row: Experiment) -> dict[str, int]:
+        done = Evaluation.State.DONE
+        measured = sum(one.candidate.state == done == one.reference.state for one in row.scenarios.all())
+        return {"questions": len(row.scenarios.all()), "measured": measured}
+
+
+class ScenarioDetailsOut(serializers.Serializer[Any]):
+    """The numbers behind an answer; null without one, and why."""
+
+    outcomes = PairedOut(allow_null=True)
+    step_scores = PairedOut(allow_null=True)
+    why = serializers.CharField()
+
+
+class ScenarioOut(RowOut[Scenario]):
+    """One question and its answer."""
+
+    score = serializers.SerializerMethodField(help_text="Candidate minus reference, mean outcomes, in [-1, 1].")
+    details = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Scenario
+        fields = "id scenario candidate reference score details"
+
+    def get_score(self, row: Scenario) -> float | None:
+        found: EvaluationComparison | str = self.context["answers"][row.pk]
+        return None if isinstance(found, str) else found.outcomes.difference
+
+    @extend_schema_field(ScenarioDetailsOut)
+    def get_details(self, row: Scenario) -> Any:
+        found: EvaluationComparison | str = self.context["answers"][row.pk]
+        told = (
+            {"outcomes": None, "step_scores": None, "why": found}
+            if isinstance(found, str)
+            else {**vars(found), "why": ""}
+        )
+        return ScenarioDetailsOut(told).data

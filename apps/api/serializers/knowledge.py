@@ -1,12 +1,7 @@
-"""Skills and experiments."""
-
-from typing import Any
-
-from rest_framework import serializers
+"""Skills."""
 
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField
-from apps.experiments.models import ExperimentRun, ScenarioResult
 from apps.skills.models import Skill
 from apps.skills.services import MAX_BODY_CHARS, MAX_DESCRIPTION_CHARS
 
@@ -32,24 +27,3 @@ class SkillChange(StrictSerializer):
     """Whether a version is in force; another text is another version."""
 
     is_active = TrueFalseField()
-
-
-class ExperimentOut(RowOut[ExperimentRun]):
-    """One run of one experiment of the alignment suite."""
-
-    settings: Any = serializers.DictField()
-    findings = serializers.DictField()
-
-    class Meta:
-        model = ExperimentRun
-        fields = "id project experiment settings findings failure finished_at created_at"
-
-
-class ScenarioOut(RowOut[ScenarioResult]):
-    """What happened in one scenario."""
-
-    details = serializers.DictField()
-
-    class Meta:
-        model = ScenarioResult
-        fields = "id scenario score details"

@@ -1,4 +1,4 @@
-"""Evaluations and comparisons."""
+"""Evaluations, comparisons, experiments."""
 
 from typing import ClassVar
 
@@ -13,11 +13,20 @@ from apps.adapters.models import Adapter
 from apps.api.filters import filter_by
 from apps.api.lookup import find_row, find_worker, refuse
 from apps.api.permissions import by_right, current_user
-from apps.api.serializers.evaluations import EvaluationComparisonOut, EvaluationIn, EvaluationOut, ItemTryOut
+from apps.api.serializers.evaluations import (
+    EvaluationComparisonOut,
+    EvaluationIn,
+    EvaluationOut,
+    ExperimentIn,
+    ExperimentOut,
+    ItemTryOut,
+    ScenarioOut,
+)
 from apps.api.views.base import ApiView, ResourceViewSet, command
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
-from apps.evals.models import Evaluation, Taskset
+from apps.evals.experiments import AskedScenario, answer_scenarios, make_experiment
+from apps.evals.models import Evaluation, Experiment, Taskset
 from apps.pipeline import flow
 
 EVALUATION = Evaluation.objects.select_related("project", "worker", "adapter", "taskset")
@@ -96,3 +105,42 @@ class ComparisonView(ApiView):
                 raise ValidationError({name: [f"wanted the number of an evaluation, found {value[:40]!r}"]})
             rows.append(find_row(request, EVALUATION, int(value), field=name, right=Right.EVALS_READ))
         return Response(EvaluationComparisonOut(compare_evaluations(*rows)).data)
+
+
+class ExperimentViewSet(ResourceViewSet):
+    """Evaluations compared in pairs, by questions that are asked together."""
+
+    queryset = Experiment.objects.select_related("project").prefetch_related(
+        "scenarios__candidate", "scenarios__reference"
+    )
+    serializer_class = ExperimentOut
+    filterset_class = filter_by(Experiment, "experiment")
+    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve scenarios", Right.EVALS_WRITE: "create"})
+
+    @extend_schema(request=ExperimentIn, responses={201: ExperimentOut})
+    def create(self, request: Request) -> Response:
+        """Write down which evaluations are to be compared. They may still be under way."""
+        project, body = self.read_placed(ExperimentIn)
+        there = EVALUATION.filter(project=project).in_bulk(
+            {one[side] for one in body["scenarios"] for side in ("candidate", "reference")}
+        )
+        asked = []
+        for one in body["scenarios"]:
+            for side in ("candidate", "reference"):
+                if one[side] not in there:
+                    raise refuse("scenarios", "evaluation", one[side])
+            asked.append(AskedScenario(one["scenario"], there[one["candidate"]], there[one["reference"]]))
+        made = make_experiment(
+            project=project, experiment=body["experiment"], scenarios=asked, by=current_user(request)
+        )
+        return self.show(self.queryset.get(pk=made.pk), 201)
+
+    @extend_schema(responses=ScenarioOut(many=True), filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=ScenarioOut)
+    def scenarios(self, request: Request, pk: str) -> Response:
+        """What each question was answered: item by item, each p corrected for all questions of the experiment."""
+        experiment = self.get_object()
+        self.check_no_parameters()
+        page = self.paginate_queryset(experiment.scenarios.all())
+        answers = {"answers": answer_scenarios(experiment)}
+        return self.get_paginated_response(ScenarioOut(page, many=True, context=answers).data)

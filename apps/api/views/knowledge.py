@@ -1,24 +1,16 @@
-"""Skills and experiments."""
+"""Skills."""
 
 from typing import ClassVar
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.filters import filter_by
 from apps.api.permissions import by_right, current_user
-from apps.api.serializers.knowledge import (
-    ExperimentOut,
-    ScenarioOut,
-    SkillChange,
-    SkillIn,
-    SkillOut,
-)
+from apps.api.serializers.knowledge import SkillChange, SkillIn, SkillOut
 from apps.api.views.base import ResourceViewSet
-from apps.experiments.models import ExperimentRun
 from apps.skills.models import Skill
 from apps.skills.services import switch_skill, write_skill
 
@@ -51,20 +43,3 @@ class SkillViewSet(ResourceViewSet):
         """Take a version out of force. It stays readable: work was done by it."""
         switch_skill(skill=self.get_object(), is_active=False, by=current_user(request))
         return Response(status=204)
-
-
-class ExperimentViewSet(ResourceViewSet):
-    """Runs of the alignment suite."""
-
-    queryset = ExperimentRun.objects.select_related("project")
-    serializer_class = ExperimentOut
-    filterset_class = filter_by(ExperimentRun, "experiment")
-    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve scenarios"})
-
-    @extend_schema(responses=ScenarioOut(many=True), filters=False)
-    @action(detail=True, filterset_class=None, serializer_class=ScenarioOut)
-    def scenarios(self, request: Request, pk: str) -> Response:
-        """What happened in each scenario."""
-        run = self.get_object()
-        self.check_no_parameters()
-        return self.show_page(run.scenarios.all(), ScenarioOut)

@@ -133,5 +133,16 @@ class Knowledge(Sender[Answer]):
         """The first minus the second, paired by item."""
         return self._get("comparisons", a=a, b=b)
 
+    def make_experiment(self, *, project: str, experiment: str, scenarios: Sequence[Mapping[str, Any]]) -> Answer:
+        """Write down which evaluations are compared: each scenario has a name, a `candidate` and a `reference`."""
+        return self._post("experiments", project=project, experiment=experiment, scenarios=scenarios)
+
     def list_experiments(self, **params: Any) -> Answer:
         return self._get("experiments", **params)
+
+    def get_experiment(self, experiment_id: int) -> Answer:
+        return self._get(f"experiments/{experiment_id}")
+
+    def list_scenarios(self, experiment_id: int, **params: Any) -> Answer:
+        """What each question of an experiment was answered, each p corrected for all of them."""
+        return self._get(f"experiments/{experiment_id}/scenarios", **params)

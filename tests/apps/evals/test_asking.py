@@ -211,3 +211,49 @@ def test_bad_input_is_named_and_nothing_is_half_written(as_alice: Caller, worker
     assert as_alice.send("POST", f"tasksets/{other.pk}/split", {"shares": {"train": 100}}).status == 404
     assert set(numbers.items.values_list("pk", "split")) == sides
     assert not Evaluation.objects.exists()
+
+
+def test_an_experiment_asks_its_questions_together_and_each_number_is_traced_to_tries(
+    as_alice: Caller, worker: Worker, numbers: Taskset, server: FakeModelServer
+) -> None:
+    base, spoken = ask(as_alice, numbers).body["id"], server.reply
+    better, same, later = (ask(as_alice, numbers, seed=seed).body["id"] for seed in (1, 2, 3))
+    questions = {"is it better": better, "is it the same": same, "later": later}
+    body = {
+        "project": "shop",
+        "experiment": "three seeds",
+        "scenarios": [{"scenario": name, "candidate": pk, "reference": base} for name, pk in questions.items()],
+    }
+    made = as_alice.send("POST", "experiments", body).body
+    assert (made["findings"], made["finished_at"]) == ({"questions": 3, "measured": 0}, None)
+    for pk in (base, better, same):
+        server.reply = (lambda prompt, _: str(number_of(prompt))) if pk == better else spoken
+        measure_asked(pk, by="evals")
+    path = f"experiments/{made['id']}"
+    assert as_alice.get(path).body["findings"] == {"questions": 3, "measured": 2}
+    rows = {row["scenario"]: row for row in as_alice.get(f"{path}/scenarios").body["results"]}
+    alone = as_alice.get(f"comparisons?a={better}&b={base}").body["outcomes"]
+    together = rows["is it better"]["details"]["outcomes"]
+    wrong = sum(n % 3 == 0 for n in range(1, 2 * BLOCK + 1)) / (2 * BLOCK)
+    assert rows["is it better"]["score"] == pytest.approx(wrong)
+    assert together["p"] == pytest.approx(alone["p"] * 5 / 2), "of five questions, that which is not answered yet too"
+    assert {**together, "p": 0} == {**alone, "p": 0}
+    assert rows["is it the same"]["details"]["outcomes"]["p"] == 1.0
+    assert (rows["later"]["score"], rows["later"]["details"]["why"]) == (
+        None, f"evaluation {later} is queued: wanted it done",
+    )  # fmt: skip
+    tries = as_alice.get(f"evaluations/{rows['is it better']['candidate']}/tries").body["results"]
+    assert sum(one["outcome"] for one in tries) / len(tries) == together["candidate"]
+    as_alice.send("POST", f"evaluations/{later}/cancel")
+    assert as_alice.get(path).body["failure"] == f"evaluation {later}: cancelled"
+
+
+def test_an_experiment_is_refused_by_name(as_alice: Caller, worker: Worker, numbers: Taskset) -> None:
+    pk = ask(as_alice, numbers).body["id"]
+    right = {"scenario": "one", "candidate": pk, "reference": ask(as_alice, numbers, seed=1).body["id"]}
+    for scenarios in ([], [right | {"reference": pk}], [right, right], [right | {"candidate": 10**9}], [right] * 51):
+        body = {"project": "shop", "experiment": "e", "scenarios": scenarios}
+        answer = as_alice.send("POST", "experiments", body)
+        assert answer.status in {400, 404}, answer
+        assert any(name.startswith("scenarios") for name in answer.body["errors"]), answer.body
+    assert as_alice.get("experiments").body["results"] == []
