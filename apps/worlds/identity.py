@@ -21,7 +21,7 @@ def name_world(world: World) -> str:
 
 
 @cache
-def hash_world(kind: type[World]) -> str:
+def hash_world(kind: type) -> str:
     """SHA-256 of the files that a world is made of, the same wherever these lie: of the packages of its class and of
     those that it is derived from, and of what it says in `made_of`. Read once a process."""
     bases = [base for base in kind.__mro__ if issubclass(base, World) and base is not World]
