@@ -28,8 +28,8 @@ from apps.inference.errors import ModelNotServedError, ProviderBusyError, Provid
 from apps.workers.agents import get_agent, is_quick, works_outside
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
+from apps.worlds.episodes import Episode
 from apps.worlds.identity import name_world
-from apps.worlds.playing import Episode
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.verifying import verify_answer
 from tentalis.core.canon import canonical_json

@@ -37,7 +37,8 @@ from apps.tasks.services import save_steps
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from apps.worlds.playing import Episode, Journal, PlayedTurn, Seen, play
+from apps.worlds.episodes import Episode, PlayedTurn, Seen
+from apps.worlds.playing import Journal, play
 from apps.worlds.registry import find_world, get_world
 from tentalis.core.conversation_delta import Conversation, make_answer
 from tentalis.core.packing import pack_int32, unpack_int32

@@ -1,7 +1,7 @@
 """Which world it was that said something: its name, its version, and what it is made of."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -17,13 +17,14 @@ SHOWN: Final = 12
 def name_world(world: World) -> str:
     """`tally@1+0f3a9c1d2e4b`, and `tally+0f3a9c1d2e4b` of one without a version."""
     version = f"@{world.version}" if world.version else ""
-    return f"{world.name}{version}+{hash_world(type(world))[:SHOWN]}"
+    return f"{world.name}{version}+{hash_world(world)[:SHOWN]}"
 
 
-@cache
-def hash_world(kind: type) -> str:
+@lru_cache(maxsize=64)
+def hash_world(world: World) -> str:
     """SHA-256 of the files that a world is made of, the same wherever these lie: of the packages of its class and of
     those that it is derived from, and of what it says in `made_of`. Read once a process."""
+    kind = type(world)
     bases = [base for base in kind.__mro__ if issubclass(base, World) and base is not World]
     names = {import_module(base.__module__).__package__ or base.__module__ for base in bases}
     names |= {name for base in bases for name in base.made_of}

@@ -8,7 +8,8 @@ import django
 
 django.setup()
 
-from apps.worlds.playing import Episode, play  # noqa: E402
+from apps.worlds.episodes import Episode  # noqa: E402
+from apps.worlds.playing import play  # noqa: E402
 from apps.worlds.registry import get_world  # noqa: E402
 from tests.apps.worlds.tally_package import TallyAgent  # noqa: E402
 

@@ -22,7 +22,8 @@ from apps.tasks.models import Attempt, Task  # noqa: E402
 from apps.tasks.playing import play_task  # noqa: E402
 from apps.tasks.services import save_steps  # noqa: E402
 from apps.workers.agents import get_agent  # noqa: E402
-from apps.worlds.playing import Episode, play  # noqa: E402
+from apps.worlds.episodes import Episode  # noqa: E402
+from apps.worlds.playing import play  # noqa: E402
 from apps.worlds.registry import WORLDS, get_world  # noqa: E402
 from tentalis.core.worlds import AttemptDraft, Observation, ToolCall, Verification  # noqa: E402
 from tests.apps.worlds.tally_package import PAD_CHARS, Tally, TallyWorld  # noqa: E402

@@ -181,7 +181,8 @@ def work(agent: Any, world: Any, prompts: Sequence[str], model: str, count: int)
 
 def play_turns(client: Any, temperature: float, count: int) -> tuple[list[Sequenced], int]:
     from apps.workers.agents.chat import ChatAgent
-    from apps.worlds.playing import Episode, play
+    from apps.worlds.episodes import Episode
+    from apps.worlds.playing import play
     from tentalis.core.conversations.joining import Call, join_calls, split_chains
     from tests.plugged.doors_package import DoorsWorld
 

@@ -32,8 +32,8 @@ from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
+from apps.worlds.episodes import Episode, PlayedTurn
 from apps.worlds.identity import name_world
-from apps.worlds.playing import Episode, PlayedTurn
 from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
 from tests.apps.console.builders import sign_in

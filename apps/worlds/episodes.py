@@ -1,0 +1,148 @@
+"""An episode and its turns, as they are played: no rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, Verification
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a model was shown of an observation.
+
+    Args:
+        whole: all that the world said, where that is more; "" else.
+    """
+
+    text: str
+    whole: str = ""
+    ends: bool = False
+    details: Any = None
+
+
+@dataclass(kw_only=True)
+class PlayedTurn:
+    """A turn of an episode.
+
+    Attributes:
+        added: what it added to the conversation before its observations.
+        seen: None while its calls are made; fewer than calls where one ended the episode.
+        usd: paid for its call, as far as known.
+        is_kept: the journal has it as it is.
+    """
+
+    draft: AttemptDraft
+    calls: Sequence[ToolCall] = ()
+    added: Sequence[Any] = ()
+    seen: Sequence[Seen] | None = None
+    state_hash: str = ""
+    snapshot: bytes | None = None
+    started_at: datetime = field(default_factory=timezone.now)
+    ended_at: datetime | None = None
+    usd: float = 0.0
+    is_kept: bool = False
+
+    @property
+    def messages(self) -> list[Any]:
+        """All that it added to the conversation."""
+        said = zip(self.calls, self.seen or (), strict=False)
+        told = [{"role": "tool", "tool_call_id": call.id, "content": seen.text} for call, seen in said]
+        return [*self.added, *told]
+
+    @property
+    def steps(self) -> list[DraftStep]:
+        """Its steps, with what the world said to its calls; spans are of this call's own tokens."""
+        results = [seen.text for seen in self.seen or ()] + [""] * len(self.calls)
+        waiting = list(zip(self.calls, results, strict=False))
+        steps = []
+        for step in self.draft.steps:
+            if step.kind == "call" and waiting:
+                call, result = waiting.pop(0)
+                step = replace(step, tool_name=step.tool_name or call.name, tool_result=result)
+            steps.append(step)
+        steps += [
+            DraftStep(
+                kind="call",
+                text=f"{call.name} {call.arguments}".strip(),
+                tool_name=call.name[:100],
+                tool_result=result,
+            )
+            for call, result in waiting
+        ]
+        if steps and self.draft.token_ids and not any(step.token_end for step in steps):
+            steps[-1] = replace(steps[-1], token_start=0, token_end=len(self.draft.token_ids))
+        return steps
+
+    @property
+    def text(self) -> str:
+        return "\n".join(filter(None, [self.draft.text, *(seen.text for seen in self.seen or ())]))
+
+
+@dataclass(eq=False, kw_only=True)
+class Episode:
+    """A try at a task in a world with turns.
+
+    Attributes:
+        key: by which the world may know it: the same whenever it is gone on with.
+        seed: of the world; sampling_seed: of its model.
+        opening: messages that it begins with.
+        ended_by: the limit that it reached; "" where its model or its world ended it.
+        lost: the fault that ended it, which says nothing of its model; "" where none did.
+        is_over: it is verified, and its state given back.
+    """
+
+    key: str
+    prompt: str
+    reference: Any = None
+    checks: Any = None
+    seed: int | None = None
+    sampling_seed: int | None = None
+    opening: Sequence[Any] = ()
+    turns: list[PlayedTurn] = field(default_factory=list)
+    state: Any = None
+    is_open: bool = False
+    ended_by: str = ""
+    lost: str = ""
+    is_over: bool = False
+    verification: Verification | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        return sum((turn.ended_at - turn.started_at).total_seconds() for turn in self.turns if turn.ended_at)
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(turn.draft.token_ids) or turn.draft.use.completion for turn in self.turns)
+
+    @property
+    def error(self) -> str:
+        """Why its model gave no answer; "" where it gave one."""
+        return self.lost or (self.turns[-1].draft.error if self.turns else "")
+
+    def list_messages(self) -> list[Any]:
+        """The conversation as its model was last shown it (of which results may have been left out), and what came of
+        that turn."""
+        if not self.turns:
+            return list(self.opening)
+        return [*self.turns[-1].draft.messages, *self.turns[-1].messages]
+
+    def join(self) -> AttemptDraft:
+        """All its turns as one try, without the tokens."""
+        last = self.turns[-1].draft if self.turns else AttemptDraft()
+        return AttemptDraft(
+            text="\n".join(filter(None, (turn.text for turn in self.turns))),
+            answer=last.answer,
+            steps=[step for turn in self.turns for step in turn.steps],
+            messages=self.list_messages(),
+            served_by=last.served_by,
+            finish_reason=last.finish_reason,
+            ended=last.ended and not self.ended_by,
+            elapsed_s=self.elapsed_s,
+            error=self.error,
+            is_lost=bool(self.lost),
+            sampling=last.sampling,
+        )
