@@ -2,7 +2,8 @@
 {"use": "name@version"}.
 
 A check that cannot be read is refused where it is written. Reading takes bounded time and so does running: patterns run
-in RE2, schemas have no circles, and what would take too long is left unscored.
+in RE2, schemas have no circles, and what would take too long is left unscored. The kinds `scorer` and `judge` ask
+somebody, last of all, and only where what was checked before them leaves it open.
 """
 
 import json
@@ -10,16 +11,20 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
 
 import re2
 
 from apps.checks import schemas, tongues
+from apps.checks.graders import SCORERS
 from apps.checks.results import (
+    AskedPart,
     CheckError,
     CheckResult,
+    CheckVerdict,
+    Said,
     decide,
     join_all,
     join_any,
@@ -28,12 +33,16 @@ from apps.checks.results import (
 )
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.json_bounds import is_deeper
+from tentalis.core.scoring.judging import RUBRIC_CHARS
 from tentalis.core.strict_json import StrictJsonError, check_text
+from tentalis.plugins import REGISTRIES
 
 logger = logging.getLogger(__name__)
 
 MOST_PARTS: Final = 32
 """Of a check with all that is inside it; a named check counts with its own."""
+MOST_ASKED: Final = 4
+"""Of those, parts that ask a scorer or a judge."""
 MOST_LEVELS: Final = 6
 MOST_WORDS: Final = 500
 MOST_PROGRAM: Final = 2_000
@@ -54,7 +63,10 @@ _UNITS: Final[Mapping[str, Callable[[str], int]]] = {
     "lines": lambda text: len(text.splitlines()),
 }
 
+Ask = Callable[[AskedPart], Said]
+"""Asks a scorer or a judge about the answer that is checked; may raise."""
 Run = Callable[[str], CheckResult]
+RunAsking = Callable[[str, Ask | None], CheckResult]
 Find = Callable[[str], tuple[str, Any]]
 """`name` or `name@version` -> which version that is, and its check as it is stored; raises CheckError for none."""
 
@@ -66,21 +78,27 @@ class Check:
     Args:
         kind: its kind, or what joins its parts; size: checks in it, itself too.
         spec: as it is stored, with every check that it uses written out: {"use": "name@version", "is": check}.
+        asked: how many parts of it ask somebody.
     """
 
     kind: str
     size: int
-    do: Run
+    do: RunAsking
     spec: Any
+    asked: int = 0
 
-    def run(self, answer: str) -> CheckResult:
-        """What it says of an answer. Whatever goes wrong in it leaves it unscored."""
+    def run(self, answer: str, ask: Ask | None = None) -> CheckResult:
+        """What it says of an answer. Whatever goes wrong in it leaves it unscored.
+
+        Args:
+            ask: None: nobody is asked, and what asks is unscored.
+        """
         if len(answer) > MOST_ANSWER:
             return leave_unscored(
                 self.kind, f"wanted an answer of at most {MOST_ANSWER:,} characters, found {len(answer):,}"
             )
         try:
-            return self.do(answer)
+            return self.do(answer, ask)
         except Exception as error:
             logger.warning("a check of kind %s could not be run", self.kind, exc_info=True)
             return leave_unscored(self.kind, f"it could not be run: {type(error).__name__}: {error}"[:500])
@@ -105,12 +123,12 @@ def _read(spec: Any, where: str, find: Find | None, level: int) -> Check:
         raise CheckError(f"{where}: wanted at most {MOST_LEVELS} checks within each other, found more")
     if "check" in spec:
         kind = spec["check"]
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise CheckError(f"{where}.check: wanted one of {', '.join(KINDS)}, found {kind!r:.200}")
+        if not isinstance(kind, str) or kind not in (*KINDS, *ASKING):
+            raise CheckError(f"{where}.check: wanted one of {', '.join((*KINDS, *ASKING))}, found {kind!r:.200}")
         fields = CheckFields({name: value for name, value in spec.items() if name != "check"}, where)
-        run = KINDS[kind](fields)
+        do = _read_asking(kind, fields) if kind in ASKING else _asks_nobody(KINDS[kind](fields))
         fields.refuse_others()
-        return Check(kind, 1, run, dict(spec))
+        return Check(kind, 1, do, dict(spec), asked=int(kind in ASKING))
     if "use" in spec and not spec.keys() - {"use", "is"}:
         return _read_used(spec, where, find, level)
     joined = next(iter(spec), None)
@@ -135,16 +153,44 @@ def _read_joined(joined: str, given: Any, where: str, read: Callable[..., Check]
     size = 1 + sum(part.size for part in parts)
     if size > MOST_PARTS:
         raise CheckError(f"{where}: wanted at most {MOST_PARTS} checks with all inside, found {size:,}")
+    asked = _bound_asked(parts, where)
 
-    def run(answer: str) -> CheckResult:
-        said = [part.run(answer) for part in parts]
+    def run(answer: str, ask: Ask | None) -> CheckResult:
         if joined == "weighted":
-            return join_weighted(joined, said, weights)
-        return (join_all if joined == "all" else join_any)(joined, said)
+            return join_weighted(joined, run_parts(parts, answer, ask), weights)
+        is_all = joined == "all"
+        said = run_parts(parts, answer, ask, settled_by=0.0 if is_all else 1.0)
+        return (join_all if is_all else join_any)(joined, said)
 
     specs = [part.spec for part in parts]
     told = [list(pair) for pair in zip(weights, specs, strict=True)] if joined == "weighted" else specs
-    return Check(joined, size, run, {joined: told})
+    return Check(joined, size, run, {joined: told}, asked)
+
+
+def _bound_asked(checks: Sequence[Check], where: str) -> int:
+    asked = sum(check.asked for check in checks)
+    if asked > MOST_ASKED:
+        raise CheckError(f"{where}: wanted at most {MOST_ASKED} parts that ask a scorer or a judge, found {asked}")
+    return asked
+
+
+def run_parts(
+    parts: Sequence[Check], answer: str, ask: Ask | None, *, settled_by: float | None = None, is_settled: bool = False
+) -> list[CheckResult]:
+    """What each says, those that ask somebody last.
+
+    Args:
+        settled_by: the share by which one part settles it all, so that nobody has to be asked any more.
+    """
+    said: dict[int, CheckResult] = {}
+    for place in sorted(range(len(parts)), key=lambda place: parts[place].asked):
+        part = parts[place]
+        if is_settled and part.asked:
+            said[place] = leave_unscored(part.kind, "nobody was asked: other parts settle it")
+        else:
+            said[place] = part.run(answer, ask)
+            is_settled = is_settled or (settled_by is not None and said[place].share == settled_by)
+    return [said[place] for place in range(len(parts))]
 
 
 def _read_used(spec: Mapping[str, Any], where: str, find: Find | None, level: int) -> Check:
@@ -159,11 +205,10 @@ def _read_used(spec: Mapping[str, Any], where: str, find: Find | None, level: in
         raise CheckError(f"{where}.use: wanted a check of a project, found {name!r} where there is none")
     check = _read(stored, f"{where}.use({name})", None, level + 1)
 
-    def run(answer: str) -> CheckResult:
-        said = check.run(answer)
-        return CheckResult(name, said.verdict, said.share, said.words, said.parts)
+    def run(answer: str, ask: Ask | None) -> CheckResult:
+        return replace(check.run(answer, ask), check=name)
 
-    return Check(name, check.size + 1, run, {"use": name, "is": check.spec})
+    return Check(name, check.size + 1, run, {"use": name, "is": check.spec}, check.asked)
 
 
 class CheckFields:
@@ -399,10 +444,54 @@ KINDS: Final[Mapping[str, Callable[[CheckFields], Run]]] = {
 """Kind -> what reads its fields and gives what runs it."""
 
 
+def _read_scorer(fields: CheckFields) -> AskedPart:
+    name = fields.text("name")
+    if name not in REGISTRIES[SCORERS]:
+        fields.refuse("name", f"a scorer, one of {', '.join(REGISTRIES[SCORERS])}")
+    return AskedPart("scorer", name=name)
+
+
+def _read_judge(fields: CheckFields) -> AskedPart:
+    told = {name: fields.text(name) for name in ("rubric", "model") if fields.take(name) is not None}
+    for name, most in (("rubric", RUBRIC_CHARS), ("model", 200)):
+        if len(told.get(name, "")) > most:
+            raise CheckError(f"{fields.where}.{name}: wanted at most {most:,} characters, found {len(told[name]):,}")
+    return AskedPart("judge", **told)
+
+
+ASKING: Final[Mapping[str, Callable[[CheckFields], AskedPart]]] = {"scorer": _read_scorer, "judge": _read_judge}
+"""Kind -> what reads who is asked."""
+
+
+def _read_asking(kind: str, fields: CheckFields) -> RunAsking:
+    asked, least = ASKING[kind](fields), fields.take("min")
+    if least is not None and (_number(least, f"{fields.where}.min", above=0.0) > 1):
+        fields.refuse("min", "a share above 0, at most 1")
+
+    def run(answer: str, ask: Ask | None) -> CheckResult:
+        if ask is None:
+            return leave_unscored(kind, "nobody is asked here")
+        said = ask(asked)
+        if said.share is None:
+            return leave_unscored(kind, said.words, grader=said.grader)
+        share = said.share if least is None else float(said.share >= least)
+        verdict = CheckVerdict.PASSED if share == 1.0 else CheckVerdict.FAILED
+        words = said.words if least is None else f"{said.words}, wanted {least:g}"
+        return CheckResult(kind, verdict, share, words, grader=said.grader)
+
+    return run
+
+
+def _asks_nobody(run: Run) -> RunAsking:
+    return lambda answer, _ask: run(answer)
+
+
 def read_checks(specs: Any, *, where: str = "checks", find: Find | None = None) -> list[Check]:
     """One check, or a list of them."""
     if isinstance(specs, Mapping):
         return [read_check(specs, where=where, find=find)]
     if not isinstance(specs, Sequence) or isinstance(specs, str) or len(specs) > MOST_PARTS:
         raise CheckError(f"{where}: wanted a list of at most {MOST_PARTS} checks, found {specs!r:.200}")
-    return [read_check(spec, where=f"{where}[{place}]", find=find) for place, spec in enumerate(specs)]
+    checks = [read_check(spec, where=f"{where}[{place}]", find=find) for place, spec in enumerate(specs)]
+    _bound_asked(checks, where)
+    return checks

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class CheckError(ValueError):
@@ -17,6 +17,38 @@ class CheckVerdict(StrEnum):
 
 
 @dataclass(frozen=True)
+class AskedPart:
+    """A part of a check that somebody else settles.
+
+    Args:
+        by: scorer or judge. name: of the scorer.
+        rubric: what the judge holds the answer to; "" is the project's. model: of the judge; "" is the installation's.
+    """
+
+    by: str
+    name: str = ""
+    rubric: str = ""
+    model: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"scorer {self.name}" if self.by == "scorer" else "the judge"
+
+
+class Said(NamedTuple):
+    """What was said where somebody was asked.
+
+    Args:
+        share: in [0, 1]; None: it could not be said, for the reason in `words`.
+        grader: who said it, with its version.
+    """
+
+    share: float | None
+    words: str
+    grader: str
+
+
+@dataclass(frozen=True)
 class CheckResult:
     """One check of one answer.
 
@@ -25,6 +57,7 @@ class CheckResult:
         share: how much of it holds, in [0, 1]: 1 exactly where it passed; None where it is unscored.
         words: why; never what a right answer holds.
         parts: of a check that has some, in their order.
+        grader: who was asked, with its version; "" where nobody was.
     """
 
     check: str
@@ -32,9 +65,11 @@ class CheckResult:
     share: float | None
     words: str
     parts: Sequence["CheckResult"] = ()
+    grader: str = ""
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"check": self.check, "result": self.verdict, "share": self.share, "words": self.words}
+        found |= {"grader": self.grader} if self.grader else {}
         return found | ({"parts": [part.to_json() for part in self.parts]} if self.parts else {})
 
 
@@ -43,9 +78,9 @@ def decide(check: str, *, passes: bool, why: str) -> CheckResult:
     return CheckResult(check, CheckVerdict.PASSED if passes else CheckVerdict.FAILED, float(passes), why)
 
 
-def leave_unscored(check: str, why: str, parts: Sequence[CheckResult] = ()) -> CheckResult:
+def leave_unscored(check: str, why: str, parts: Sequence[CheckResult] = (), *, grader: str = "") -> CheckResult:
     """It could not be run, which is neither right nor wrong."""
-    return CheckResult(check, CheckVerdict.UNSCORED, None, why, parts)
+    return CheckResult(check, CheckVerdict.UNSCORED, None, why, parts, grader)
 
 
 def join_all(check: str, parts: Sequence[CheckResult]) -> CheckResult:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -39,6 +40,14 @@ def _read_list(text: str) -> list[str]:
     return [word.strip() for word in re.split(r"[,\n]", text) if word.strip()]
 
 
+def _read_asked(kind: str, field: str, text: str) -> Mapping[str, Any]:
+    """`text ≥ 0.7`; no rubric is the project's."""
+    said, sign, least = (part.strip() for part in text.replace(">=", "≥").rpartition("≥"))
+    words = said if sign else text.strip()
+    found: dict[str, Any] = {"check": kind} | ({field: words} if words or field == "name" else {})
+    return found | ({"min": _read_float(least)} if sign else {})
+
+
 KINDS: Mapping[str, tuple[Any, Build]] = {
     "contains": (_("holds this text"), lambda text: {"check": "contains", "value": text}),
     "exact": (_("is exactly this text"), lambda text: {"check": "exact", "value": text}),
@@ -57,6 +66,8 @@ KINDS: Mapping[str, tuple[Any, Build]] = {
         _("is JSON as this schema says"),
         lambda text: {"check": "json_schema", "schema": read_web_json(text)},
     ),
+    "scorer": (_("is given a good score by this scorer (effort ≥ 0.8)"), partial(_read_asked, "scorer", "name")),
+    "judge": (_("is as this rubric says, by a judge (rubric ≥ 0.7)"), partial(_read_asked, "judge", "rubric")),
     "use": (_("passes this check (name@version)"), lambda text: {"use": text}),
 }
 """What people choose -> its words, and how the text beside it becomes a check."""

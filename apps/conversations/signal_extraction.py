@@ -8,8 +8,8 @@ from apps.conversations.policy import read_policy, redactor_for
 from apps.conversations.reading import ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.inference.errors import ProviderBusyError
+from apps.inference.judges import Voter, find_voter
 from apps.outbox.services import final_write
-from apps.scoring.judges import Voter, find_voter
 from tentalis.core.conversations.asking import Heard, Vote, build_question, choose_hint, count_votes, parse_vote
 from tentalis.core.conversations.signals import Abstained, Signal, find_tool_errors, read_reaction
 from tentalis.core.field_limits import MAX_REASON_CHARS

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -18,13 +19,16 @@ from typing import Any, Final, NamedTuple
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.audit.services import move
 from apps.base.inserting import insert
+from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders, find_asked
 from apps.evals.errors import EvaluationStoppedError, TriesAwaitedError
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.inference.errors import ModelNotServedError, ProviderBusyError, ProviderRefusedError
+from apps.inference.metering import charge
 from apps.workers.agents import get_agent, is_quick, works_outside
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -148,7 +152,7 @@ def find_measured(
     seed: int = 0,
 ) -> Measured:
     """What there is of this evaluation already; one that was never begun has no row yet."""
-    asked_with = describe_asking(worker, item_set.world)
+    asked_with = describe_asking(worker, item_set.world) | describe_grading(worker.project, item_set)
     values = {
         "worker": worker,
         "adapter": adapter,
@@ -177,6 +181,13 @@ def describe_asking(worker: Worker, world: World) -> dict[str, Any]:
         "sampling": worker.sampling,
         "world": name_world(world),
     }
+
+
+def describe_grading(project: Project, item_set: ItemSet) -> dict[str, Any]:
+    """Who grades the items beside rules, with their versions; {} where nobody does: else it is another evaluation."""
+    graders = convene_graders(project, [item.checks for item in item_set.items])
+    asked = {one for item in item_set.items for one in find_asked(item.checks)}
+    return {"graders": sorted({graders.name(one) for one in asked})} if graders else {}
 
 
 def hash_asking(asked_with: Mapping[str, Any]) -> str:
@@ -380,12 +391,34 @@ def _answer(
     """Have the agent try them; in a world with turns their episodes are played to their end, and kept nowhere."""
     seeds = [one.item.seed + one.asked.measured.evaluation.seed + AGAIN * one.number for one in tries]
     if world.has_turns and isinstance(agent, TurnAgent):
+        return _play(agent, worker, world, tries, seeds, model=model, greedy=greedy)
+    prompts = [one.item.prompt for one in tries]
+    groups = agent.work(prompts=prompts, world=world, group_size=1, seeds=seeds, model=model, greedy=greedy)
+    drafts = [draft for (draft,) in groups]
+    evaluation = tries[0].asked.measured.evaluation
+    found = verify_items([one.item for one in tries], world, drafts, evaluation=evaluation)
+    return list(map(_Answered, drafts, found))
+
+
+def _play(
+    agent: TurnAgent,
+    worker: Worker,
+    world: World,
+    tries: Sequence[_WantedTry],
+    seeds: Sequence[int],
+    *,
+    model: str,
+    greedy: bool,
+) -> list[_Answered]:
+    with _charging_judges(tries[0].asked.measured.evaluation):
+        graders = convene_graders(worker.project, [one.item.checks for one in tries])
         episodes = [
             Episode(
                 key=uuid.uuid4().hex,  # nobody goes on with it, and another evaluation of the item is another episode
                 prompt=one.item.prompt,
                 reference=one.item.reference,
                 checks=one.item.checks,
+                graders=graders,
                 seed=seed,
                 sampling_seed=seed,
                 opening=world.messages_for(one.item.prompt, worker.system_prompt),
@@ -393,19 +426,39 @@ def _answer(
             for one, seed in zip(tries, seeds, strict=True)
         ]
         play_episodes(episodes, world=world, agent=agent, model=model, greedy=greedy)
-        return [_Answered(_join_tokens(one), one.verification) for one in episodes]
-    prompts = [one.item.prompt for one in tries]
-    groups = agent.work(prompts=prompts, world=world, group_size=1, seeds=seeds, model=model, greedy=greedy)
-    return [_Answered(draft, verify_item(one.item, world, draft)) for one, (draft,) in zip(tries, groups, strict=True)]
+    return [_Answered(_join_tokens(one), one.verification) for one in episodes]
 
 
-def verify_item(item: PanelItem, world: World, draft: AttemptDraft) -> Verification | None:
-    """What is known of an answer to an item; None where nothing is, or it says nothing of the model."""
+def verify_items(
+    items: Sequence[PanelItem], world: World, drafts: Sequence[AttemptDraft], *, evaluation: Evaluation
+) -> list[Verification | None]:
+    """What is known of each answer to an item; None where nothing is, or it says nothing of the model."""
+    with _charging_judges(evaluation):
+        graders = convene_graders(evaluation.worker.project, [item.checks for item in items])
+        verify = partial(_verify_item, world, graders)
+        if graders is None:
+            return list(map(verify, items, drafts))
+        with ScopedThreadPool(ATTEMPTS_AT_ONCE) as pool:
+            return list(pool.map(verify, items, drafts))
+
+
+def _verify_item(world: World, graders: Graders | None, item: PanelItem, draft: AttemptDraft) -> Verification | None:
     if draft.is_lost:
         return None
     return verify_answer(
-        environment=world.name, prompt=item.prompt, reference=item.reference, draft=draft, checks=item.checks or ()
+        environment=world.name,
+        prompt=item.prompt,
+        reference=item.reference,
+        draft=draft,
+        checks=item.checks or (),
+        graders=graders,
     )
+
+
+def _charging_judges(evaluation: Evaluation) -> AbstractContextManager[Any]:
+    """Keeps what is asked of judges about a try, as the cost of the adapter that is measured."""
+    name = evaluation.adapter.name if evaluation.adapter else ""
+    return charge(project=evaluation.worker.project, turn="judge", adapter_name=name)
 
 
 def _join_tokens(episode: Episode) -> AttemptDraft:

@@ -14,7 +14,7 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
-from apps.checks.language import read_check
+from apps.checks.services import settle_checks
 from apps.evals.holding import NearTexts, is_kept_by_world
 from apps.evals.models import Item, Taskset
 from apps.evals.panels import find_newest
@@ -81,7 +81,7 @@ def add_items(
     faults, items = {}, []
     for row in rows:
         try:
-            items.append(_read_row(row, world))
+            items.append(_read_row(row, world, project))
         except (BadInputError, ValueError) as error:
             faults[row.line] = str(error)
     if faults or not rows:
@@ -234,14 +234,12 @@ def _check_set(name: str, about: str) -> None:
         raise BadInputError.at("about", f"wanted at most {MAX_ABOUT_CHARS} characters, found {len(about)}")
 
 
-def _read_row(row: ItemRow, world: World) -> Item:
+def _read_row(row: ItemRow, world: World, project: Project) -> Item:
     """Raises ValueError saying what was wanted and found."""
     read_split(row.split)
     messages = _read_messages(row.messages)
     world.check_prompt(row.prompt)
     world.check_reference(row.reference)
-    if row.checks is not None:
-        read_check(row.checks, where="checks")
     if isinstance(row.weight, bool) or not isinstance(row.weight, int | float) or not 0 < row.weight <= MAX_WEIGHT:
         raise ValueError(f"weight: wanted a number above 0, at most {MAX_WEIGHT:g}, found {row.weight!r}")
     if row.seed is not None and not 0 <= row.seed <= MAX_ITEM_SEED:
@@ -253,7 +251,7 @@ def _read_row(row: ItemRow, world: World) -> Item:
         prompt=row.prompt,
         messages=messages,
         reference=row.reference,
-        checks=row.checks,
+        checks=None if row.checks is None else settle_checks(project, row.checks),
         seed=row.seed,
         weight=float(row.weight),
         source=row.source[:200],

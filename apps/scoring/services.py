@@ -14,18 +14,20 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record_many, write_entry
 from apps.base.inserting import insert
 from apps.calibration.services import record_comparisons
+from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
+from apps.inference.judges import VOTES, Voter, find_voter
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
 from apps.outbox.services import final_write
 from apps.scoring.calibrating import find_trust, hold_against_verified, name_rater
-from apps.scoring.judges import VOTES, Voter, find_voter
 from apps.scoring.models import RewardModel, StepScore
 from apps.scoring.reward_models import find_live
-from apps.scoring.scorers import ASKING, SCORERS, HallucinationScorer, JudgeScorer, reward_model
+from apps.scoring.scorers import ASKING, SCORERS, AskingScorer, reward_model
 from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.verifying import read_verification, verify_draft
 from apps.worlds.registry import get_world
+from apps.worlds.verifying import list_facts
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import (
     AttemptContext,
@@ -42,10 +44,7 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 logger = logging.getLogger(__name__)
 
-EXPECTED_STEPS = 3
-"""Distinct steps a whole answer has, where neither the world nor the task (`metadata.expected_steps`) says."""
 TOLD_BY_THE_TASK = ("expected_steps", "expected_lines")
-ATTEMPTS_AT_ONCE = 8
 
 # bulk_update says the same with one CASE a column and row: half of the link's time for a group of eight
 _SAVE_ATTEMPTS = """
@@ -166,19 +165,16 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
     if panel.trained is not None:
         answered = [one for one in attempts if one.state != Attempt.State.FAILED]
         given = reward_model.score_attempts(panel.trained, answered)
-    profile, voter = panel.profile, panel.voter
+    profile, voter, graders = panel.profile, panel.voter, convene_graders(task.project, task.checks)
     votes_at_once = VOTES * ATTEMPTS_AT_ONCE if voter else 1
     with ScopedThreadPool(min(votes_at_once, 32)) as voting, ScopedThreadPool(ATTEMPTS_AT_ONCE) as working:
         scorers: list[Scorer] = []
         for name in profile.weights:
-            if name not in panel.raters:
-                if scorer := SCORERS.get(name):  # of one that is here no more there is no result
-                    scorers.append(scorer)
-            elif panel.trained is None or name != reward_model.NAME:
-                judge = JudgeScorer(name, ASKING[name], voter, voting)
-                scorers.append(HallucinationScorer(judge) if name == HallucinationScorer.name else judge)
-        score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given)
-        return list(working.map(score, attempts) if voter else map(score, attempts))
+            is_given = panel.trained is not None and name == reward_model.NAME
+            if not is_given and (scorer := SCORERS.get(name)):  # of one that is here no more there is no result
+                scorers.append(scorer.convene(voter, voting) if isinstance(scorer, AskingScorer) else scorer)
+        score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given, graders)
+        return list(working.map(score, attempts) if voter or graders else map(score, attempts))
 
 
 def score_unsaved_sample(
@@ -226,6 +222,7 @@ def _score_attempt(
     trust: Mapping[str, float],
     raters: Mapping[str, str],
     given: Mapping[int, ScorerResult],
+    graders: Graders | None,
     attempt: Attempt,
 ) -> ScoredAttempt:
     steps = attempt.ordered_steps
@@ -233,7 +230,7 @@ def _score_attempt(
     if attempt.state == Attempt.State.FAILED:
         reason = f"the attempt failed: {attempt.error or 'no reason was kept'}"
     else:
-        verification = verification or verify_draft(task, rebuild_draft(attempt, steps))
+        verification = verification or verify_draft(task, rebuild_draft(attempt, steps), graders)
         reason = verification.infrastructure if verification else ""
     if reason:
         lost = Unscored(reason)
@@ -284,17 +281,7 @@ def _gather_facts(task: Task, verification: Verification | None) -> dict[str, An
         for name in TOLD_BY_THE_TASK
         if isinstance(task.metadata.get(name), int) and task.metadata[name] > 0
     }
-    facts: dict[str, Any] = {"expected_steps": EXPECTED_STEPS, **told}
-    if verification is None or verification.outcome is None:
-        return facts | {"unverified": f"environment {task.environment} has nothing to verify this task by"}
-    return {
-        **facts,
-        **verification.details,
-        "outcome": verification.outcome,
-        "step_scores": verification.step_scores,
-        "step_reasons": verification.step_reasons,
-        "missing_steps": verification.missing_steps,
-    }
+    return list_facts(task.environment, verification, told)
 
 
 def _gather_sources(task: Task) -> tuple[Source, ...]:

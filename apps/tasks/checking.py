@@ -2,20 +2,35 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.base.errors import BadInputError
-from apps.checks.language import read_check
+from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
+from apps.checks.language import Check, read_check
 from apps.checks.results import CheckError, CheckResult, CheckVerdict
 from apps.checks.services import find_named
-from apps.tasks.models import Attempt
+from apps.inference.metering import charge
+from apps.tasks.drafts import rebuild_draft
+from apps.tasks.models import WITH_STEPS, Attempt, Task
+from apps.tasks.verifying import read_verification
+from apps.worlds.verifying import open_context
+from tentalis.core.worlds import AttemptDraft
+from tentalis.outbound.scopes import CancelScope, ScopedThreadPool
 
 MOST_ANSWERS = 200
+MOST_ASKED = 10
+"""Answers that a check is tried on which asks a scorer or a judge: a judge is asked three times about each."""
+ASKED_WITHIN_S = 60
+"""What a judge does not say by then is unscored."""
 EXAMPLES = 5
 """Of each verdict."""
+
+
+Tried = tuple[Attempt | None, AttemptDraft]
 
 
 class TriedAnswer(NamedTuple):
@@ -40,10 +55,11 @@ class TriedCheck(NamedTuple):
 def try_check(
     *, project: Project, spec: Any, by: User, answers: Sequence[str] | None = None, environment: str = ""
 ) -> TriedCheck:
-    """Run a check that nobody has to have written down yet. Writes nothing.
+    """Run a check that nobody has to have written down yet. Writes nothing but what a judge costs.
 
     Args:
         answers: to be tried; None takes the project's newest answered attempts, of an environment where one is named.
+            `MOST_ANSWERS` of them at most, and where somebody is asked `MOST_ASKED`.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: at `spec`, what was wanted and what was found.
@@ -53,24 +69,46 @@ def try_check(
         check = read_check(spec, where="spec", find=find_named(project))
     except CheckError as error:
         raise BadInputError.at("spec", str(error)) from None
+    most = MOST_ASKED if check.asked else MOST_ANSWERS
+    tried = _find_answers(project, answers, environment, most)
+    with charge(project=project, turn="judge"), CancelScope(ASKED_WITHIN_S):
+        results = _run_each(check, tried, convene_graders(project, check.spec), environment)
     counts: Counter[str] = Counter({verdict.value: 0 for verdict in CheckVerdict})
     examples: list[TriedAnswer] = []
-    for attempt, answer in _find_answers(project, answers, environment):
-        result = check.run(answer)
+    for (attempt, draft), result in zip(tried, results, strict=True):
         counts[result.verdict] += 1
         if counts[result.verdict] <= EXAMPLES:
-            examples.append(TriedAnswer(attempt, answer, result))
+            examples.append(TriedAnswer(attempt, draft.answer, result))
     return TriedCheck(counts, examples)
 
 
-def _find_answers(
-    project: Project, answers: Sequence[str] | None, environment: str
-) -> Sequence[tuple[Attempt | None, str]]:
+def _run_each(check: Check, tried: Sequence[Tried], graders: Graders | None, environment: str) -> list[CheckResult]:
+    if graders is None:
+        return [check.run(draft.answer) for _, draft in tried]
+
+    def ask(one: Tried) -> CheckResult:
+        attempt, draft = one
+        task = attempt.task if attempt else Task(environment=environment)
+        told: dict[str, Any] = {
+            "environment": task.environment,
+            "prompt": task.prompt,
+            "reference": task.reference,
+            "draft": draft,
+        }
+        context = open_context(graders, **told, verification=read_verification(attempt) if attempt else None)
+        return check.run(draft.answer, partial(graders.ask, context=context))
+
+    with ScopedThreadPool(ATTEMPTS_AT_ONCE) as pool:
+        return list(pool.map(ask, tried))
+
+
+def _find_answers(project: Project, answers: Sequence[str] | None, environment: str, most: int) -> list[Tried]:
     if answers is not None:
-        return [(None, answer) for answer in answers[:MOST_ANSWERS]]
+        return [(None, AttemptDraft(answer=answer)) for answer in answers[:most]]
     found = Attempt.objects.filter(
         task__project=project, state=Attempt.State.ANSWERED, is_private=False, task__evaluation=None
     )
     if environment:
         found = found.filter(task__environment=environment)
-    return [(one, one.answer) for one in found.only("task_id", "index", "answer").order_by("-id")[:MOST_ANSWERS]]
+    newest = list(found.select_related("task", "exchange").prefetch_related(WITH_STEPS).order_by("-id")[:most])
+    return [(one, rebuild_draft(one, one.ordered_steps)) for one in newest]

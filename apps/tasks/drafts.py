@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from apps.tasks.models import WITH_STEPS, Attempt, Step, Task
+from apps.worlds.verifying import read_step
 from tentalis.core.scoring.protocol import AttemptContext, Source
-from tentalis.core.steps import ParsedStep
 from tentalis.core.worlds import AttemptDraft, DraftStep
 
 CUT_OFF = "length"
@@ -56,24 +56,11 @@ def read_context(
         environment=task.environment,
         prompt=task.prompt,
         text=attempt.text,
-        steps=tuple(_read_step(step) for step in attempt.ordered_steps),
+        steps=tuple(map(read_step, attempt.ordered_steps)),
         answer=attempt.answer or None,
         reference=None if task.reference is None else str(task.reference),
         rubric=task.project.rubric,
         constitution=task.project.constitution,
         facts=facts or {},
         sources=sources,
-    )
-
-
-def _read_step(step: Step) -> ParsedStep:
-    """Where it stood in the text was not kept."""
-    is_call = step.kind == "call"
-    return ParsedStep(
-        kind="call" if is_call else "step",
-        text=step.text,
-        start=0,
-        end=0,
-        tool_name=step.tool_name,
-        result=step.tool_result if is_call else None,
     )

@@ -30,7 +30,7 @@ from apps.evals.measuring import (
     grade_try,
     note_lost,
     read_measured,
-    verify_item,
+    verify_items,
 )
 from apps.evals.models import Evaluation, ItemTry
 from apps.outbox.services import final_write
@@ -231,7 +231,8 @@ def _grade(task: Task, evaluation: Evaluation, found: Mapping[int, BoundCalls]) 
         return note_lost(row, f"answered by {others}, not by what is measured" if others else NO_CALL)
     item = PanelItem(prompt=task.prompt, reference=task.reference, checks=task.checks)
     world, draft = get_world(task.environment), _read_draft(attempt, calls)
-    return grade_try(row, item, world, draft, verify_item(item, world, draft))
+    (said,) = verify_items([item], world, [draft], evaluation=evaluation)
+    return grade_try(row, item, world, draft, said)
 
 
 def _read_draft(attempt: Attempt, calls: BoundCalls) -> AttemptDraft:

@@ -23,8 +23,10 @@ from apps.adapters.serving import load
 from apps.audit.services import move
 from apps.base.errors import ConflictError
 from apps.base.inserting import insert
+from apps.checks.graders import Graders, convene_graders
 from apps.inference.calls import find_exact, find_spans, find_unfit
 from apps.inference.errors import ModelNotServedError
+from apps.inference.metering import charge
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.inference.services import CallBefore, record_exchanges
@@ -126,7 +128,9 @@ def _play(task: Task, attempts: Sequence[Attempt], *, model: str) -> None:
 
     def play_on() -> None:
         rows = _Rows(task, attempts, model)
-        play(rows.read(), world=world, agent=agent, model=model, journal=rows)
+        with charge(project=task.project, turn="judge", task_id=task.pk):
+            rows.graders = convene_graders(task.project, task.checks)
+            play(rows.read(), world=world, agent=agent, model=model, journal=rows)
 
     try:
         play_on()
@@ -145,6 +149,7 @@ class _Rows(Journal):
         self.attempts = {str(attempt.pk): attempt for attempt in attempts}
         self.turns: dict[str, list[EpisodeTurn]] = {key: [] for key in self.attempts}
         self.before: dict[str, CallBefore] = {}
+        self.graders: Graders | None = None
 
     def read(self) -> list[Episode]:
         """Their episodes, as far as they were played."""
@@ -162,6 +167,7 @@ class _Rows(Journal):
             prompt=task.prompt,
             reference=task.reference,
             checks=task.checks,
+            graders=self.graders,
             seed=task.seed,
             sampling_seed=None if task.seed is None else task.seed + attempt.index,
             opening=world.messages_for(task.prompt, task.worker.system_prompt),

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from apps.checks.graders import Graders
 from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, Verification
 
 
@@ -88,6 +89,7 @@ class Episode:
 
     Attributes:
         key: by which the world may know it: the same whenever it is gone on with.
+        graders: who is asked by its checks.
         seed: of the world; sampling_seed: of its model.
         opening: messages that it begins with.
         ended_by: the limit that it reached; "" where its model or its world ended it.
@@ -99,6 +101,7 @@ class Episode:
     prompt: str
     reference: Any = None
     checks: Any = None
+    graders: Graders | None = None
     seed: int | None = None
     sampling_seed: int | None = None
     opening: Sequence[Any] = ()

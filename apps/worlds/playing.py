@@ -326,6 +326,7 @@ def _finish(world: World, episode: Episode) -> None:
             reference=episode.reference,
             checks=episode.checks,
             draft=draft,
+            graders=episode.graders,
             look=partial(world.verify_state, episode.prompt, episode.reference, episode.state, draft),
         )
         episode.verification = _note_facts(episode, found)

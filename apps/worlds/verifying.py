@@ -1,19 +1,26 @@
 """The one place where a world says what an answer is worth: its own word, and the checks beside it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from apps.checks.language import read_checks
+from apps.checks.graders import Graders
+from apps.checks.language import Ask, Check, read_checks, run_parts
 from apps.checks.results import CheckResult, decide, join_all, leave_unscored
 from apps.worlds.identity import name_world
 from apps.worlds.registry import get_world
+from tentalis.core.scoring.hallucination import read_text
+from tentalis.core.scoring.protocol import AttemptContext, Source
+from tentalis.core.steps import ParsedStep
 from tentalis.core.worlds import AttemptDraft, Verification
 
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 2_000
+EXPECTED_STEPS: Final = 3
+"""Distinct steps a whole answer has, where neither the world nor the task (`metadata.expected_steps`) says."""
 
 
 def verify_answer(
@@ -24,6 +31,7 @@ def verify_answer(
     draft: AttemptDraft,
     checks: Any = None,
     look: Callable[[], Verification | None] | None = None,
+    graders: Graders | None = None,
 ) -> Verification | None:
     """What is known of an answer without asking anybody; None where there is nothing to know it by.
 
@@ -33,11 +41,12 @@ def verify_answer(
     Args:
         checks: of the task or item, as they are stored (`apps.checks.services.settle_checks`).
         look: what the world says of it, where that is more than `verify`: an episode has a state.
+        graders: of the task's or item's checks (`convene_graders`); None: nobody is asked, and what asks is unscored.
     """
     try:
         world = get_world(environment)
         found = look() if look is not None else world.verify(prompt, reference, draft)
-        said = [_run(check.run, check.kind, draft) for check in read_checks(checks or ())]
+        read = read_checks(checks or ())
     except Exception as error:
         logger.warning("environment %s could not verify an answer", environment, exc_info=True)
         return Verification(
@@ -45,8 +54,15 @@ def verify_answer(
             infrastructure=f"it could not be verified: {type(error).__name__}: {error}"[:MOST_WORDS],
             grader=environment,
         )
-    if found is None and not said:
+    if found is None and not read:
         return None
+    ask = None
+    if graders is not None:
+        context = open_context(
+            graders, environment=environment, prompt=prompt, reference=reference, draft=draft, verification=found
+        )
+        ask = partial(graders.ask, context=context)
+    said = _run(read, draft, ask, is_settled=found is not None and found.outcome == 0.0)
     whole = found or Verification(
         outcome=1.0,
         step_scores=[None] * len(draft.steps),
@@ -56,9 +72,65 @@ def verify_answer(
     return _lower(whole, said) if said else whole
 
 
-def _run(run: Any, kind: str, draft: AttemptDraft) -> CheckResult:
-    found: CheckResult = decide(kind, passes=False, why="there is no answer") if draft.error else run(draft.answer)
-    return found
+def _run(checks: Sequence[Check], draft: AttemptDraft, ask: Ask | None, *, is_settled: bool) -> list[CheckResult]:
+    if draft.error:
+        return [decide(check.kind, passes=False, why="there is no answer") for check in checks]
+    return run_parts(checks, draft.answer, ask, settled_by=0.0, is_settled=is_settled)
+
+
+def open_context(
+    graders: Graders,
+    *,
+    environment: str,
+    prompt: str,
+    reference: Any,
+    draft: AttemptDraft,
+    verification: Verification | None = None,
+) -> AttemptContext:
+    """The answer as those who are asked read it, wherever it is checked; `verification`: what the world says."""
+    sources = () if reference is None else (Source("the reference", read_text(reference)),)
+    return AttemptContext(
+        environment=environment,
+        prompt=prompt,
+        text=draft.text,
+        steps=tuple(map(read_step, draft.steps)),
+        answer=draft.answer or None,
+        reference=None if reference is None else str(reference),
+        rubric=graders.project.rubric,
+        constitution=graders.project.constitution,
+        facts=list_facts(environment, verification),
+        sources=sources,
+    )
+
+
+def read_step(step: Any) -> ParsedStep:
+    """A step, of a draft or stored, as scorers read it. Where it stood in the text is not told."""
+    is_call = step.kind == "call"
+    return ParsedStep(
+        kind="call" if is_call else "step",
+        text=step.text,
+        start=0,
+        end=0,
+        tool_name=step.tool_name,
+        result=step.tool_result if is_call else None,
+    )
+
+
+def list_facts(
+    environment: str, verification: Verification | None, told: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What is known of an answer, by the names scorers know it by; `told`: by its task."""
+    facts: dict[str, Any] = {"expected_steps": EXPECTED_STEPS, **(told or {})}
+    if verification is None or verification.outcome is None:
+        return facts | {"unverified": f"environment {environment} has nothing to verify this task by"}
+    return {
+        **facts,
+        **verification.details,
+        "outcome": verification.outcome,
+        "step_scores": verification.step_scores,
+        "step_reasons": verification.step_reasons,
+        "missing_steps": verification.missing_steps,
+    }
 
 
 def _lower(whole: Verification, said: Sequence[CheckResult]) -> Verification:

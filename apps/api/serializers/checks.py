@@ -9,11 +9,13 @@ from apps.api.serializers.rows import RowOut, may_know
 from apps.api.serializers.strict import AnyJSONField, StrictSerializer, TextField
 from apps.checks.models import NamedCheck
 from apps.checks.services import MAX_ENVIRONMENT_CHARS
-from apps.tasks.checking import MOST_ANSWERS
+from apps.inference.judges import VOTES
+from apps.tasks.checking import MOST_ANSWERS, MOST_ASKED
 from tentalis.core.field_limits import MAX_ABOUT_CHARS, MAX_PROMPT_CHARS
 
 SPEC = (
-    '{"check": kind, …} with the kinds exact, contains, number, regex, json_schema, length, forbidden and language; '
+    '{"check": kind, …} with the kinds exact, contains, number, regex, json_schema, length, forbidden, language, '
+    "scorer (name, min) and judge (rubric, model, min); "
     '{"all": […]}, {"any": […]}, {"weighted": [[weight, check], …]} or {"use": "name@version"}.'
 )
 DEFAULT_FOR = "Environment whose tasks it checks where they bring no checks of their own; empty: none."
@@ -58,7 +60,8 @@ class CheckTryIn(StrictSerializer):
     spec = AnyJSONField(help_text=SPEC)
     answers = serializers.ListField(
         child=TextField(max_length=MAX_PROMPT_CHARS, allow_blank=True), required=False, max_length=MOST_ANSWERS,
-        help_text="Default: the newest answers of the project's attempts.",
+        help_text=f"Default: the newest answers of the project's attempts. A scorer or a judge is asked about the "
+        f"first {MOST_ASKED}; of a judge each costs {VOTES} calls.",
     )  # fmt: skip
     environment = TextField(
         max_length=MAX_ENVIRONMENT_CHARS, required=False, help_text="Of the stored answers; default: any."

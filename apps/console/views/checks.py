@@ -10,7 +10,8 @@ from apps.checks.models import NamedCheck
 from apps.checks.services import set_default, write_check
 from apps.console.forms_checks import CheckForm
 from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, show
-from apps.tasks.checking import try_check
+from apps.inference.judges import VOTES
+from apps.tasks.checking import MOST_ASKED, try_check
 from apps.worlds.registry import name_choices
 
 SHOWN = 100
@@ -37,6 +38,8 @@ def show_checks(request: HttpRequest, scene: Scene) -> HttpResponse:
         "rows": NamedCheck.objects.filter(project=scene.project)[:SHOWN],
         "environments": name_choices(),
         "form": form,
+        "most_asked": MOST_ASKED,
+        "votes": VOTES,
         "tried": found if is_tried else None,
     }
     return show(request, scene, "checks", context, status=status or 200)

@@ -2,14 +2,15 @@
 
 import inspect
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from apps.inference.judges import JudgeScorer, Voter
 from apps.scoring.scorers.diff_size import DiffSizeScorer
 from apps.scoring.scorers.efficiency import EfficiencyScorer
 from apps.scoring.scorers.effort import EffortScorer
 from apps.scoring.scorers.hallucination import HallucinationScorer
-from apps.scoring.scorers.judge import JudgeScorer
 from apps.scoring.scorers.outcome import OutcomeScorer
 from apps.scoring.scorers.share import ShareScorer
 from apps.scoring.scorers.step_verifier import StepVerifier
@@ -17,7 +18,7 @@ from tentalis.core.scoring.judging import Criterion
 from tentalis.core.scoring.protocol import AttemptContext, Scorer, ScorerResult, Unscored
 from tentalis.plugins import Registry
 
-__all__ = ["ASKING", "SCORERS", "HallucinationScorer", "JudgeScorer"]
+__all__ = ["ASKING", "SCORERS", "AskingScorer"]
 
 ASKING: Mapping[str, Criterion] = MappingProxyType({"prm": "prm", "hallucination": "hallucination"})
 """Scorers that ask a judge, and what they ask it."""
@@ -28,6 +29,11 @@ class AskingScorer:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def convene(self, voter: Voter | None, pool: Executor) -> Scorer:
+        """The scorer itself; see `JudgeScorer`."""
+        judge = JudgeScorer(self.name, ASKING[self.name], voter, pool)
+        return HallucinationScorer(judge) if self.name == HallucinationScorer.name else judge
 
     def score(self, context: AttemptContext) -> ScorerResult:
         return ScorerResult(scorer=self.name, value=Unscored("no judge was convened"))

@@ -117,13 +117,22 @@ def build_judge_request(context: AttemptContext, *, criterion: Criterion) -> Jud
             body = f"[tool call] {step.text}\n[tool result] {step.result if step.result is not None else '(none)'}"
         blocks[f"STEP {index}"] = cap_text(body, step_limit)
     blocks["ANSWER"] = cap_text(context.answer if context.answer is not None else "(no answer was given)", ANSWER_CHARS)
-    system = f"{_CRITERIA[criterion]}\n\n{QUOTING_RULE}\n\n{_FORM}"
+    system = _spell_system(criterion)
     user = f"{quote_blocks(blocks)}\n\nGive your verdict on {len(shown)} step(s) and the whole now, as JSON."
     return JudgeRequest(
         messages=(Message(role="system", content=system), Message(role="user", content=user)),
         step_count=len(shown),
-        prompt_version=content_hash(system)[:12],
+        prompt_version=find_prompt_version(criterion),
     )
+
+
+def find_prompt_version(criterion: Criterion) -> str:
+    """Of the fixed words that ask for a verdict: votes under different words are not comparable."""
+    return content_hash(_spell_system(criterion))[:12]
+
+
+def _spell_system(criterion: Criterion) -> str:
+    return f"{_CRITERIA[criterion]}\n\n{QUOTING_RULE}\n\n{_FORM}"
 
 
 def _quote_rules(rubric: str, constitution: str) -> dict[str, str]:

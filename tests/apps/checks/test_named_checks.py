@@ -1,21 +1,27 @@
 """A project's named checks: versions, defaults, what tasks bring of them, and trying one before it counts."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
 from apps.checks.models import NamedCheck
 from apps.checks.services import set_default, write_check
+from apps.inference.judges import VOTES
+from apps.inference.models import Exchange
 from apps.scoring.services import score_tasks
-from apps.tasks.checking import try_check
+from apps.tasks.checking import MOST_ASKED, try_check
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import submit_task, submit_tasks
 from tentalis.core.task_files import read_task_rows
 from tests.apps.feedback.builders import make_chat_task
 from tests.factories import make_project, make_user, make_worker
+from tests.fakes import FakeModelServer
 
 SHORT = {"check": "length", "unit": "words", "max": 3}
 POLITE = {"any": [{"check": "contains", "value": "please"}, {"check": "contains", "value": "thank you"}]}
@@ -151,3 +157,109 @@ def test_a_check_is_tried_on_stored_answers_and_keeps_nothing(project: Project, 
     with pytest.raises(BadInputError, match="spec: spec: wanted an object"):
         try_check(project=project, spec=[SHORT], by=boss)
     assert not NamedCheck.objects.exists()
+
+
+def verdict(overall: float) -> str:
+    steps = [{"index": index, "score": overall, "reason": "so"} for index in range(2)]
+    return json.dumps({"steps": steps, "overall": overall, "reason": "said"})
+
+
+@pytest.fixture
+def judge(settings: Settings) -> Iterator[FakeModelServer]:
+    """The installation's model: gives .9 to what says thank you, and .2 to all else."""
+
+    def reply(prompt: str, index: int) -> str:
+        return verdict(0.9 if "thank you" in prompt else 0.2)
+
+    with FakeModelServer(models=["judge-model"], is_plain=True, reply=reply) as server:
+        changes = {"LLM_MODEL": "judge-model", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": server.url}
+        settings.TENTALIS = settings.TENTALIS | changes
+        yield server
+
+
+KIND = {"check": "judge", "rubric": "Ends kindly.", "min": 0.7}
+
+
+def test_a_judge_with_a_rubric_says_what_is_right_and_is_told_in_the_verification(
+    project: Project, judge: FakeModelServer
+) -> None:
+    task = make_chat_task(project, ["thank you", "so what"], checks=[KIND])
+    score_tasks([task.pk])
+    assert list(task.attempts.values_list("outcome", flat=True)) == [1.0, 0.0]
+    said = Attempt.objects.get(task=task, index=1).verification
+    assert said is not None
+    (found,) = said["checks"]
+    assert (found["result"], found["share"], found["words"]) == ("failed", 0.0, "the judge gives it 0.20, wanted 0.7")
+    assert found["grader"].startswith("judge judge-model, prompt ")
+    assert "Ends kindly." in json.dumps([request.body for request in judge.requests])
+    assert Exchange.objects.filter(project=project, turn="judge", task_id=task.pk).count() >= 2 * VOTES
+
+
+def test_a_judge_that_cannot_be_asked_makes_nothing_right_or_wrong(project: Project, judge: FakeModelServer) -> None:
+    judge.mode = "broken"
+    task = make_chat_task(project, ["thank you"], checks=[KIND])
+    score_tasks([task.pk])
+    attempt = task.attempts.get()
+    assert (attempt.outcome, attempt.score) == (None, None)
+    assert attempt.verification is not None
+    assert "judge: " in attempt.verification["infrastructure"]
+
+
+def test_nobody_is_asked_where_the_rules_settle_it(project: Project, judge: FakeModelServer) -> None:
+    task = make_chat_task(project, ["one two three four", "x"], checks=[KIND, SHORT])
+    other = make_chat_task(project, ["hm"], checks=[{"any": [KIND, SHORT]}])
+    project.weight_profiles = {"chat": {"outcome": 1.0}}
+    project.save()
+    score_tasks([task.pk])
+    assert len(judge.requests) == VOTES, "the answer that is too long is wrong already"
+    score_tasks([other.pk])
+    assert len(judge.requests) == VOTES
+    assert list(Attempt.objects.order_by("pk").values_list("outcome", flat=True)) == [0.0, 0.0, 1.0]
+
+
+def test_a_scorer_of_the_project_is_a_part_of_a_check(project: Project) -> None:
+    check = {"check": "scorer", "name": "effort", "min": 0.5}
+    task = make_chat_task(project, ["a"], checks=[check])
+    score_tasks([task.pk])
+    said = task.attempts.get().verification
+    assert said is not None
+    (found,) = said["checks"]
+    assert found["result"] in {"passed", "failed"}
+    assert found["grader"].startswith("scorer effort of tentalis ")
+
+
+def test_a_scorer_that_breaks_leaves_it_unscored(project: Project) -> None:
+    task = make_chat_task(project, ["a"], checks=[{"check": "scorer", "name": "tests"}])
+    score_tasks([task.pk])
+    attempt = task.attempts.get()
+    assert attempt.outcome is None
+    assert "measured no tests_passed" in str(attempt.verification)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"check": "scorer", "name": "vibes"}, r"spec\.name: wanted a scorer, one of outcome, .*found 'vibes'"),
+        ({"check": "scorer"}, r"spec\.name: wanted a text"),
+        ({"check": "judge", "min": 1.5}, r"spec\.min: wanted a share above 0, at most 1"),
+        ({"check": "judge", "min": float("nan")}, r"spec\.min: wanted a finite number above 0"),
+        ({"check": "judge", "rubric": "x" * 8_001}, r"spec\.rubric: wanted at most 8,000 characters, found 8,001"),
+        ({"check": "judge", "votes": 9}, "wanted min, model, rubric, found votes"),
+        ({"all": [{"check": "judge"}] * 5}, r"spec\.all: wanted at most 4 parts that ask .* found 5"),
+    ],
+)
+def test_who_cannot_be_asked_is_refused_where_it_is_written(
+    project: Project, boss: User, spec: Any, words: str
+) -> None:
+    with pytest.raises(BadInputError, match=words):
+        write_check(project=project, name="asking", spec=spec, by=boss)
+
+
+def test_a_judge_is_tried_on_few_answers_and_what_it_cost_is_kept(
+    project: Project, boss: User, judge: FakeModelServer
+) -> None:
+    make_chat_task(project, ["thank you"] * (MOST_ASKED + 3))
+    tried = try_check(project=project, spec=KIND, by=boss)
+    assert dict(tried.counts) == {"passed": MOST_ASKED, "failed": 0, "unscored": 0}
+    charged = Exchange.objects.filter(project=project, turn="judge").count()
+    assert 0 < charged <= VOTES * MOST_ASKED

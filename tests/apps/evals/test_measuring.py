@@ -13,6 +13,7 @@ from apps.evals.measuring import BLOCK, ROUNDS, WantedTries, find_measured, meas
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
+from apps.inference.models import Exchange
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 from tentalis.core.learning.gate import compare_paired
@@ -190,3 +191,31 @@ def refuse(server: FakeModelServer, numbers: set[int]) -> None:
         return *server._serve(path, body), {}
 
     server._answer = answer  # type: ignore[method-assign]
+
+
+def test_what_a_judge_grades_is_another_evaluation_under_another_rubric(
+    worker: Worker, server: FakeModelServer
+) -> None:
+    said, project = server.reply, worker.project
+
+    def reply(prompt: str, index: int) -> str:
+        if "rubric" not in prompt.lower():
+            return said(prompt, index)
+        steps = [{"index": 0, "score": 0.5, "reason": "so"}] * ("STEP 0" in prompt)
+        return json.dumps({"steps": steps, "overall": 0.75, "reason": "so"})
+
+    server.reply = reply
+    check = {"check": "judge", "model": "box/desk"}
+    items = [PanelItem(prompt=f"Say {n}", checks=[check], seed=n) for n in (1, 2)]
+    item_set = ItemSet("judged", get_world("chat"), items)
+    project.rubric = "Be brief: this is the rubric."
+    project.save()
+    first = measure(worker, None, item_set, REPORT)
+    assert set(first.outcomes.values()) == {0.75}
+    (grader,) = first.evaluation.asked_with["graders"]
+    assert grader.startswith("judge desk, prompt ")
+    assert measure(worker, None, item_set, REPORT).evaluation == first.evaluation
+    project.rubric = "Another rubric."
+    project.save()
+    assert measure(worker, None, item_set, REPORT).evaluation != first.evaluation
+    assert Exchange.objects.filter(project=project, turn="judge").count() == 2 * 2 * 3

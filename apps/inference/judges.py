@@ -1,12 +1,16 @@
-"""A model's judgement of every step and the whole, by several votes cast at the same time."""
+"""A model's judgement of every step and the whole of an attempt, by several votes cast at the same time."""
 
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from django.conf import settings
+
+from apps.accounts.models import Project
 from apps.base.errors import TentalisError
-from apps.scoring.judges import VOTES, Voter
+from apps.inference.client import ModelClient
+from apps.inference.services import client_for, find_server
 from tentalis.core.scoring.judging import (
     Criterion,
     Judgement,
@@ -19,8 +23,28 @@ from tentalis.core.scoring.protocol import AttemptContext, ScorerResult, StepSco
 from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.scoring.votes import Tally
 
+VOTES = 3
 MAX_TOKENS = 4096
 TEMPERATURE = 0.7
+
+
+@dataclass(frozen=True)
+class Voter:
+    """A model that votes."""
+
+    model: str
+    client: ModelClient
+
+
+def find_voter(project: Project, name: str = "") -> Voter | None:
+    """The model of that name, as `find_server` reads it, or the installation's, asked for a project; None where none
+    is configured.
+
+    Raises:
+        NotGrantedError, ConflictError, SealedKeyError: as `client_for`.
+    """
+    provider, model = find_server(project.pk, name or settings.TENTALIS["LLM_MODEL"])
+    return Voter(model, client_for(provider, project.pk)) if model else None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,104 @@
+"""Who settles the parts of a check that no rule can: a scorer of the installation, or a judge with a rubric."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any, Final
+
+from apps.accounts.models import Project
+from apps.base.errors import TentalisError
+from apps.checks.results import AskedPart, Said
+from apps.inference.judges import VOTES, JudgeScorer, Voter, find_voter
+from tentalis.core.canon import content_hash
+from tentalis.core.scoring.judging import find_prompt_version
+from tentalis.core.scoring.protocol import AttemptContext, Scorer, ScoringError, Unscored
+from tentalis.outbound.scopes import ScopedThreadPool
+from tentalis.plugins import REGISTRIES
+
+SCORERS: Final = "tentalis.scorers"
+"""The registry of scorers, which a floor above fills."""
+ATTEMPTS_AT_ONCE: Final = 8
+"""Answers that models are asked about at one time."""
+
+
+@dataclass(frozen=True)
+class Graders:
+    """Those that checks of a project ask.
+
+    Args:
+        voters: model, as a check names it -> who is asked; or why nobody is.
+    """
+
+    project: Project
+    voters: Mapping[str, Voter | Unscored]
+
+    def ask(self, asked: AskedPart, context: AttemptContext) -> Said:
+        """What one says of an answer. Raises whatever goes wrong in it."""
+        voter = self.voters[asked.model]
+        if isinstance(voter, Unscored) and self._asks_model(asked):
+            return Said(None, voter.reason, self.name(asked))
+        if asked.rubric:
+            context = replace(context, rubric=asked.rubric)
+        with ScopedThreadPool(VOTES) as pool:
+            found = self._open(asked, None if isinstance(voter, Unscored) else voter, pool).score(context)
+        if isinstance(found.value, Unscored):
+            return Said(None, found.value.reason, self.name(asked))
+        return Said(float(found.value), f"{asked.label} gives it {found.value:.2f}", self.name(asked))
+
+    def name(self, asked: AskedPart) -> str:
+        """Who it is, with the version of all that its word depends on."""
+        voter = self.voters[asked.model]
+        model = "no model" if isinstance(voter, Unscored) else voter.model
+        if asked.by == "judge":
+            rules = content_hash([asked.rubric or self.project.rubric, self.project.constitution])[:12]
+            return f"judge {model}, prompt {find_prompt_version('prm')}, rubric {rules}"
+        registry = REGISTRIES[SCORERS]
+        package = next((one.package for one in registry.plugins if one.name == asked.name), "")
+        told = f"{asked.label} of {package or 'tentalis ' + version('tentalis')}"
+        if not self._asks_model(asked):
+            return told
+        rules = content_hash([self.project.rubric, self.project.constitution])[:12]
+        return f"{told}, {model}, rubric {rules}"
+
+    def _asks_model(self, asked: AskedPart) -> bool:
+        return asked.by == "judge" or hasattr(REGISTRIES[SCORERS].get(asked.name), "convene")
+
+    def _open(self, asked: AskedPart, voter: Voter | None, pool: ScopedThreadPool) -> Scorer:
+        if asked.by == "judge":
+            return JudgeScorer("judge", "prm", voter, pool)
+        scorer: Any = REGISTRIES[SCORERS].get(asked.name)
+        if scorer is None:
+            raise ScoringError(REGISTRIES[SCORERS].refuse(asked.name))
+        opened: Scorer = scorer.convene(voter, pool) if hasattr(scorer, "convene") else scorer
+        return opened
+
+
+def convene_graders(project: Project, checks: Any) -> Graders | None:
+    """Those that are asked by checks, as these are stored; None where they ask nobody.
+
+    What they cost is charged to whatever is charged while they are convened.
+    """
+    if not (models := {asked.model for asked in find_asked(checks)}):
+        return None
+    return Graders(project, {model: _find_voter(project, model) for model in models})
+
+
+def find_asked(checks: Any) -> Iterator[AskedPart]:
+    """The parts of checks that ask somebody, wherever they stand in them. They are not read further."""
+    if isinstance(checks, Mapping):
+        if checks.get("check") in ("scorer", "judge"):
+            told = {name: str(checks.get(name) or "") for name in ("name", "rubric", "model")}
+            yield AskedPart(str(checks["check"]), **told)
+        else:
+            for inner in checks.values():
+                yield from find_asked(inner)
+    elif isinstance(checks, list | tuple):
+        for inner in checks:
+            yield from find_asked(inner)
+
+
+def _find_voter(project: Project, model: str) -> Voter | Unscored:
+    try:
+        return find_voter(project, model) or Unscored("no model is configured to judge it")
+    except TentalisError as error:
+        return Unscored(f"its model cannot be asked: {error}"[:500])
