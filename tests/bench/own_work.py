@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from tentalis.client.endpoints.calls import Call
 from tentalis.core.desk import Ticket, make_ticket, solve
 from tentalis.core.learning.gate import compare_paired
 from tentalis.platform.up import RunningStack
+from tests.bench.own_harness import Harness, make_request, try_at_server
 from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.engine_process import run_engine
 from tests.local_server import LocalHandler, LocalServer
@@ -54,6 +55,7 @@ ERROR = 0.1
 """Of what judges and people say."""
 PATIENCE_S, POLL_S = 240.0, 0.25
 CONFIDENCE = 0.9
+ENDED = frozenset({"done", "failed", "cancelled"})
 LEFT = frozenset({"candidate", "quarantined"})
 """States of an adapter that the gate left to a person."""
 OPTIONS: Mapping[tuple[str, str], str] = {
@@ -168,6 +170,7 @@ class Arm:
     """
 
     title: ClassVar[str] = f"{PROMPTS} own prompts and checks, a model of their own, nobody asked"
+    kind: ClassVar[str] = "chat"
 
     def __init__(self, work: Sequence[Work], seed: int) -> None:
         self.work, self.seed = work, seed
@@ -178,7 +181,7 @@ class Arm:
     def __exit__(self, *_: object) -> None:
         """Close what it opened."""
 
-    def set_up(self, team: Client, model_url: str, directory: Path) -> None:
+    def set_up(self, team: Client, model_url: str, directory: Path, stack: RunningStack) -> None:
         """A project, a model server and a worker, as a stranger makes them."""
         team.create_project(
             slug=SLUG, name="Shop", group_size=GROUP, batch_tasks=PROMPTS, review_policy={"who": "none"},
@@ -187,7 +190,7 @@ class Arm:
         server = {"project": SLUG, "name": "own", "kind": "vllm", "base_url": f"{model_url}/v1", "allow_private": True}
         team.send(Call("POST", "providers", body=server))
         team.create_worker(
-            project=SLUG, name="clerk", kind="chat", provider="own", base_model=NAME, base_directory=str(directory),
+            project=SLUG, name="clerk", kind=self.kind, provider="own", base_model=NAME, base_directory=str(directory),
             sampling={"max_tokens": 44, "temperature": 1.0},
         )  # fmt: skip
 
@@ -205,12 +208,23 @@ class Arm:
 
         def is_done() -> bool | None:
             self.attend(team)
-            open_tasks = [
-                one for one in team.iterate(team.list_tasks, project=SLUG) if one["state"] not in {"done", "failed"}
-            ]
+            open_tasks = [one for one in team.iterate(team.list_tasks, project=SLUG) if one["state"] not in ENDED]
             return not open_tasks or None
 
         wait_for(is_done, "tasks stay open")
+
+    def ask(self, model_url: str, model: str, work: Sequence[Work]) -> list[float]:
+        """(items,) share of right answers at the team's own server, which the platform has nothing to do with."""
+        return [
+            statistics.fmean(read_answer(said) == one.answer for said in self.say_at(model_url, model, one, 77 + place))
+            for place, one in enumerate(work)
+        ]
+
+    def say_at(self, model_url: str, model: str, one: Work, seed: int) -> list[str]:
+        """What the server says to a prompt, some times."""
+        body = make_request(model, one.prompt, n=TRIES, seed=seed)
+        answer = httpx.post(f"{model_url}/v1/chat/completions", json=body, timeout=60).raise_for_status().json()
+        return [choice["message"]["content"] for choice in answer["choices"]]
 
 
 class ArmWithPeople(Arm):
@@ -226,8 +240,8 @@ class ArmWithPeople(Arm):
         super().__init__(work, seed)
         self.right = {one.prompt: one.answer for one in work}
 
-    def set_up(self, team: Client, model_url: str, directory: Path) -> None:
-        super().set_up(team, model_url, directory)
+    def set_up(self, team: Client, model_url: str, directory: Path, stack: RunningStack) -> None:
+        super().set_up(team, model_url, directory, stack)
         team.change_project(SLUG, review_policy=self.review_policy, gate_policy=self.gate_policy)
 
     def make_row(self, one: Work) -> Mapping[str, Any]:
@@ -279,8 +293,8 @@ class ArmWithJudge(ArmWithPeople):
     def __exit__(self, *error: Any) -> None:
         self.server.__exit__(*error)
 
-    def set_up(self, team: Client, model_url: str, directory: Path) -> None:
-        super().set_up(team, model_url, directory)
+    def set_up(self, team: Client, model_url: str, directory: Path, stack: RunningStack) -> None:
+        super().set_up(team, model_url, directory, stack)
         url = f"{self.server.url}/v1"
         server = {"project": SLUG, "name": "bench", "kind": "custom", "base_url": url, "allow_private": True}
         team.send(Call("POST", "providers", body=server))
@@ -302,7 +316,37 @@ class ArmWithJudge(ArmWithPeople):
         return {"better": "first" if first != self.errs("judge", prompt, *sorted(both)) else "second"}
 
 
-ARMS: Mapping[str, type[Arm]] = {"checks": Arm, "judge": ArmWithJudge, "people": ArmWithPeople}
+class ArmOutside(Arm):
+    """A team whose agent is a harness of its own, which makes two calls a try through the gateway."""
+
+    title = f"{PROMPTS} own prompts and checks, done and measured by a harness of their own through the gateway"
+    kind = "outside"
+
+    def __enter__(self) -> Self:
+        self.closing = ExitStack()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.closing.__exit__(*error)
+
+    def set_up(self, team: Client, model_url: str, directory: Path, stack: RunningStack) -> None:
+        super().set_up(team, model_url, directory, stack)
+        harness = Harness(
+            stack.state().addresses, token=read_admin_token(stack), project=SLUG, worker="clerk", read=read_answer
+        )
+        self.harness = self.closing.enter_context(harness)
+
+    def attend(self, team: Client) -> None:
+        if self.harness.refusals:
+            raise LoopOpenError(f"the harness was refused: {dict(self.harness.refusals)}")
+
+    def say_at(self, model_url: str, model: str, one: Work, seed: int) -> list[str]:
+        return try_at_server(model_url, model, one.prompt, tries=TRIES, seed=seed)
+
+
+ARMS: Mapping[str, type[Arm]] = {
+    "checks": Arm, "judge": ArmWithJudge, "people": ArmWithPeople, "outside": ArmOutside
+}  # fmt: skip
 
 
 def learn(make: type[Arm], seed: int, *, updates: int, keep_in: Path | None, console: Console) -> Learned:
@@ -310,13 +354,13 @@ def learn(make: type[Arm], seed: int, *, updates: int, keep_in: Path | None, con
     work, started = make_work(seed), time.monotonic()
     left, portions = 0, split_work(work, updates)
     with (
-        make(work, seed) as arm,
         own_model() as directory,
         run_engine(str(directory)) as model_url,
         chaos_stack(settings=STACK, keep_in=keep_in) as stack,
         Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as team,
+        make(work, seed) as arm,
     ):
-        arm.set_up(team, model_url, directory)
+        arm.set_up(team, model_url, directory, stack)
         for update, portion in enumerate(portions, start=1):
             begun = time.monotonic()
             arm.teach(team, portion)
@@ -328,7 +372,7 @@ def learn(make: type[Arm], seed: int, *, updates: int, keep_in: Path | None, con
         adapters = list(team.iterate(team.list_adapters, project=SLUG))
         held_out = find_held_out(team, work)
         serves = next((one["name"] for one in adapters if one["state"] == "deployed"), NAME)
-        base, final = (ask(model_url, name, held_out) for name in (NAME, serves))
+        base, final = (arm.ask(model_url, name, held_out) for name in (NAME, serves))
         leaks = count_leaks(team, stack, held_out)
     found = compare_paired(final, base, confidence=CONFIDENCE) if held_out else None
     return Learned(
@@ -377,21 +421,6 @@ def find_held_out(team: Client, work: Sequence[Work]) -> list[Work]:
     sets = team.iterate(team.list_tasksets, project=SLUG)
     items = [item for one in sets for item in team.iterate(partial(team.list_items, one["id"]))]
     return [by_prompt[item["prompt"]] for item in items if item["split"] == "held_out"]
-
-
-def ask(model_url: str, model: str, work: Sequence[Work]) -> list[float]:
-    """(items,) share of right answers at the team's own server, which the platform has nothing to do with."""
-    shares = []
-    with httpx.Client(base_url=f"{model_url}/v1/", timeout=60) as http:
-        for place, one in enumerate(work):
-            body = {
-                "model": model, "messages": [{"role": "user", "content": one.prompt}], "n": TRIES, "max_tokens": 44,
-                "temperature": 1.0, "seed": 77 + place,
-            }  # fmt: skip
-            answer = http.post("chat/completions", json=body).raise_for_status().json()
-            said = [choice["message"]["content"] for choice in answer["choices"]]
-            shares.append(sum(read_answer(text) == one.answer for text in said) / len(said))
-    return shares
 
 
 def read_answer(text: str) -> str:
