@@ -407,10 +407,11 @@ def submit_own_attempt(
         outbox.cancel_segments(kind=SegmentKind.WORK, subject_ids=[task.pk])
         attempt = handing_in.hand_in_attempt(task=task, steps=steps, answer=answer, by=by, index=index, is_last=is_last)
         learn_from_decisions(attempt)
+        due, project = handing_in.find_stored_at(attempt), task.project_id
         if task.evaluation_id is not None:
-            outbox.start(SegmentKind.EVALUATE, subject_id=task.evaluation_id, project_id=task.project_id)
+            outbox.start(SegmentKind.EVALUATE, subject_id=task.evaluation_id, project_id=project, run_after=due)
         elif task.state == Task.State.SCORING:
-            outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=task.project_id)
+            outbox.start(SegmentKind.WORK, subject_id=task.pk, project_id=project, run_after=due)
     return attempt
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -82,6 +83,13 @@ def hand_in_attempt(
             move(locked, Task.State.WORKING, by=by.handle)
     task.state = locked.state
     return attempt
+
+
+def find_stored_at(attempt: Attempt) -> datetime | None:
+    """When the calls of a try that was just handed in are surely stored; None where its worker makes none."""
+    if attempt.worker.kind != Worker.Kind.OUTSIDE or attempt.worker.provider_id is None:
+        return None
+    return attempt.created_at + timedelta(seconds=STORED_WITHIN_S)
 
 
 def _read_step(index: int, step: Mapping[str, Any]) -> Step:

@@ -19,8 +19,6 @@ LONGEST = 44
 _OPTIONS = ["ship", "gift", "plain", "full", "fee", "none", "two", "three", "flat", "send", "ask", "cash"]
 _OPTION = re.compile(rf"<step> ({'|'.join(_OPTIONS)})\b")
 
-Ask = Callable[[str], str]
-
 
 def make_request(model: str, prompt: str, **sampling: Any) -> dict[str, Any]:
     messages = [{"role": "user", "content": prompt}]

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -53,6 +54,8 @@ TRIES = 16
 """Answers of each held-out prompt that the referee asks for."""
 ERROR = 0.1
 """Of what judges and people say."""
+PEOPLE = 4
+"""Who review at a time."""
 PATIENCE_S, POLL_S = 240.0, 0.25
 CONFIDENCE = 0.9
 ENDED = frozenset({"done", "failed", "cancelled"})
@@ -249,14 +252,18 @@ class ArmWithPeople(Arm):
 
     def attend(self, team: Client) -> None:
         """Judge what waits in the queue: what is right is better than what is wrong."""
-        for review in list(team.iterate(team.list_reviews, project=SLUG, state="open", audience="human")):
-            prompt, tiers = team.get_task(review["task"])["prompt"], {True: list[int](), False: list[int]()}
-            for attempt in team.list_attempts(review["task"])["results"]:
-                if attempt["state"] == "answered":
-                    tiers[self.is_right(prompt, attempt["answer"])].append(attempt["index"])
-            errs = self.errs("people", prompt, str(review["id"]))
-            ranking = [tiers[is_right] for is_right in ((False, True) if errs else (True, False)) if tiers[is_right]]
-            team.give_feedback(review["id"], ranking=ranking, score=float(bool(tiers[True]) != errs))
+        reviews = list(team.iterate(team.list_reviews, project=SLUG, state="open", audience="human"))
+        with ThreadPoolExecutor(PEOPLE) as pool:
+            list(pool.map(partial(self.judge, team), reviews))
+
+    def judge(self, team: Client, review: Mapping[str, Any]) -> None:
+        prompt, tiers = team.get_task(review["task"])["prompt"], {True: list[int](), False: list[int]()}
+        for attempt in team.list_attempts(review["task"])["results"]:
+            if attempt["state"] == "answered":
+                tiers[self.is_right(prompt, attempt["answer"])].append(attempt["index"])
+        errs = self.errs("people", prompt, str(review["id"]))
+        ranking = [tiers[is_right] for is_right in ((False, True) if errs else (True, False)) if tiers[is_right]]
+        team.give_feedback(review["id"], ranking=ranking, score=float(bool(tiers[True]) != errs))
 
     def is_right(self, prompt: str, answer: str) -> bool:
         return (read_answer(answer) or answer.strip()) == self.right[prompt]

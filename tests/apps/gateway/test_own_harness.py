@@ -1,5 +1,6 @@
 """An outside agent with a loop of its own: its calls go through the gateway, its tries are handed in and trained on."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError
 from apps.evals.models import Evaluation
 from apps.inference.models import Exchange
+from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Rollout
@@ -68,6 +70,9 @@ def test_a_group_of_a_harness_is_trained_on_call_by_call(task: Task, token: str,
     assert (Task.objects.get(pk=task.pk).state, task.state) == ("working", "working")
     flow.submit_own_attempt(task=task, steps=[], answer="two", by=alice, index=1)
     assert Task.objects.get(pk=task.pk).state == "scoring"
+    [due] = Segment.objects.filter(subject_id=task.pk, kind="work", state="open").values_list("run_after", flat=True)
+    last = Attempt.objects.get(task=task, index=1)
+    assert due - last.created_at == timedelta(seconds=handing_in.STORED_WITHIN_S), "not before its calls are there"
     bind(task)
     score_tasks([task.pk])
     Task.objects.filter(pk=task.pk).update(state="learning")
