@@ -14,7 +14,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.workers.models import Worker
-from tentalis.core.learning.canary import MOST_PERCENT
+from tentalis.core.field_limits import MAX_TRIED_PERCENT
 
 
 def require_triable(adapter: Adapter, *, percent: int) -> None:
@@ -32,8 +32,8 @@ def look_again(adapter: Adapter) -> Adapter:
 
 def require_share(percent: int) -> None:
     """Raises BadInputError where no trial can have this share."""
-    if not 1 <= percent <= MOST_PERCENT:
-        raise BadInputError.at("percent", f"wanted a whole number from 1 to {MOST_PERCENT}, found {percent}")
+    if not 1 <= percent <= MAX_TRIED_PERCENT:
+        raise BadInputError.at("percent", f"wanted a whole number from 1 to {MAX_TRIED_PERCENT}, found {percent}")
 
 
 def lock_deployment(worker: Worker, *, end_user: str) -> Deployment:

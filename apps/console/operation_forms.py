@@ -17,8 +17,7 @@ from apps.workers.kinds import find_kind as find_worker_kind
 from apps.workers.kinds import kind_choices
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS
-from tentalis.core.field_limits import MAX_END_USER_CHARS, MAX_SYSTEM_PROMPT_CHARS
-from tentalis.core.learning.canary import MOST_PERCENT
+from tentalis.core.field_limits import MAX_END_USER_CHARS, MAX_SYSTEM_PROMPT_CHARS, MAX_TRIED_PERCENT
 from tentalis.core.worlds import AgentKind
 
 
@@ -28,7 +27,7 @@ class CanaryForm(forms.Form):
     percent = forms.IntegerField(
         label=_("Share of the new tasks, in per cent"),
         min_value=1,
-        max_value=MOST_PERCENT,
+        max_value=MAX_TRIED_PERCENT,
         initial=10,
         help_text=_("From 1 to 50. A task that has begun stays where it is."),
     )

@@ -101,16 +101,16 @@ def run_loop(
         LoopStoppedError: an update did not come to its end.
     """
     base = measure_report(worker, None)
-    outcome = DemoOutcome(base_sampled=_mean(base[0]), base_greedy=_mean(base[1]))
+    outcome = DemoOutcome(base_sampled=base[0].mean_outcome or 0.0, base_greedy=base[1].mean_outcome or 0.0)
     started = time.monotonic()
     for update in range(1, updates + 1):
         outcome.rounds.append(run_update(worker=worker, by=by, update=update, seed=seed))
         if report is not None:
             report(outcome.rounds[-1])
     outcome.loop_s = time.monotonic() - started
-    final = measure_report(worker, find_deployed(worker))
-    outcome.final_sampled, outcome.final_greedy = _mean(final[0]), _mean(final[1])
-    outcome.interval = _interval(final[0])
+    sampled, greedy = measure_report(worker, find_deployed(worker))
+    outcome.final_sampled, outcome.final_greedy = sampled.mean_outcome or 0.0, greedy.mean_outcome or 0.0
+    outcome.interval = round(sampled.low or 0.0, 4), round(sampled.high or 0.0, 4)
     outcome.attempts = Attempt.objects.filter(task__project=worker.project).count()
     outcome.rollouts = Rollout.objects.filter(project=worker.project).count()
     outcome.uses = TrainingUse.objects.filter(batch__project=worker.project).count()
@@ -192,23 +192,10 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
     )
 
 
-def measure_report(worker: Worker, adapter: Adapter | None) -> tuple[list[float], list[float]]:
-    """Outcomes on the report's held-out tickets, sampled and greedy; the gate's panels are others."""
+def measure_report(worker: Worker, adapter: Adapter | None) -> list[Evaluation]:
+    """On the report's held-out tickets, sampled and greedy; the gate's panels are others."""
     panel = Panel("report", get_world("desk"), REPORT_SIZE, REPORT_SEED)
-    sampled, greedy = (
-        measure(worker, adapter, panel.item_set, Evaluation.Purpose.REPORT, is_greedy=is_greedy)
+    return [
+        measure(worker, adapter, panel.item_set, Evaluation.Purpose.REPORT, is_greedy=is_greedy).evaluation
         for is_greedy in (False, True)
-    )
-    return list(sampled.outcomes.values()), list(greedy.outcomes.values())
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _interval(values: list[float]) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share."""
-    n, p, z = len(values), _mean(values), 1.959964
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    reach = z * ((p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5) / (1 + z * z / n)
-    return round(centre - reach, 4), round(centre + reach, 4)
+    ]

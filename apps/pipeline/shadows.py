@@ -1,10 +1,9 @@
-"""A shadow from start to end: begun by a person, watched by the canary's test, ended when enough was seen.
+"""A shadow from start to end: begun by a person, watched by the canary's test on pairs, ended when enough was seen.
 
 It never goes into service by itself: what was found of it is told, and a person decides.
 """
 
 import logging
-from statistics import fmean, pvariance
 
 from django.db import transaction
 from django.db.models import Avg, Case, Count, F, Max, Value, When
@@ -20,7 +19,7 @@ from apps.adapters.serving import serve
 from apps.audit.services import move
 from apps.base.errors import IllegalMoveError
 from apps.tasks.models import Attempt, ShadowAttempt, Task
-from tentalis.core.learning.canary import Arm, CanaryOutcome, CanaryReading, judge_canary
+from tentalis.core.learning.canary import CanaryOutcome, CanaryReading, judge_shadow
 from tentalis.core.learning.gate import GatePolicy
 
 logger = logging.getLogger(__name__)
@@ -61,9 +60,7 @@ def read_shadow(shadow: Shadow) -> CanaryReading:
     served = by_task.annotate(worth=Avg(worth), known=Count(worth), all=Count("pk")).filter(known=F("all"))
     pairs = [(value, found) for task, value, *_ in served if (found := mine[task]) is not None and value is not None]
     margin = GatePolicy.from_json(shadow.worker.project.gate_policy).margin
-    return judge_canary(
-        _sum_up([before for before, _ in pairs]), _sum_up([unseen for _, unseen in pairs]), margin=margin
-    )
+    return judge_shadow([before for before, _ in pairs], [unseen for _, unseen in pairs], margin=margin)
 
 
 def watch_shadows() -> int:
@@ -90,9 +87,3 @@ def _end_when_clear(shadow: Shadow, reading: CanaryReading) -> bool:
         if is_harm and adapter.state == Adapter.State.VERIFIED:
             move(adapter, Adapter.State.REFUSED, by=BY, payload={"words": reading.words})
     return True
-
-
-def _sum_up(values: list[float]) -> Arm:
-    if not values:
-        return Arm(tasks=0)
-    return Arm(tasks=len(values), mean=fmean(values), variance=pvariance(values))

@@ -6,10 +6,10 @@ import typer
 
 from tentalis.cli.adapter import Name, open_adapter
 from tentalis.cli.output import AsJson, print_row
-from tentalis.core.learning.canary import MOST_PERCENT
+from tentalis.core.field_limits import MAX_TRIED_PERCENT
 
 app = typer.Typer(no_args_is_help=True)
-Percent = Annotated[int, typer.Argument(min=1, max=MOST_PERCENT, help="Share of the worker's new tasks.")]
+Percent = Annotated[int, typer.Argument(min=1, max=MAX_TRIED_PERCENT, help="Share of the worker's new tasks.")]
 
 
 @app.command()

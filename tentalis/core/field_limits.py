@@ -30,5 +30,7 @@ MAX_GROUP = 64
 """Attempts at a task."""
 MAX_BATCH_TASKS = 100_000
 MAX_HELD_OUT_PERCENT = 50
+MAX_TRIED_PERCENT = 50
+"""Of a worker's new tasks that a canary or a shadow does."""
 MAX_STEPS_SPOKEN_OF = 2_000
 """That one judgement speaks of."""

@@ -13,8 +13,8 @@ from apps.rollouts.models import Batch, Rollout
 from apps.training.models import TrainingRun
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.training.retrying import find_untaken
-from tentalis.core.field_limits import MAX_END_USER_CHARS
-from tentalis.core.learning.canary import MOST_PERCENT, CanaryOutcome
+from tentalis.core.field_limits import MAX_END_USER_CHARS, MAX_TRIED_PERCENT
+from tentalis.core.learning.canary import CanaryOutcome
 from tentalis.plugins import name_backends
 
 
@@ -225,7 +225,7 @@ READINGS = [(one.value, one.value) for one in CanaryOutcome]
 class CanaryIn(StrictSerializer):
     """The share of a trial."""
 
-    percent = WholeNumberField(min_value=1, max_value=MOST_PERCENT, help_text="Of the worker's new tasks.")
+    percent = WholeNumberField(min_value=1, max_value=MAX_TRIED_PERCENT, help_text="Of the worker's new tasks.")
 
 
 class CanaryOut(serializers.Serializer[Any]):

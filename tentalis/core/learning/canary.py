@@ -1,13 +1,15 @@
-"""Trying an adapter on a share of the work: which tasks it gets, and when enough was seen of it."""
+"""Trying an adapter on a share of the work, seen or in the shadow: which tasks it gets, and when enough was seen."""
 
 import enum
 import hashlib
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tentalis.core.field_limits import MAX_TRIED_PERCENT
+from tentalis.core.learning.gate import compare_paired
+from tentalis.core.learning.sequential import find_valid_reach
+
 LEAST_TASKS = 20
-MIXTURE_STD = 0.1
-MOST_PERCENT = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class CanaryOutcome(enum.StrEnum):
     SAFE = "safe"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CanaryReading:
     """A look at a canary.
 
@@ -58,8 +60,8 @@ def is_canary(key: str, *, percent: int) -> bool:
         key: names the canary and the piece of work.
         percent: in [0, 50].
     """
-    if not 0 <= percent <= MOST_PERCENT:
-        raise ValueError(f"percent must lie in 0..{MOST_PERCENT}, found {percent}")
+    if not 0 <= percent <= MAX_TRIED_PERCENT:
+        raise ValueError(f"percent must lie in 0..{MAX_TRIED_PERCENT}, found {percent}")
     digest = hashlib.sha256(key.encode()).digest()
     return int.from_bytes(digest[:8]) % 10_000 < percent * 100
 
@@ -67,7 +69,10 @@ def is_canary(key: str, *, percent: int) -> bool:
 def judge_canary(
     deployed: Arm, canary: Arm, *, margin: float, alpha: float = 0.05, least: int = LEAST_TASKS
 ) -> CanaryReading:
-    """Compare the two sides; may be asked after every task.
+    """Compare two sides that did different tasks; may be asked after every task.
+
+    The variance is the sample's with one more observation half a point from the mean on each side, so that a few equal
+    scores do not pass for certainty.
 
     Args:
         margin: how much worse a canary may be and still be called safe, as a share.
@@ -75,47 +80,48 @@ def judge_canary(
         least: tasks on each side before anything is said.
     Returns:
         HARM when the whole interval is below 0, SAFE when all of it is above -margin, else WATCHING.
-    Source:
-        Mixture sequential probability ratio test: Johari, Pekelis, Walsh 2015, "Always valid inference",
-        arXiv:1512.04922, with a normal mixture of standard deviation 0.1 around no difference. Theirs knows the
-        variance; ours is the sample's with one more observation half a point from the mean, so that a few equal scores
-        do not pass for certainty.
     """
+    variance = None
+    if min(deployed.tasks, canary.tasks) >= least:
+        variance = _variance_of_mean(deployed) + _variance_of_mean(canary)
+    return _read(deployed, canary, variance, margin=margin, alpha=alpha, least=least)
+
+
+def judge_shadow(
+    deployed: Sequence[float], shadow: Sequence[float], *, margin: float, alpha: float = 0.05, least: int = LEAST_TASKS
+) -> CanaryReading:
+    """As `judge_canary`, of scores of the same tasks in the same order: how hard a task is says nothing any more."""
+    if not deployed:
+        return _read(Arm(tasks=0), Arm(tasks=0), None, margin=margin, alpha=alpha, least=least)
+    found = compare_paired(shadow, deployed)
+    before, unseen = (Arm(tasks=found.items, mean=mean) for mean in (found.reference, found.candidate))
+    variance = found.std**2 / (found.items + 2) if found.items >= least else None
+    return _read(before, unseen, variance, margin=margin, alpha=alpha, least=least)
+
+
+def _read(
+    deployed: Arm, canary: Arm, variance: float | None, *, margin: float, alpha: float, least: int
+) -> CanaryReading:
+    """What is said of a difference whose estimate has this variance; None: too few tasks."""
     difference = canary.mean - deployed.mean
-    if min(deployed.tasks, canary.tasks) < least:
+    outcome, low, high = CanaryOutcome.WATCHING, -1.0, 1.0
+    if variance is None:
         words = f"{canary.tasks} of its tasks are scored and {deployed.tasks} others; {least} of each are wanted first"
-        return CanaryReading(
-            outcome=CanaryOutcome.WATCHING,
-            deployed=deployed,
-            canary=canary,
-            difference=difference,
-            low=-1.0,
-            high=1.0,
-            words=words,
-        )
-    reach = _reach(_variance_of_mean(deployed) + _variance_of_mean(canary), alpha)
-    low, high = max(-1.0, difference - reach), min(1.0, difference + reach)
+        return CanaryReading(outcome, deployed, canary, difference, low, high, words)
+    reach = find_valid_reach(variance, alpha=alpha)
+    low, high = max(low, difference - reach), min(high, difference + reach)
     if high < 0:
         outcome, end = CanaryOutcome.HARM, "worse than what is in service"
     elif low > -margin:
         outcome, end = CanaryOutcome.SAFE, f"at most {100 * margin:.0f} points worse, for sure"
     else:
-        outcome, end = CanaryOutcome.WATCHING, "nothing can be said yet"
+        end = "nothing can be said yet"
     words = (
         f"{100 * difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}] "
         f"on {canary.tasks} tasks against {deployed.tasks} others: {end}"
     ).replace("-", "−")
-    return CanaryReading(
-        outcome=outcome, deployed=deployed, canary=canary, difference=difference, low=low, high=high, words=words
-    )
+    return CanaryReading(outcome, deployed, canary, difference, low, high, words)
 
 
 def _variance_of_mean(arm: Arm) -> float:
     return (arm.tasks * arm.variance + 0.25) / (arm.tasks + 1) / arm.tasks
-
-
-def _reach(variance: float, alpha: float) -> float:
-    """Half the width of the always valid interval around an estimate of this variance."""
-    mixture = MIXTURE_STD**2
-    total = variance + mixture
-    return math.sqrt(2 * variance * total / mixture * (math.log(1 / alpha) + 0.5 * math.log(total / variance)))

@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import ClassVar
 
 from tentalis.core.checked import Checked, number
-from tentalis.core.learning.canary import MOST_PERCENT
+from tentalis.core.field_limits import MAX_TRIED_PERCENT
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.sequential import foresee
 
@@ -179,7 +179,7 @@ class GatePolicy(Checked):
     anchor_patience: int = number(12, 1, MOST_COUNT)
     panel_size: int = number(300, 1, MOST_COUNT)
     panel_lifetime: int = number(16, 1, MOST_COUNT)
-    canary_percent: int = number(0, 0, MOST_PERCENT)
+    canary_percent: int = number(0, 0, MAX_TRIED_PERCENT)
     fresh_size: int = number(300, 0, MOST_SIDE_TASKS)
     sweep_size: int = number(40, 0, MOST_SIDE_TASKS)
     skills_size: int = number(100, 0, MOST_SIDE_TASKS)

@@ -14,6 +14,8 @@ import numpy as np
 GRID = 401
 """Points on which what is left after a look is carried to the next: the boundary is right to its third digit."""
 TAIL = 8.0
+MIXTURE_STD = 0.1
+"""Differences that are looked for without a plan are of this size."""
 _NORMAL = NormalDist()
 
 
@@ -97,6 +99,23 @@ def _find_bound(places: np.ndarray, mass: np.ndarray, deviation: float, wanted: 
         else:
             high = middle
     return high
+
+
+def find_valid_reach(variance: float, *, alpha: float) -> float:
+    """Half the width of an interval that holds at every look at once, however many there are: for what is watched as it
+    comes, without a number of items that is planned.
+
+    Args:
+        variance: of the estimate that it is put around.
+        alpha: chance that it ever misses the true difference, two-sided.
+    Source:
+        Mixture sequential probability ratio test: Johari, Pekelis, Walsh 2015, "Always valid inference",
+        arXiv:1512.04922, with a normal mixture of standard deviation `MIXTURE_STD` around no difference. Theirs knows
+        the variance; ours is estimated.
+    """
+    mixture = MIXTURE_STD**2
+    total = variance + mixture
+    return math.sqrt(2 * variance * total / mixture * (math.log(1 / alpha) + 0.5 * math.log(total / variance)))
 
 
 class Looks:

@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import Iterator
-from statistics import fmean, pvariance
+from statistics import fmean, median, pvariance
 
 import pytest
 
-from tentalis.core.learning.canary import Arm, CanaryOutcome, is_canary, judge_canary
+from tentalis.core.learning.canary import Arm, CanaryOutcome, is_canary, judge_canary, judge_shadow
 
 SIMULATIONS = 200
 TASKS = 600
@@ -64,6 +64,43 @@ def test_looking_after_every_task_with_a_fixed_interval_would_alarm_too_often() 
                     alarms += 1
                     break
     assert alarms > 0.1 * SIMULATIONS
+
+
+def _draw_shadowed(chance: random.Random, drop: float) -> tuple[list[float], list[float]]:
+    """The same tasks done by two, easy and hard ones, each by a group of four and once in the shadow."""
+    rates = [chance.choice([0.05, 0.5, 0.95]) for _ in range(TASKS)]
+    served = [fmean(chance.random() < rate for _ in range(4)) for rate in rates]
+    return served, [float(chance.random() < max(rate - drop, 0.0)) for rate in rates]
+
+
+def _watch_shadow(seed: int, *, drop: float, is_paired: bool = True, margin: float = 0.1) -> tuple[CanaryOutcome, int]:
+    served, shadow = _draw_shadowed(random.Random(seed), drop)
+    for count in range(20, TASKS + 1, 10):
+        sides = served[:count], shadow[:count]
+        if is_paired:
+            reading = judge_shadow(*sides, margin=margin)
+        else:
+            reading = judge_canary(*map(arm_of, sides), margin=margin)
+        if reading.outcome is not CanaryOutcome.WATCHING:
+            return reading.outcome, count
+    return CanaryOutcome.WATCHING, TASKS
+
+
+def test_an_equal_shadow_raises_a_false_alarm_in_at_most_five_of_a_hundred() -> None:
+    found = [_watch_shadow(seed, drop=0.0, margin=1e-9)[0] for seed in range(SIMULATIONS)]
+    assert found.count(CanaryOutcome.HARM) <= 0.05 * SIMULATIONS
+
+
+def test_what_did_the_same_tasks_is_told_sooner_than_what_did_others() -> None:
+    paired, apart = ([_watch_shadow(seed, drop=0.0, is_paired=how)[1] for seed in range(40)] for how in (True, False))
+    assert median(paired) < 0.7 * median(apart)
+    assert all(_watch_shadow(seed, drop=0.3)[0] is CanaryOutcome.HARM for seed in range(20))
+
+
+def test_a_shadow_that_was_told_nothing_of_is_watched() -> None:
+    assert judge_shadow([], [], margin=0.1).outcome is CanaryOutcome.WATCHING
+    assert "0 of its tasks" in judge_shadow([], [], margin=0.1).words
+    assert judge_shadow([1.0] * 19, [0.0] * 19, margin=0.1).outcome is CanaryOutcome.WATCHING
 
 
 def test_an_equal_canary_is_called_safe_once_enough_was_seen() -> None:
