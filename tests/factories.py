@@ -8,12 +8,13 @@ from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
-from apps.evals.measuring import describe_asking, hash_asking
+from apps.evals.measuring import describe_asking
 from apps.evals.models import Evaluation, ItemTry
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
+from tentalis.core.canon import content_hash
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 
 
@@ -111,7 +112,7 @@ def make_measured(
         purpose=purpose,
         item_set=items,
         state="done",
-        asked_hash=hash_asking(describe_asking(worker, get_world("desk"))),
+        asked_hash=content_hash(describe_asking(worker, get_world("desk")))[:32],
         planned=len(outcomes),
         played=len(outcomes),
         items=len(outcomes),

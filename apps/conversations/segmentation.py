@@ -4,7 +4,6 @@ A turn goes on from the turn whose answer its request repeats, and from no other
 meanwhile (by a sub-agent, for a title, by another conversation under the same name) is a chain of its own beside it.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,7 +18,7 @@ from apps.conversations.policy import read_policy
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations
 from apps.outbox.services import final_write
-from tentalis.core.canon import canonical_json
+from tentalis.core.canon import content_hash
 from tentalis.core.conversation_delta import Conversation as Whole
 from tentalis.core.conversation_delta import make_answer
 from tentalis.core.conversations.machine import is_errand
@@ -439,7 +438,7 @@ def is_final(exchange: Exchange) -> bool:
 
 def digest_request(messages: Sequence[Any]) -> str:
     """A short name of a whole conversation."""
-    return hashlib.sha256(canonical_json(list(messages))).hexdigest()[:16]
+    return content_hash(list(messages))[:16]
 
 
 def _is_answer(exchange: Exchange) -> bool:

@@ -36,7 +36,7 @@ from apps.worlds.episodes import Episode
 from apps.worlds.identity import name_world
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.verifying import verify_answer
-from tentalis.core.canon import canonical_json
+from tentalis.core.canon import content_hash
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.worlds import Agent, AttemptDraft, PanelItem, TurnAgent, Verification, World
@@ -163,7 +163,7 @@ def find_measured(
         "is_greedy": is_greedy,
         "scale": scale,
         "seed": seed,
-        "asked_hash": hash_asking(asked_with),
+        "asked_hash": content_hash(asked_with)[:32],
     }
     found = Evaluation.objects.filter(state__in=TRIED, **values).first()
     if found is not None:
@@ -188,10 +188,6 @@ def describe_grading(project: Project, item_set: ItemSet) -> dict[str, Any]:
     graders = convene_graders(project, [item.checks for item in item_set.items])
     asked = {one for item in item_set.items for one in find_asked(item.checks)}
     return {"graders": sorted({graders.name(one) for one in asked})} if graders else {}
-
-
-def hash_asking(asked_with: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(canonical_json(asked_with), digest_size=16).hexdigest()
 
 
 def read_measured(evaluation: Evaluation) -> Measured:

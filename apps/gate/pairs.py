@@ -3,7 +3,7 @@ do not know whose the answers are."""
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean
@@ -55,11 +55,15 @@ TryPair = tuple[ItemTry, ItemTry]
 class SideBySide(Protocol):
     """Evidence of one kind."""
 
-    def compare(self, mine: Measured, theirs: Measured, asked: ItemSet, count: int) -> Pairs:
-        """Which side's answers to the first so many items are better.
+    @property
+    def known(self) -> Calibration | None:
+        """How often who is asked errs; None of people, who do not."""
+        ...
+
+    def prefer(self, tries: Sequence[TryPair], asked: ItemSet) -> dict[TwoIds, float]:
+        """How far the first of each pair is better, in [0, 1], of those that were told apart.
 
         Raises:
-            TooFewScoredError: too few of them were told apart.
             WaitsForPeopleError: people have yet to say so.
         """
         ...
@@ -77,13 +81,12 @@ class ByJudge:
     judge: LlmManager
     known: Calibration
 
-    def compare(self, mine: Measured, theirs: Measured, asked: ItemSet, count: int) -> Pairs:
-        tries = pair_tries(mine, theirs, count)
+    def prefer(self, tries: Sequence[TryPair], asked: ItemSet) -> dict[TwoIds, float]:
         said = read_known(tries, by=self.judge.rater)
         open_tries = [one for one in tries if ids_of(one) not in said]
         for start in range(0, len(open_tries), BLOCK):
             said |= self._ask(open_tries[start : start + BLOCK], asked)
-        return join_pairs(tries, said, wanted=count, judge=self.known)
+        return said
 
     def _ask(self, tries: Sequence[TryPair], asked: ItemSet) -> dict[TwoIds, float]:
         project = self.adapter.project
@@ -118,16 +121,15 @@ class ByPeople:
     adapter: Adapter
     people: int
     by: str
+    known: None = None
 
-    def compare(self, mine: Measured, theirs: Measured, asked: ItemSet, count: int) -> Pairs:
-        tries = pair_tries(mine, theirs, count)
+    def prefer(self, tries: Sequence[TryPair], asked: ItemSet) -> dict[TwoIds, float]:
         gather_words(self.adapter)
         rows = {(row.mine_id, row.theirs_id): row for row in _find_pairs(tries, by="")}
         self._open([one for one in tries if ids_of(one) not in rows], asked)
         if left := AnswerPair.objects.that_wait().filter(adapter=self.adapter).count():
             raise WaitsForPeopleError(f"{left} pairs of answers wait for people")
-        said = read_known(tries, by="")
-        return join_pairs(tries, said, wanted=count)
+        return read_known(tries, by="")
 
     def _open(self, tries: Sequence[TryPair], asked: ItemSet) -> None:
         with transaction.atomic():
@@ -175,24 +177,22 @@ def read_known(tries: Sequence[TryPair], *, by: str) -> dict[TwoIds, float]:
     return {(mine, theirs): said for mine, theirs, said in rows if said is not None}
 
 
-def join_pairs(
-    tries: Sequence[TryPair], preferences: Mapping[TwoIds, float], *, wanted: int, judge: Calibration | None = None
-) -> Pairs:
-    """An item's outcome is the share of its pairs that a side won; a tie is half of one.
+def compare(evidence: SideBySide, mine: Measured, theirs: Measured, asked: ItemSet, count: int) -> Pairs:
+    """Which side's answers to the first so many items are better; a tie is half a win.
 
-    Args:
-        preferences: how far the first of each pair is better, in [0, 1]; wanted: items that have some.
-        judge: who said so, where it errs.
     Raises:
         TooFewScoredError: of too few items something was said.
+        WaitsForPeopleError: people have yet to say so.
     """
+    tries = pair_tries(mine, theirs, count)
+    preferences = evidence.prefer(tries, asked)
     words: dict[int, list[float]] = defaultdict(list)
     for one in tries:
         if (word := preferences.get(ids_of(one))) is not None:
             words[one[0].key].append(word)
-    require_scored(planned=wanted, scored=len(words), reasons=["nobody told their answers apart"])
+    require_scored(planned=count, scored=len(words), reasons=["nobody told their answers apart"])
     won = [fmean(found) for found in words.values()]
-    return Pairs(mine=won, theirs=[1 - one for one in won], judge=judge)
+    return Pairs(mine=won, theirs=[1 - one for one in won], judge=evidence.known)
 
 
 # --- people's pairs: gathered, waited for, withdrawn -----------------------------------------------------------------

@@ -14,7 +14,7 @@ from apps.evals.comparing import pair, pair_first
 from apps.evals.measuring import AGAIN, Measured, WantedTries, find_measured, play
 from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet, Panel, draw_fresh
-from apps.gate.pairs import SideBySide
+from apps.gate.pairs import SideBySide, compare
 from apps.gate.strength_sweep import serve_scaled
 from apps.workers.agents import works_outside
 from tentalis.core.learning.collapse import AnswerProfile
@@ -156,7 +156,7 @@ class SideMeasurements:
 
     def _pair(self, mine: Measured, theirs: Measured, asked: ItemSet, count: int) -> Pairs:
         if self.side_by_side is not None:
-            return self.side_by_side.compare(mine, theirs, asked, count)
+            return compare(self.side_by_side, mine, theirs, asked, count)
         return pair_first(mine, theirs, asked.keys[:count])
 
     def _on_kept(self, model: Adapter | None, count: int) -> _Question:

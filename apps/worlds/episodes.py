@@ -8,6 +8,7 @@ from typing import Any
 from django.utils import timezone
 
 from apps.checks.graders import Graders
+from tentalis.core.tool_calls import spell_call
 from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, Verification
 
 
@@ -68,7 +69,7 @@ class PlayedTurn:
         steps += [
             DraftStep(
                 kind="call",
-                text=f"{call.name} {call.arguments}".strip(),
+                text=spell_call(call.name, call.arguments),
                 tool_name=call.name[:100],
                 tool_result=result,
             )

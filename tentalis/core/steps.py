@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from tentalis.core.tool_calls import read_call, read_told_call
+from tentalis.core.tool_calls import read_call, read_told_call, spell_call
 
 StepKind = Literal["step", "call"]
 Span = tuple[int, int]
@@ -341,8 +341,15 @@ def _read_tool_calls(
             continue
         call_id = call.get("id")
         result = results.get(call_id) if isinstance(call_id, str) else None
-        text = f"{name} {arguments}".strip()
         steps.append(
-            ParsedStep(kind="call", text=text, start=at, end=at, tool_name=name, arguments=arguments, result=result)
+            ParsedStep(
+                kind="call",
+                text=spell_call(name, arguments),
+                start=at,
+                end=at,
+                tool_name=name,
+                arguments=arguments,
+                result=result,
+            )
         )
     return steps

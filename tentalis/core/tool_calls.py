@@ -137,6 +137,11 @@ def write_told_call(call_id: str, call: WrittenCall) -> dict[str, Any]:
     }
 
 
+def spell_call(name: str, arguments: str) -> str:
+    """A call as a step's text."""
+    return f"{name or UNREADABLE} {arguments}".strip()
+
+
 def read_arguments(text: str) -> dict[str, Any] | None:
     """A call's arguments; {} for none, None for what is no JSON object."""
     if not text.strip():

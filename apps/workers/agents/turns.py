@@ -18,6 +18,7 @@ from tentalis.core.tool_calls import (
     read_arguments,
     read_told_call,
     read_written_calls,
+    spell_call,
     write_told_call,
 )
 from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, TurnAsked, TurnDraft
@@ -113,9 +114,7 @@ def read_turn(sample: Sample, draft: AttemptDraft, tools: Messages, *, turn: int
     steps = [
         DraftStep(
             kind="call",
-            text="\n".join(
-                filter(None, ["" if place else text, f"{call.name or UNREADABLE} {call.arguments}".strip()])
-            ),
+            text="\n".join(filter(None, ["" if place else text, spell_call(call.name, call.arguments)])),
             tool_name=(call.name or UNREADABLE)[:100],
             token_start=start,
             token_end=end,
