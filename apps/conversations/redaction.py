@@ -153,6 +153,14 @@ class Redactor:
             counts[each.what] = counts.get(each.what, 0) + 1
         return Masked("".join([*pieces, text[end:]]), counts)
 
+    def mask_texts(self, value: Any) -> Any:
+        """A JSON value with all its texts masked, keys aside."""
+        if isinstance(value, str):
+            return self.mask(value).text
+        if isinstance(value, Mapping):
+            return {key: self.mask_texts(each) for key, each in value.items()}
+        return [self.mask_texts(each) for each in value] if isinstance(value, Sequence) else value
+
     def kinds_in(self, values: Iterable[Any]) -> set[str]:
         """What the texts anywhere in JSON values hold."""
         return {each.what for value in values for text in iterate_texts(value) for each in self.find(text)}

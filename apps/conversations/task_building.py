@@ -141,9 +141,11 @@ def make_task(turn: Turn, read: ReadTurn, redactor: Redactor, *, by: str) -> Tas
         metadata={"origin": "session", "session": turn.session_id, "turn": turn.pk},
         group_size=1,
     )
-    chosen = choose_held_out(turn.project, [task])
+    chosen = choose_held_out(turn.project, [task], conversation=f"session {turn.session_id}")
     task.save(force_insert=True)
-    keep_held_out(turn.project, chosen)
+    if chosen:
+        messages = read.calls[-1].conversation.messages  # its last call's: what its tools said is known by then
+        keep_held_out(turn.project, chosen, messages=redactor.mask_texts(messages) if len(messages) > 1 else ())
     payload = {"environment": task.environment, "origin": "session", "session": turn.session_id, "turn": turn.pk}
     record(Kind.TASK_SUBMITTED, subject=task, by=by, payload=payload)
     attempt = make_attempt(task, read, redactor, policy.redaction)

@@ -39,7 +39,7 @@ from apps.worlds.verifying import verify_answer
 from tentalis.core.canon import content_hash
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
 from tentalis.core.scoring.quoting import clean_text
-from tentalis.core.worlds import Agent, AttemptDraft, PanelItem, TurnAgent, Verification, World
+from tentalis.core.worlds import Agent, AttemptDraft, PanelItem, TurnAgent, TurnAsked, Verification, World
 from tentalis.outbound.scopes import ScopedThreadPool
 
 AGAIN: Final = 7_919
@@ -388,10 +388,17 @@ def _answer(
     seeds = [one.item.seed + one.asked.measured.evaluation.seed + AGAIN * one.number for one in tries]
     if world.has_turns and isinstance(agent, TurnAgent):
         return _play(agent, worker, world, tries, seeds, model=model, greedy=greedy)
-    prompts = [one.item.prompt for one in tries]
-    groups = agent.work(prompts=prompts, world=world, group_size=1, seeds=seeds, model=model, greedy=greedy)
-    drafts = [draft for (draft,) in groups]
-    evaluation = tries[0].asked.measured.evaluation
+    asked = list(zip(tries, seeds, strict=True))
+    made: dict[_WantedTry, AttemptDraft] = {}
+    if isinstance(agent, TurnAgent) and (told := [one for one in asked if one[0].item.messages]):
+        turns = [TurnAsked(messages=one.item.messages, seed=seed) for one, seed in told]
+        said = agent.take_turns(turns, world=world, tools=(), model=model, greedy=greedy)
+        made |= {one: turn.draft for (one, _), turn in zip(told, said, strict=True)}
+    if plain := [one for one in asked if one[0] not in made]:
+        prompts, of_plain = [one.item.prompt for one, _ in plain], [seed for _, seed in plain]
+        groups = agent.work(prompts=prompts, world=world, group_size=1, seeds=of_plain, model=model, greedy=greedy)
+        made |= {one: draft for (one, _), (draft,) in zip(plain, groups, strict=True)}
+    drafts, evaluation = [made[one] for one in tries], tries[0].asked.measured.evaluation
     found = verify_items([one.item for one in tries], world, drafts, evaluation=evaluation)
     return list(map(_Answered, drafts, found))
 

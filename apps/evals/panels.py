@@ -9,7 +9,7 @@ from django.db.models import Max, QuerySet
 
 from apps.accounts.models import Project
 from apps.evals.models import Item, Taskset
-from apps.workers.agents import can_measure
+from apps.workers.agents import can_measure, works_outside
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.worlds.registry import WORLDS, find_world, get_world
@@ -46,7 +46,7 @@ class ItemSet:
 
 def key_of(item: PanelItem) -> int:
     """By which the same item is known in every set."""
-    said = canonical_json([item.prompt, item.reference, item.checks, item.seed])
+    said = canonical_json([item.prompt, item.reference, item.checks, item.seed, *filter(None, [item.messages])])
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest()) >> 1
 
 
@@ -173,16 +173,23 @@ def find_own(
     rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")
     found: dict[str, dict[str, PanelItem]] = {}
     for row in rows:
+        if has_past(row) and works_outside(worker):
+            continue  # a task says no more than its prompt
         verifies = find_world(row.taskset.environment).judges_states
         if (row.reference is not None or row.checks is not None or verifies) is is_checked:
             found.setdefault(row.taskset.environment, {}).setdefault(row.content_hash, read_item(row))
     return {environment: tuple(items.values()) for environment, items in found.items()}
 
 
+def has_past(row: Item) -> bool:
+    """Whether something was said before, which its prompt alone does not tell."""
+    return any(isinstance(one, Mapping) and one.get("role") == "assistant" for one in row.messages)
+
+
 def read_item(row: Item) -> PanelItem:
     """A taskset's item as it is measured on: the same for the gate and for whoever asks."""
     seed = int(row.content_hash[:8], 16) if row.seed is None else row.seed
-    return PanelItem(prompt=row.prompt, reference=row.reference, checks=row.checks, seed=seed)
+    return PanelItem(prompt=row.prompt, reference=row.reference, checks=row.checks, seed=seed, messages=row.messages)
 
 
 def find_newest(project: Project) -> QuerySet[Taskset]:

@@ -92,7 +92,7 @@ class ByJudge:
         project = self.adapter.project
         told = [one for one in tries if one[0].answer != one[1].answer]
         questions = [
-            PairQuestion(project, asked.items[mine.place].prompt, mine.answer, theirs.answer) for mine, theirs in told
+            PairQuestion(project, asked.items[mine.place].told, mine.answer, theirs.answer) for mine, theirs in told
         ]
         with charge(project=project, turn="judge", adapter_name=self.adapter.name):
             words = self.judge.prefer(questions) if questions else []

@@ -6,7 +6,8 @@ scored and reviewed like any other. The same words, or nearly the same, are alwa
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from apps.accounts.models import Project
 from apps.evals.holding import AskedTask, NearTexts, find_held_out
@@ -23,13 +24,17 @@ MOST_ALIKE = 200
 """Earlier tasks that are looked at for the same words."""
 
 
-def choose_held_out(project: Project, tasks: Sequence[Task]) -> list[Task]:
+def choose_held_out(project: Project, tasks: Sequence[Task], *, conversation: str = "") -> list[Task]:
     """Which of a project's tasks, not saved yet, are put aside; each is given what finds its words again.
 
     What can be neither checked nor is judged by people is not: nothing could be measured on it. At most three queries.
+
+    Args:
+        conversation: that they are turns of: who talks judges, whatever the project reviews, and all its turns are put
+            aside or none, for each is told with those before it.
     """
     tasks = note_words(tasks)
-    able = [task for task in tasks if _can_be_measured(project, task)]
+    able = [task for task in tasks if conversation or _can_be_measured(project, task)]
     if not project.held_out_percent or not able:
         return []
     kept = _find_kept(project, able)
@@ -42,7 +47,7 @@ def choose_held_out(project: Project, tasks: Sequence[Task]) -> list[Task]:
         if place in kept or aside.find(*told) is not None:
             continue
         is_new = before.find(*told) is None and counts[task.environment] > FIRST_TASKS
-        if is_new and is_drawn(project, task.prompt):
+        if is_new and is_drawn(project, conversation or task.prompt):
             chosen.append(task)
         (aside if chosen and chosen[-1] is task else before).add(*told)
     return chosen
@@ -56,13 +61,18 @@ def note_words(tasks: Sequence[Task]) -> list[Task]:
     return found
 
 
-def keep_held_out(project: Project, chosen: Sequence[Task]) -> None:
-    """Make items of saved tasks that were put aside, in the running transaction."""
+def keep_held_out(project: Project, chosen: Sequence[Task], *, messages: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Make items of saved tasks that were put aside, in the running transaction.
+
+    Args:
+        messages: the conversation that each of them ends, where it is more than a prompt.
+    """
     by_environment: dict[str, list[Item]] = {}
     for task in chosen:
         by_environment.setdefault(task.environment, []).append(
             Item(
                 prompt=task.prompt,
+                messages=list(messages),
                 reference=task.reference,
                 checks=task.checks,
                 seed=task.seed,

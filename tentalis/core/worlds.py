@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from tentalis.core import hints
 from tentalis.core.canon import content_hash
 from tentalis.core.checked import Number
+from tentalis.core.conversations.turns import read_text
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.scoring.verdicts import VerdictQuestion
 from tentalis.core.token_use import NOTHING_USED, TokenUse
@@ -197,12 +198,21 @@ class PanelItem:
 
     Args:
         checks: what else says whether an answer is right, as data; None for nothing.
+        messages: the whole conversation that the prompt ends; () where there is no more than the prompt.
     """
 
     prompt: str
     reference: Any = None
     checks: Any = None
     seed: int = 0
+    messages: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def told(self) -> str:
+        """What it asks, behind what was said before, for who compares answers to it."""
+        told = [one for one in self.messages if one.get("role") in {"user", "assistant", "tool"}]
+        said = [f"{one['role']}: {text}" for one in told if (text := read_text(one))]
+        return "\n\n".join(said)[-MAX_PROMPT_CHARS:] if len(said) > 1 else self.prompt
 
 
 @dataclass(frozen=True)

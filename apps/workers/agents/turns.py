@@ -83,7 +83,7 @@ def count_tokens(client: ModelClient, messages: Messages, tools: Messages, *, mo
 def ask_with_tools(client: ModelClient, messages: Messages, tools: Messages, *, model: str, **settings: Any) -> Sample:
     """Ask with a conversation and tools. A server that reads no calls by itself (vLLM without a parser) is asked to
     leave them in the text."""
-    offered: Json = {"tools": list(tools)}
+    offered: Json = {"tools": list(tools)} if tools else {}
     try:
         [sample] = client.chat(messages, model=model, extra=offered, **settings)
     except ModelNotServedError:

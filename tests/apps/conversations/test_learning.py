@@ -1,11 +1,15 @@
 """From what a person says next to a rollout."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from apps.accounts.models import Project
 from apps.conversations.models import Turn
+from apps.evals.measuring import measure
+from apps.evals.models import Evaluation, Item
+from apps.evals.panels import ItemSet, find_own
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
@@ -14,7 +18,13 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
+from apps.tasks.own_work import FIRST_TASKS
+from apps.workers.models import Worker
+from apps.worlds.registry import get_world
 from tests.apps.conversations.talk import INTERNAL, SYSTEM, Talk, tool, user
+from tests.apps.gateway.running import make_provider
+from tests.factories import make_task
+from tests.fakes import FakeModelServer
 
 Read = Callable[[Talk], list[Turn]]
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"order": 7}'}}
@@ -51,6 +61,50 @@ def test_thanks_make_a_task_that_learns(talk: Talk, read: Read) -> None:
     assert exchange is not None
     assert list(record.token_ids) == exchange.unpack_token_ids()
     assert list(record.prompt_token_ids) == exchange.unpack_prompt_token_ids()
+
+
+def test_what_a_conversation_holds_out_is_asked_as_it_was_said(helper: Worker, read: Read) -> None:
+    """A share of them holds itself out, whatever the project reviews: who talks judges."""
+    Project.objects.filter(pk=helper.project_id).update(held_out_percent=50, review_policy={"rate": 0})
+    worker = Worker.objects.select_related("project").get()
+    for number in range(FIRST_TASKS):
+        make_task(worker.project, worker, prompt=f"Question {number}", environment="chat")
+    for number in range(8):
+        talk = Talk(worker.project, f"c-{number}")
+        for place in range(2):
+            asked = f"Question {number}: what is {number} times {place}? Tell a{number}@lobsters.ch."
+            talk.ask(user(asked), answer=f"It is {place * number}.")
+            talk.ask(user("Thanks!"), answer="You are welcome.")
+        talk.close()
+        read(talk)
+    items = list(Item.objects.all())
+    sessions = Counter(Task.objects.get(pk=item.source.split()[1]).metadata["session"] for item in items)
+    assert 0 < len(sessions) < 8
+    assert set(sessions.values()) == {2}, "all of a conversation or none"
+    for item in items:
+        assert item.split == "held_out"
+        assert [one["role"] for one in item.messages[:2]] == ["system", "user"]
+        assert item.messages[-1] == {"role": "user", "content": item.prompt}
+        assert "[EMAIL]" in item.prompt
+    worker.project.refresh_from_db()
+    held = find_own(worker, is_checked=False)["chat"]
+    assert len(held) == len(items)
+    later = next(one for one in held if len(one.messages) > 3)
+    assert later.told.startswith("user: Question")
+    assert "assistant: It is 0." in later.told
+    assert later.told.endswith(f"user: {later.prompt}")
+    with FakeModelServer() as server:
+        worker.provider = make_provider(worker.project, f"{server.url}/v1", default_model="desk")
+        worker.base_model = "desk"
+        worker.save()
+        item_set = ItemSet("own", get_world("chat"), held)
+        measured = measure(worker, None, item_set, Evaluation.Purpose.REPORT)
+    assert {one.answer for one in measured.tries.values()} == {"reply 0"}
+    asked_with = [one.body["messages"] for one in server.requests]
+    assert sorted(asked_with, key=str) == sorted((list(one.messages) for one in held), key=str)
+    worker.kind = Worker.Kind.OPENCLAW
+    told = find_own(worker, is_checked=False).get("chat", ())
+    assert len(told) < len(held), "its agent is given tasks, which have no past"
 
 
 def test_a_correction_says_no_and_teaches_in_the_persons_words(talk: Talk, read: Read) -> None:

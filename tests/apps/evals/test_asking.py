@@ -174,7 +174,7 @@ def test_what_cannot_be_measured_is_refused_by_name(
         )
         assert (answer.status >= 400) == bool(field), answer
         assert not field or field in answer.body["errors"], answer
-    Worker.objects.filter(pk=worker.pk).update(kind="openclaw")
+    Worker.objects.filter(pk=worker.pk).update(kind="openclaw", base_model="")
     assert "chooses the model itself" in ask(as_alice, numbers).body["detail"]
     Evaluation.objects.update(asked_by="")
     [gates] = Evaluation.objects.all()
