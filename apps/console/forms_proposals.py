@@ -145,7 +145,7 @@ FORMS: Mapping[str, type[DecisionForm]] = {
 
 
 class RulesForm(forms.Form):
-    """What an outside worker may not do alone."""
+    """What a worker may not do alone."""
 
     tools = forms.CharField(
         label=_("Tools that wait"),
@@ -161,6 +161,11 @@ class RulesForm(forms.Form):
     )
     messages = forms.BooleanField(label=_("Messages to others wait"), required=False)
     answers = forms.BooleanField(label=_("Answers wait"), required=False)
+    agents_decide = forms.BooleanField(
+        label=_("Other agents may decide"),
+        required=False,
+        help_text=_("Those that may review in this project; else people alone."),
+    )
     deadline_s = DurationField(
         label=_("Time to decide"), is_whole=True, min_s=DEADLINE.low, max_s=DEADLINE.high, initial=300
     )
@@ -178,6 +183,8 @@ class RulesForm(forms.Form):
             initial = policy.to_json()
             initial |= {name: "\n".join(initial[name]) for name in ("tools", "except_tools")}
         super().__init__(data, initial=initial, auto_id=f"w{worker.pk}-%s")
+        if worker.kind != Worker.Kind.OUTSIDE:  # of the platform's own only calls can wait
+            del self.fields["messages"], self.fields["answers"]
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -188,4 +195,4 @@ class RulesForm(forms.Form):
             "tools": [line.strip() for line in tools if line.strip()],
             "except_tools": [line.strip() for line in never if line.strip()],
         }
-        return rules if rules["tools"] or rules["messages"] or rules["answers"] else {}
+        return rules if rules["tools"] or rules.get("messages") or rules.get("answers") else {}

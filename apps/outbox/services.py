@@ -278,6 +278,30 @@ def held_write(subject_ids: Collection[int] = ()) -> Iterator[Collection[int]]:
         yield kept
 
 
+def put_off(until: datetime) -> None:
+    """Give the link that this process is at back until then, in the running transaction: it waits, and failed nothing.
+    `wake` ends the wait. Outside a link it is nothing.
+
+    Raises:
+        LostClaimError: as `final_write`.
+    """
+    if (held := _held.get()) is None:
+        return
+    rows = Segment.objects.filter(pk__in=list(held.claim.subjects), fence=held.claim.fence)
+    released = {"fence": None, "lease_until": None, "published_at": None}
+    if not rows.update(**released, run_after=until, attempts=F("attempts") - 1):
+        raise LostClaimError(f"{held.claim}: the claim is another process's by now")
+    _held.set(None)
+    nudge_relay()
+
+
+def wake(*, kind: str, subject_id: int) -> None:
+    """Let a link that was put off go on now. Its segment is locked by the caller (`lock_segments`)."""
+    waiting = Segment.objects.filter(kind=kind, subject_id=subject_id, state=Segment.State.OPEN, fence__isnull=True)
+    waiting.update(run_after=Now(), published_at=None)
+    nudge_relay()
+
+
 def end_unwritten(held: Hold) -> None:
     """End a link that had nothing to write (its row was past it)."""
     if _held.get() is held:

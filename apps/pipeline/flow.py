@@ -48,6 +48,7 @@ from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
 from apps.scoring import jobs as scoring_jobs
 from apps.scoring.shadows import find_mirrored
+from apps.supervision import jobs as supervision_jobs
 from apps.tasks import handing_in, offering, playing
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
@@ -93,7 +94,7 @@ KINDS[SegmentKind.WORK] = Chain(
 
 
 KINDS[SegmentKind.EPISODE] = Chain(  # each alone: it takes as long as its longest episode
-    links=(task_jobs.play, scoring_jobs.score, feedback_jobs.open_review),
+    links=(supervision_jobs.play, scoring_jobs.score, feedback_jobs.open_review),
     then=go_on_after_work,
     on_dead=tasks.fail_task,
     on_replay=tasks.revive_task,

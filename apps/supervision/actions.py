@@ -14,6 +14,7 @@ FIELDS = {
     "message": frozenset({"kind", "text"}),
     "answer": frozenset({"kind", "text"}),
 }
+MAX_CONTEXT_CHARS = 8_000
 MAX_TOOL_CHARS = 100
 MAX_ARGUMENTS_BYTES = 20_000
 MAX_DEPTH = 16

@@ -33,10 +33,11 @@ POLICY = "policy"
 
 
 class Proposal(Stateful):
-    """One action an outside agent wants to take at a task, which waits for a person's word.
+    """One action that an agent wants to take at a task, which waits for somebody's word.
 
     Attributes:
-        proposed_by: whose token it came with.
+        proposed_by: whose token it came with; None: the platform's own agent wants it.
+        turn, call: of which turn of its attempt, and which call there, from 0; None of an outside agent's.
         step_index: which step of the work it will be, from 0; None: the agent did not say.
         action: {"kind": "tool", "tool", "arguments"}, {"kind": "message", "text"} or {"kind": "answer", "text"}.
         context: the end of what led there, as the agent tells it.
@@ -45,7 +46,7 @@ class Proposal(Stateful):
         on_timeout: what holds when nobody decides: approve, reject or fail, as the rule said when it was made.
         decided_by: handle; `policy` where no rule asked, `sweep` when the time was up.
         decision: {"reason"}, {"action"}, {"hint"}, {"answer"} or {"outcome"}, by state.
-        attempt: the work it became part of, once that was handed in.
+        attempt: the work it is part of; of an outside agent's once that was handed in.
     """
 
     class State(models.TextChoices):
@@ -83,7 +84,9 @@ class Proposal(Stateful):
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="proposals", db_index=False)
     task = models.ForeignKey(Task, models.CASCADE, related_name="proposals")
-    proposed_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    proposed_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, blank=True, related_name="+")
+    turn = models.PositiveSmallIntegerField(null=True, blank=True)
+    call = models.PositiveSmallIntegerField(null=True, blank=True)
     step_index = models.PositiveSmallIntegerField(null=True, blank=True)
     kind = models.CharField(max_length=8, choices=Kinds.choices)
     tool = models.CharField(max_length=100, blank=True)
@@ -109,6 +112,9 @@ class Proposal(Stateful):
                 | ~Q(state="pending") & Q(decided_at__isnull=False),
                 name="proposal_is_decided_or_has_a_deadline",
             ),
+            models.UniqueConstraint(
+                fields=["attempt", "turn", "call"], condition=Q(turn__isnull=False), name="one_proposal_per_call"
+            ),
         ]
         indexes = [
             models.Index(fields=["project", "-id"], name="proposal_by_project"),
@@ -125,6 +131,15 @@ class Proposal(Stateful):
 
     def __str__(self) -> str:
         return f"proposal {self.pk} at task {self.task_id}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the platform's own agent wants it, whose attempt goes on with the word."""
+        return self.turn is not None
+
+    def describe(self) -> dict[str, Any]:
+        """What the audit says of it; the action's own words stay in the row."""
+        return {"task": self.task_id, "kind": str(self.kind), "tool": self.tool}
 
     @property
     def outcome(self) -> str:

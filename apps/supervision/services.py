@@ -14,17 +14,17 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
-from apps.supervision.actions import read_action, read_text
+from apps.outbox.kinds import SegmentKind
+from apps.outbox.services import lock_segments, wake
+from apps.supervision.actions import MAX_CONTEXT_CHARS, read_action, read_text
 from apps.supervision.errors import AlreadyDecidedError, NotSupervisedError, NotYoursToDecideError
 from apps.supervision.models import POLICY, Proposal
+from apps.supervision.policies import read_policy
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import fail_task
 from apps.workers.models import Worker
-from tentalis.core.checked import FieldError
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
-from tentalis.core.supervision import SupervisionPolicy, read_supervision
 
-MAX_CONTEXT_CHARS = 8_000
 MAX_RISK_CHARS = 1_000
 MAX_REJECTION_CHARS = 1_000
 MAX_PENDING = 20
@@ -60,7 +60,7 @@ def propose(
     _check_words(context, risk, step_index)
     with transaction.atomic():
         worker = _lock_for_proposal(task)
-        policy = _read_policy(worker)
+        policy = read_policy(worker)
         reason = policy.find_reason(checked["kind"], checked.get("tool", "")) if policy else ""
         proposal = Proposal(
             project_id=task.project_id,
@@ -82,7 +82,7 @@ def propose(
             proposal.on_timeout = policy.on_timeout
             _insert(proposal, deadline_at=Now() + timedelta(seconds=policy.deadline_s))
             kind = Kind.PROPOSAL_MADE
-        record(kind, subject=proposal, by=by.handle, payload=_describe(proposal))
+        record(kind, subject=proposal, by=by.handle, payload=proposal.describe())
     return proposal
 
 
@@ -101,20 +101,26 @@ def decide(
     Args:
         decision: approve, reject (with a `reason`), edit (with the `action` that may be done instead), hint (the agent
             thinks again) or take_over (the agent's work ends here, with `answer`; what else it proposed is rejected).
+            What an agent of the platform's own wants to call is not taken over.
     Raises:
         NotFoundError, NotAllowedError: `by` may not decide in the project.
-        NotYoursToDecideError: an agent, or one's own proposal.
+        NotYoursToDecideError: one's own proposal, or an agent where the worker's rules leave it to people.
         AlreadyDecidedError: somebody was first.
         BadInputError: naming the field.
     """
     require_right(by, proposal.project, Right.REVIEWS_WRITE)
-    if by.is_agent:
-        raise NotYoursToDecideError("agents decide no proposals: this takes a person")
+    if by.is_agent and not may_agents_decide(proposal):
+        raise NotYoursToDecideError(
+            f"agents decide no proposals of {proposal.task.worker.name}: this takes a person, or `agents_decide` among "
+            "its rules"
+        )
     if proposal.proposed_by_id == by.pk:
         raise NotYoursToDecideError("you proposed this yourself: another person decides it, or give the agent a user")
     said = {"reason": reason, "action": action, "hint": hint, "answer": answer}
     state, payload = _read_decision(proposal, decision, said)
     with transaction.atomic():
+        if proposal.is_ours:
+            lock_segments(kind=SegmentKind.EPISODE, subject_ids=[proposal.task_id])
         if state == Proposal.State.TAKEN_OVER:
             Task.objects.select_for_update(no_key=True).get(pk=proposal.task_id)  # nothing more is proposed meanwhile
         _settle(proposal, state, payload, by=by.handle)
@@ -122,7 +128,14 @@ def decide(
             others = Proposal.objects.filter(task=proposal.task_id, state=Proposal.State.PENDING)
             for other in others.select_for_update(skip_locked=True):
                 _settle(other, Proposal.State.REJECTED, {"reason": "Somebody took the task over."}, by=by.handle)
+        if proposal.is_ours:
+            wake(kind=SegmentKind.EPISODE, subject_id=proposal.task_id)
     return proposal
+
+
+def may_agents_decide(proposal: Proposal) -> bool:
+    policy = read_policy(proposal.task.worker)
+    return policy is not None and policy.agents_decide
 
 
 def expire_proposals(*, limit: int = 200, by: str = SWEEP) -> list[Proposal]:
@@ -133,10 +146,11 @@ def expire_proposals(*, limit: int = 200, by: str = SWEEP) -> list[Proposal]:
         What was settled.
     """
     with transaction.atomic():
-        is_over = ~Q(task__state=Task.State.QUEUED)
+        ours = Q(turn__isnull=False)
+        is_over = (~ours & ~Q(task__state=Task.State.QUEUED)) | (ours & ~Q(attempt__state=Attempt.State.WAITING))
         due = (
             Proposal.objects.select_for_update(of=("self", "task"), skip_locked=True, no_key=True)
-            .select_related("task")
+            .select_related("task", "attempt")
             .filter(Q(deadline_at__lte=Now()) | is_over, state=Proposal.State.PENDING)
             .order_by("deadline_at")[:limit]
         )
@@ -185,14 +199,6 @@ def _lock_for_proposal(task: Task) -> Worker:
     return locked.worker
 
 
-def _read_policy(worker: Worker) -> SupervisionPolicy | None:
-    """Raises ConflictError where the stored one cannot be read: nothing is let through by a rule nobody understands."""
-    try:
-        return read_supervision(worker.supervision)
-    except FieldError as error:
-        raise ConflictError(f"the supervision of worker {worker.name} cannot be read: {error}") from None
-
-
 def _insert(proposal: Proposal, **times: Any) -> None:
     """Save with times of the database, and read those back."""
     for name, value in times.items():
@@ -220,6 +226,11 @@ def _read_decision(proposal: Proposal, decision: str, said: Mapping[str, Any]) -
             raise BadInputError.at(
                 name, f"{decision} takes {f'only {field}' if field else 'no more words'}, found {name}"
             )
+    if proposal.is_ours and state == Proposal.State.TAKEN_OVER:
+        raise BadInputError.at(
+            "decision",
+            "wanted approve, reject, edit or hint: the platform's own agent works on; cancel its task instead",
+        )
     if not field:
         return state, {}
     value = read(said[field])
@@ -230,6 +241,8 @@ def _read_decision(proposal: Proposal, decision: str, said: Mapping[str, Any]) -
             )
         if value["kind"] != proposal.kind:
             raise BadInputError.at("action", f"wanted a {proposal.kind} as was proposed, found a {value['kind']}")
+        if proposal.is_ours and value["tool"] != proposal.tool:
+            raise BadInputError.at("action", f"wanted a call of {proposal.tool}, found one of {value['tool']}")
     return state, {field: value}
 
 
@@ -246,7 +259,7 @@ DECISIONS: Mapping[str, tuple[Proposal.State, str, Reader]] = {
 
 def _settle(proposal: Proposal, state: Proposal.State, decision: Mapping[str, Any], *, by: str) -> None:
     """Decide by compare-and-set. Raises AlreadyDecidedError."""
-    payload = _describe(proposal) | {name: decision[name] for name in AUDITED if name in decision}
+    payload = proposal.describe() | {name: decision[name] for name in AUDITED if name in decision}
     try:
         move(proposal, state, by=by, payload=payload, decided_by=by, decided_at=Now(), decision=dict(decision))
     except IllegalMoveError:
@@ -259,6 +272,8 @@ def _settle(proposal: Proposal, state: Proposal.State, decision: Mapping[str, An
 
 def _expire(proposal: Proposal, *, by: str) -> Proposal:
     ended = proposal.task.state != Task.State.QUEUED
+    if proposal.is_ours:
+        ended = proposal.attempt is None or proposal.attempt.state != Attempt.State.WAITING
     decision = {"outcome": proposal.on_timeout}
     if ended:
         decision = {"outcome": "reject", "why": f"the task is {proposal.task.get_state_display().lower()}"}
@@ -267,8 +282,3 @@ def _expire(proposal: Proposal, *, by: str) -> Proposal:
         fail_task(proposal.task_id, link=LINK, reason=f"nobody decided proposal {proposal.pk} in time", by=by)
         proposal.task.refresh_from_db(fields=["state"])
     return proposal
-
-
-def _describe(proposal: Proposal) -> dict[str, Any]:
-    """What the audit says of it; the action's own words stay in the row."""
-    return {"task": proposal.task_id, "kind": str(proposal.kind), "tool": proposal.tool}

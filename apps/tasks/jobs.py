@@ -1,9 +1,9 @@
-"""Jobs of queues `workers`, `episodes` and `gates`."""
+"""Jobs of queues `workers` and `gates`."""
 
 from collections.abc import Sequence
 
 from apps.outbox.links import link, set_link
-from apps.tasks import handing_in, offering, playing, services
+from apps.tasks import handing_in, offering, services
 from apps.worlds.playing import find_measuring_time_s
 
 
@@ -11,11 +11,6 @@ from apps.worlds.playing import find_measuring_time_s
 def work(task_ids: Sequence[int]) -> None:
     if not services.work_tasks(task_ids, by="worker"):
         handing_in.bind_calls(task_ids)
-
-
-@link("tasks.play", time_s=playing.find_time_s)
-def play(task_id: int) -> None:
-    playing.play_task(task_id, by="worker")
 
 
 @link("evals.measure", time_s=find_measuring_time_s)  # as stored in rows of segments

@@ -168,12 +168,16 @@ class Attempt(Timestamped):
 
     class State(models.TextChoices):
         RUNNING = "running", "Running"
+        WAITING = "waiting", "Waiting for approval"
         ANSWERED = "answered", "Answered"
         FAILED = "failed", "Failed"
         CANCELLED = "cancelled", "Cancelled"
         LOST = "lost", "Lost to a fault, and played anew"
 
-    NOT_YET: ClassVar = (State.RUNNING, State.LOST)
+    UNDER_WAY: ClassVar = (State.RUNNING, State.WAITING)
+    NOT_YET: ClassVar = (*UNDER_WAY, State.LOST)
+    was_waiting = False
+    """Its last turn's calls were approved, or refused, and have not been made."""
 
     task = models.ForeignKey(Task, models.CASCADE, related_name="attempts")
     index = models.PositiveSmallIntegerField()

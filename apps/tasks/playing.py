@@ -11,12 +11,14 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import groupby
 from typing import Any, Final
 
 from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from apps.adapters.selectors import choose_adapters
 from apps.adapters.serving import load
@@ -30,7 +32,8 @@ from apps.inference.metering import charge
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.inference.services import CallBefore, record_exchanges
-from apps.outbox.services import final_write, held_write
+from apps.outbox.services import final_write, held_write, put_off
+from apps.tasks.approvals import Approvals, CallPlace
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.errors import AllLostError
 from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, Task
@@ -39,7 +42,7 @@ from apps.tasks.services import save_steps
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from apps.worlds.episodes import Episode, PlayedTurn, Seen
+from apps.worlds.episodes import Episode, Instead, PlayedTurn, Seen
 from apps.worlds.playing import Journal, play
 from apps.worlds.registry import find_world, get_world
 from tentalis.core.conversation_delta import Conversation, make_answer
@@ -50,6 +53,9 @@ from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, TurnAgent, V
 
 MOST_TRIES: Final = 3
 """Times that an attempt is played which faults end; then it has failed, and says why."""
+
+LEAST_WAIT: Final = timedelta(seconds=1)
+"""Until a word whose time is over is looked for again: it is the sweep's to say."""
 
 _COMPLETE = """
 UPDATE tasks_episodeturn SET observations = new.observations, state_hash = new.state_hash, ended_at = new.ended_at,
@@ -75,8 +81,9 @@ def find_time_s(task_id: int) -> float:
     return longest + float(settings.TENTALIS["TASK_TIMEOUT_SECONDS"])
 
 
-def play_task(task_id: int, *, by: str) -> None:
-    """Play the attempts at a task to their ends, from wherever they are, and hand it on to be scored.
+def play_task(task_id: int, *, by: str, approvals: Approvals | None = None) -> None:
+    """Play the attempts at a task to their ends, from wherever they are, and hand it on to be scored. Where all that
+    are left wait for somebody's word, it is put off until that is said.
 
     Raises:
         AllLostError: no attempt came to an end of its own.
@@ -89,9 +96,12 @@ def play_task(task_id: int, *, by: str) -> None:
         return
     if task.state == Task.State.QUEUED:
         move(task, Task.State.WORKING, by=by)
-    while attempts := _open_attempts(task):
+    approvals = approvals or Approvals()
+    while attempts := _open_attempts(task, approvals):
         for model_of, group in groupby(sorted(attempts, key=_name_model), key=_name_model):
-            _play(task, list(group), model=model_of)
+            _play(task, list(group), model=model_of, approvals=approvals)
+    if attempts is None:
+        return
     ended = list(Attempt.objects.filter(task=task).order_by("index").values_list("pk", "state", "error"))
     if all(state == Attempt.State.FAILED for _, state, _ in ended):
         raise AllLostError(f"none of {len(ended)} attempts gave an answer: {ended[0][2]}")
@@ -100,8 +110,9 @@ def play_task(task_id: int, *, by: str) -> None:
             move(task, Task.State.SCORING, by=by, payload={"attempts": [pk for pk, *_ in ended]})
 
 
-def _open_attempts(task: Task) -> list[Attempt]:
-    """Those of the task's group that have not ended; what the group lacks begins."""
+def _open_attempts(task: Task, approvals: Approvals) -> list[Attempt] | None:
+    """Those of the task's group that can be played; what it lacks begins. None where those left wait for a word: the
+    task is put off then. Who decides locks its segment first, so that no word comes unseen."""
     with held_write([task.pk]):
         attempts = (
             Attempt.every.filter(task=task).exclude(state=Attempt.State.LOST).select_related("adapter", "exchange")
@@ -113,6 +124,15 @@ def _open_attempts(task: Task) -> list[Attempt]:
             Attempt(task=task, index=index, worker=task.worker, adapter=chosen, state=Attempt.State.RUNNING)
             for index in sorted(missing)
         )
+        waiting = [one for one in found if one.state == Attempt.State.WAITING]
+        pending = approvals.find_pending(waiting) if waiting else {}
+        for one in waiting:
+            if one.pk not in pending:
+                one.state, one.was_waiting = Attempt.State.RUNNING, True
+                one.save(update_fields=["state"])
+        if pending and all(one.state != Attempt.State.RUNNING for one in found):
+            put_off(max(min(pending.values()), timezone.now() + LEAST_WAIT))
+            return None
     return [one for one in found if one.state == Attempt.State.RUNNING]
 
 
@@ -120,14 +140,14 @@ def _name_model(attempt: Attempt) -> str:
     return attempt.adapter.name if attempt.adapter else find_base_model(attempt.worker)
 
 
-def _play(task: Task, attempts: Sequence[Attempt], *, model: str) -> None:
+def _play(task: Task, attempts: Sequence[Attempt], *, model: str, approvals: Approvals) -> None:
     agent = get_agent(task.worker, task_id=task.pk)
     if not isinstance(agent, TurnAgent):
         raise ConflictError(f"{task.worker.name} takes no turns, and {task.environment} has tools")
     world = get_world(task.environment)
 
     def play_on() -> None:
-        rows = _Rows(task, attempts, model)
+        rows = _Rows(task, attempts, model, approvals)
         with charge(project=task.project, turn="judge", task_id=task.pk):
             rows.graders = convene_graders(task.project, task.checks)
             play(rows.read(), world=world, agent=agent, model=model, journal=rows)
@@ -144,8 +164,8 @@ def _play(task: Task, attempts: Sequence[Attempt], *, model: str) -> None:
 class _Rows(Journal):
     """Attempts at one task by one model, and their turns, as rows."""
 
-    def __init__(self, task: Task, attempts: Sequence[Attempt], model: str) -> None:
-        self.task, self.model = task, model
+    def __init__(self, task: Task, attempts: Sequence[Attempt], model: str, approvals: Approvals) -> None:
+        self.task, self.model, self.approvals = task, model, approvals
         self.attempts = {str(attempt.pk): attempt for attempt in attempts}
         self.turns: dict[str, list[EpisodeTurn]] = {key: [] for key in self.attempts}
         self.before: dict[str, CallBefore] = {}
@@ -158,9 +178,16 @@ class _Rows(Journal):
         conversations = read_conversations(
             turn.exchange for turns in self.turns.values() for turn in turns if turn.exchange
         )
-        return [self._read_episode(key, attempt, conversations) for key, attempt in self.attempts.items()]
+        decided = self.approvals.read(self.attempts.values())
+        return [self._read_episode(key, attempt, conversations, decided) for key, attempt in self.attempts.items()]
 
-    def _read_episode(self, key: str, attempt: Attempt, conversations: Mapping[int, Conversation]) -> Episode:
+    def _read_episode(
+        self,
+        key: str,
+        attempt: Attempt,
+        conversations: Mapping[int, Conversation],
+        decided: Mapping[CallPlace, Instead],
+    ) -> Episode:
         task, world = self.task, get_world(self.task.environment)
         episode = Episode(
             key=key,
@@ -177,7 +204,12 @@ class _Rows(Journal):
             if turn.exchange is None or found is None or not found.is_whole:
                 episode.lost = f"the call of turn {turn.index + 1} was deleted"
                 break
-            episode.turns.append(_read_turn(turn, turn.exchange, found))
+            played = _read_turn(turn, turn.exchange, found)
+            played.instead = {
+                place.call: one for place, one in decided.items() if place[:2] == (attempt.pk, turn.index)
+            }
+            played.is_unmade = attempt.was_waiting and played.seen is None
+            episode.turns.append(played)
             self._go_on_from(key, turn.exchange.pk, found)
         return episode
 
@@ -201,8 +233,12 @@ class _Rows(Journal):
                 _make_turn(self.attempts[one.key], len(one.turns) - 1, one.turns[-1], exchange)
                 for one, exchange in zip(episodes, exchanges, strict=True)
             )
+            calls = [(row, one.turns[-1].calls) for row, one in zip(rows, episodes, strict=True)]
+            if waiting := self.approvals.ask(task, calls):
+                Attempt.every.filter(pk__in=waiting).update(state=Attempt.State.WAITING)
         for one, draft, row, exchange in zip(episodes, drafts, rows, exchanges, strict=True):
             self.turns[one.key].append(row)
+            one.is_waiting = row.attempt_id in waiting
             one.turns[-1].usd = float(exchange.cost_usd or 0)
             whole = Conversation(
                 messages=list(draft.messages),

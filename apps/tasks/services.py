@@ -496,7 +496,7 @@ def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
         for task in tasks:
             task.state = states.get(task.pk, task.state)
         move_many(tasks, Task.State.CANCELLED, by=by.handle)
-        under_way = Attempt.every.filter(task__in=tasks, state=Attempt.State.RUNNING)
+        under_way = Attempt.every.filter(task__in=tasks, state__in=Attempt.UNDER_WAY)
         under_way.update(state=Attempt.State.CANCELLED, error=f"cancelled by {by.username} while it was under way")
         handed_in = set(Attempt.objects.filter(task__in=tasks).values_list("task_id", "index"))
         insert(
@@ -518,7 +518,7 @@ def fail_task(task_id: int, *, link: str, reason: str, by: str) -> None:
     """Store a task as failed, with the link it failed at and why. A task that has ended is left alone."""
     task = Task.objects.get(pk=task_id)
     if task.state not in Task.FINAL:
-        Attempt.every.filter(task=task, state=Attempt.State.RUNNING).update(state=Attempt.State.LOST, error=reason)
+        Attempt.every.filter(task=task, state__in=Attempt.UNDER_WAY).update(state=Attempt.State.LOST, error=reason)
         move(task, Task.State.FAILED, by=by, payload={"link": link}, failed_link=link, failure=reason)
 
 

@@ -160,11 +160,12 @@ def _check_supervision(worker: Worker) -> str:
         policy = read_supervision(worker.supervision)
     except FieldError as error:
         return str(error)
-    if policy is not None and worker.kind != Worker.Kind.OUTSIDE:
-        return (
-            "only an outside worker proposes what it wants to do; the platform does the tasks of "
-            f"a {worker.kind} worker itself, without asking"
-        )
+    if policy is None or worker.kind == Worker.Kind.OUTSIDE:
+        return ""
+    if not find_kind(worker.kind).takes_turns:
+        return f"a worker of kind {worker.kind} answers in one go: wanted an outside one, or a kind that takes turns"
+    if policy.messages or policy.answers:
+        return f"of a worker of kind {worker.kind} only calls of tools wait: wanted tools, without messages and answers"
     return ""
 
 

@@ -1,6 +1,6 @@
 """An episode and its turns, as they are played: no rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,19 @@ class Seen:
     details: Any = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Instead:
+    """What is done in place of a call that others decided on.
+
+    Args:
+        call: what is called; None: nothing.
+        words: what its model is told of that, before what the world says.
+    """
+
+    words: str
+    call: ToolCall | None = None
+
+
 @dataclass(kw_only=True)
 class PlayedTurn:
     """A turn of an episode.
@@ -33,6 +46,8 @@ class PlayedTurn:
     Attributes:
         added: what it added to the conversation before its observations.
         seen: None while its calls are made; fewer than calls where one ended the episode.
+        instead: number of a call -> what is done in its place.
+        is_unmade: of its calls none was made, for sure.
         usd: paid for its call, as far as known.
         is_kept: the journal has it as it is.
     """
@@ -45,6 +60,8 @@ class PlayedTurn:
     snapshot: bytes | None = None
     started_at: datetime = field(default_factory=timezone.now)
     ended_at: datetime | None = None
+    instead: Mapping[int, Instead] = field(default_factory=dict)
+    is_unmade: bool = False
     usd: float = 0.0
     is_kept: bool = False
 
@@ -95,6 +112,7 @@ class Episode:
         opening: messages that it begins with.
         ended_by: the limit that it reached; "" where its model or its world ended it.
         lost: the fault that ended it, which says nothing of its model; "" where none did.
+        is_waiting: its calls wait for somebody's word: it is gone on with when that was said.
         is_over: it is verified, and its state given back.
     """
 
@@ -111,6 +129,7 @@ class Episode:
     is_open: bool = False
     ended_by: str = ""
     lost: str = ""
+    is_waiting: bool = False
     is_over: bool = False
     verification: Verification | None = None
 

@@ -52,7 +52,7 @@ class Journal:
     """Who is told of turns, in the player's own thread. This one keeps nothing: a kill loses what was played."""
 
     def keep_asked(self, episodes: Sequence[Episode]) -> None:
-        """Their last turns are about to be done."""
+        """Their last turns are about to be done; whose calls are not to be made yet is marked as waiting."""
 
     def keep_done(self, episodes: Sequence[Episode]) -> None:
         """Their last turns were done."""
@@ -128,7 +128,7 @@ class _Player:
             episodes.append(episode)
         if over := [one for one in episodes if one.is_over]:
             self.journal.keep_end(over)
-        going = [one for one in episodes if not one.is_over]
+        going = [one for one in episodes if not (one.is_over or one.is_waiting)]
         fresh = [one for one in going if one.turns and one.turns[-1].seen is not None and not one.turns[-1].is_kept]
         if fresh:
             self.journal.keep_done(fresh)
@@ -173,7 +173,8 @@ class _Player:
             if said:
                 self.journal.keep_asked(said)
             for episode in episodes:
-                self._act(_finish if episode.lost or episode.turns[-1].seen is not None else _do_calls, episode)
+                is_done = episode.lost or episode.turns[-1].seen is not None
+                self._act(_close if episode.is_waiting else _finish if is_done else _do_calls, episode)
 
     def _act(self, what: Callable[[World, Episode], None], episode: Episode) -> None:
         future = self.pool.submit(_closing_connections, partial(what, self.world, episode))
@@ -259,7 +260,10 @@ def _begin(world: World, episode: Episode) -> None:
                 _call(world, episode, place, most=len(done[place].seen or ()))
                 _compare(world, episode, place)
         if len(done) < len(episode.turns):
-            _require_repeatable(world, f"it was interrupted in turn {len(done) + 1}, whose calls may have been made")
+            if not episode.turns[-1].is_unmade:
+                _require_repeatable(
+                    world, f"it was interrupted in turn {len(done) + 1}, whose calls may have been made"
+                )
             episode.turns[-1].started_at = timezone.now()  # while nobody played, no time of its own went by
             _do_calls(world, episode)
 
@@ -290,15 +294,25 @@ def _do_calls(world: World, episode: Episode) -> None:
 def _call(world: World, episode: Episode, place: int, *, most: int) -> list[Seen]:
     """Make the first `most` calls of a turn, up to one that ends the episode."""
     seen: list[Seen] = []
-    for number, call in enumerate(episode.turns[place].calls[:most]):
-        if call.fault:
-            said = Observation(text=f"error: {call.fault}")
-        else:
-            said = world.act(episode.state, call, f"{episode.key}-{place}-{number}")
+    for number in range(most):
+        said = _do_call(world, episode, place, number)
         seen.append(_show(said, world.limits.output_chars))
         if said.ends:
             break
     return seen
+
+
+def _do_call(world: World, episode: Episode, place: int, number: int) -> Observation:
+    turn = episode.turns[place]
+    call, instead = turn.calls[number], turn.instead.get(number)
+    if call.fault:
+        return Observation(text=f"error: {call.fault}")
+    if instead is not None and instead.call is None:
+        return Observation(text=instead.words)
+    said = world.act(
+        episode.state, instead.call if instead and instead.call else call, f"{episode.key}-{place}-{number}"
+    )
+    return said if instead is None else replace(said, text=f"{instead.words}\n{said.text}")
 
 
 def _check_call(call: ToolCall, tools: Sequence[Mapping[str, Any]]) -> ToolCall:

@@ -154,18 +154,19 @@ def learn(
 
 @app.command()
 def supervise(
-    name: Annotated[str, typer.Argument(help="Name or number of an outside worker.")],
+    name: Annotated[str, typer.Argument(help="Name or number.")],
     tool: Annotated[list[str] | None, typer.Option(help="Tools that wait, as a pattern; repeatable.")] = None,
     except_tool: Annotated[list[str] | None, typer.Option(help="Tools that never wait; repeatable.")] = None,
     messages: Annotated[bool, typer.Option("--messages", help="Messages wait.")] = False,
     answers: Annotated[bool, typer.Option("--answers", help="Answers wait.")] = False,
-    deadline_s: Annotated[int, typer.Option("--deadline", min=5, help="Seconds a person has.")] = 300,
+    agents_decide: Annotated[bool, typer.Option("--agents-decide", help="Agents that may review decide too.")] = False,
+    deadline_s: Annotated[int, typer.Option("--deadline", min=5, help="Seconds until it is decided by itself.")] = 300,
     on_timeout: Annotated[str, typer.Option(help="When nobody comes: approve, reject or fail.")] = "reject",
     off: Annotated[bool, typer.Option("--off", help="Nothing waits.")] = False,
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say which actions of an outside worker wait for a person."""
+    """Say which actions of a worker wait for a person, or another agent."""
     if not (off or tool or messages or answers):
         raise typer.BadParameter("say what waits: --tool, --messages or --answers; or --off")
     rules = {
@@ -173,6 +174,7 @@ def supervise(
         "except_tools": except_tool or [],
         "messages": messages,
         "answers": answers,
+        "agents_decide": agents_decide,
         "deadline_s": deadline_s,
         "on_timeout": on_timeout,
     }

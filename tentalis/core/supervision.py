@@ -1,4 +1,4 @@
-"""Which actions of a running worker wait for a person, how long, and what happens when nobody comes."""
+"""Which actions of a running worker wait for a word, whose, how long, and what happens when nobody comes."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -34,7 +34,8 @@ class SupervisionPolicy(Checked):
         except_tools: patterns of tools that never wait, whatever `tools` says.
         messages: whether messages to others wait.
         answers: whether the final answer waits.
-        deadline_s: how long a person has, 5 s to 30 days.
+        agents_decide: whether other agents that may review decide too; else people alone.
+        deadline_s: how long they have, 5 s to 30 days.
         on_timeout: then: the action may be done (approve), may not be done (reject), or the whole task fails.
     Raises:
         FieldError: naming the field.
@@ -46,6 +47,7 @@ class SupervisionPolicy(Checked):
     except_tools: tuple[str, ...] = several((), PATTERN, most=100)
     messages: bool = flag(False)
     answers: bool = flag(False)
+    agents_decide: bool = flag(False)
     deadline_s: int = number(300, 5, 30 * 24 * 3600)
     on_timeout: OnTimeout = choice("reject", get_args(OnTimeout))
 

@@ -6,9 +6,9 @@ from rest_framework import serializers
 
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import ObjectField, StrictSerializer, TextField, WholeNumberField, WordField
-from apps.supervision.actions import KINDS, MAX_ARGUMENTS_BYTES, MAX_TOOL_CHARS
+from apps.supervision.actions import KINDS, MAX_ARGUMENTS_BYTES, MAX_CONTEXT_CHARS, MAX_TOOL_CHARS
 from apps.supervision.models import OUTCOMES, Proposal
-from apps.supervision.services import DECISIONS, MAX_CONTEXT_CHARS, MAX_REJECTION_CHARS, MAX_RISK_CHARS
+from apps.supervision.services import DECISIONS, MAX_REJECTION_CHARS, MAX_RISK_CHARS
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
 
 MAX_SENT_CONTEXT_CHARS = 100_000
@@ -24,21 +24,23 @@ OUTCOME_HELP = (
 
 
 class ProposalOut(RowOut[Proposal]):
-    """An action an outside agent wants to take, and what was said to it."""
+    """An action an agent wants to take, and what was said to it."""
 
     worker = serializers.CharField(source="task.worker.name")
-    attempt = serializers.IntegerField(source="attempt_id", allow_null=True, help_text="The work it became part of.")
+    attempt = serializers.IntegerField(source="attempt_id", allow_null=True, help_text="The work it is part of.")
+    turn = serializers.IntegerField(allow_null=True, help_text="Of the platform's own agent: its turn, from 0.")
+    call = serializers.IntegerField(allow_null=True, help_text="Which call of that turn, from 0.")
     action: Any = serializers.DictField(help_text=ACTION_HELP)
     outcome = serializers.ChoiceField(choices=sorted({*OUTCOMES.values(), "fail"}), help_text=OUTCOME_HELP)
     permitted: Any = serializers.DictField(allow_null=True, help_text="The action that may be done; null: none.")
     decision: Any = serializers.DictField(help_text="reason, action, hint, answer or outcome, by state.")
-    decided_by = serializers.CharField(help_text="`policy`: no rule asked for a person; `sweep`: the time was up.")
+    decided_by = serializers.CharField(help_text="`policy`: no rule asked for anybody; `sweep`: the time was up.")
 
     class Meta:
         model = Proposal
         fields = (
-            "id project task worker proposed_by step_index action context risk reason state outcome permitted decision "
-            "decided_by decided_at deadline_at on_timeout attempt created_at"
+            "id project task worker proposed_by turn call step_index action context risk reason state outcome "
+            "permitted decision decided_by decided_at deadline_at on_timeout attempt created_at"
         )
 
 

@@ -32,8 +32,8 @@ from tentalis.core.task_files import FORMS
 from tentalis.limits import LIMITS
 
 SUPERVISION_HELP = (
-    "Which actions of an outside worker wait for a person: tools and except_tools (patterns), messages, answers, "
-    "deadline_s, on_timeout (approve, reject, fail); {}: none."
+    "Which actions wait for approval: tools and except_tools (patterns), agents_decide (whether other agents may), "
+    "deadline_s, on_timeout (approve, reject, fail); of an outside worker messages and answers too; {}: none."
 )
 BASE_DIRECTORY_HELP = (
     "Absolute path where the training machine and the web find the files of the very model that the provider serves "

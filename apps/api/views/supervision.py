@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -55,7 +55,7 @@ class ProposalFilterSet(ProjectFilterSet):
 
 
 class ProposalViewSet(ResourceViewSet):
-    """What outside agents want to do, oldest first. An agent sees its own."""
+    """What agents want to do, oldest first. An agent sees its own, and what agents may decide."""
 
     queryset = Proposal.objects.select_related("project", "task__worker", "proposed_by")
     serializer_class = ProposalOut
@@ -74,7 +74,9 @@ class ProposalViewSet(ResourceViewSet):
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
         user = self.request.user
-        return rows.filter(proposed_by=user) if getattr(user, "is_agent", False) else rows
+        if not getattr(user, "is_agent", False):
+            return rows
+        return rows.filter(Q(proposed_by=user) | Q(task__worker__supervision__agents_decide=True))
 
     @extend_schema(parameters=[OpenApiParameter("wait", int, description=WAIT_HELP)])
     def retrieve(self, request: Request, pk: str) -> Response:

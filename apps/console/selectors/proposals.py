@@ -1,4 +1,4 @@
-"""What outside agents want to do, as people read it."""
+"""What agents want to do, as people read it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from apps.accounts.models import Project
 from apps.console.durations import say_about
 from apps.supervision.models import Proposal, ProposalQuerySet
 from apps.tasks.models import Task
+from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
 from tentalis.core.checked import FieldError
 from tentalis.core.supervision import read_supervision
@@ -196,8 +197,13 @@ def find_of_task(task: Task) -> list[ProposalView]:
     return [show_proposal(row) for row in rows[:OF_TASK]]
 
 
-def find_outside_workers(project: Project) -> list[Worker]:
-    return list(Worker.objects.filter(project=project, kind=Worker.Kind.OUTSIDE).order_by("name")[:PAGE])
+def find_asking_workers(project: Project) -> list[Worker]:
+    """Those that can ask before they act."""
+    return list(Worker.objects.filter(project=project, kind__in=list_asking_kinds()).order_by("name")[:PAGE])
+
+
+def list_asking_kinds() -> list[str]:
+    return [Worker.Kind.OUTSIDE, *(kind.name for kind in KINDS.values() if kind.takes_turns)]
 
 
 def say_rules(worker: Worker) -> str:
@@ -211,7 +217,12 @@ def say_rules(worker: Worker) -> str:
     waits = [_("calls of %(tools)s") % {"tools": ", ".join(policy.tools)}] if policy.tools else []
     waits += [_("messages")] if policy.messages else []
     waits += [_("answers")] if policy.answers else []
-    said = _("Wait for a person: %(what)s.") % {"what": ", ".join(waits)}
+    said = (
+        _("Wait for a person or another agent: %(what)s.")
+        if policy.agents_decide
+        else _("Wait for a person: %(what)s.")
+    )
+    said = said % {"what": ", ".join(waits)}
     if policy.except_tools:
         said += " " + _("Never: %(tools)s.") % {"tools": ", ".join(policy.except_tools)}
     after = {

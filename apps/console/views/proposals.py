@@ -1,4 +1,4 @@
-"""Approvals: what outside agents want to do, a person's word on it, and what they must ask."""
+"""Approvals: what agents want to do, a person's word on it, and what they must ask."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def list_proposals(request: HttpRequest, scene: Scene) -> HttpResponse:
         "cards": [make_card(view, scene) for view in waiting],
         "recent": proposals.find_just_decided(scene.project),
         "total": proposals.count_waiting(scene.project) if len(waiting) == proposals.WAITING else len(waiting),
-        "workers": [] if waiting else proposals.find_outside_workers(scene.project),
+        "workers": [] if waiting else proposals.find_asking_workers(scene.project),
         "fragments": {"proposals"},
         "tab": "waiting",
     }
@@ -106,14 +106,14 @@ def count_proposals(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_GET
 @project_view(Right.REVIEWS_READ)
 def list_rules(request: HttpRequest, scene: Scene) -> HttpResponse:
-    """What each outside worker must ask."""
+    """What each worker must ask."""
     return show_rules(request, scene, None)
 
 
 @require_POST
 @project_view(Right.WORKERS_WRITE)
 def change_rules(request: HttpRequest, scene: Scene, worker_id: int) -> HttpResponse:
-    worker = get_object_or_404(Worker, project=scene.project, pk=worker_id, kind=Worker.Kind.OUTSIDE)
+    worker = get_object_or_404(Worker, project=scene.project, pk=worker_id, kind__in=proposals.list_asking_kinds())
     form = RulesForm(request.POST, worker=worker)
     if form.is_valid():
         try:
@@ -134,7 +134,7 @@ def show_rules(request: HttpRequest, scene: Scene, wrong: tuple[Worker, RulesFor
             "form": wrong[1] if wrong and wrong[0].pk == worker.pk else RulesForm(worker=worker),
             "is_open": bool(wrong and wrong[0].pk == worker.pk),
         }
-        for worker in proposals.find_outside_workers(scene.project)
+        for worker in proposals.find_asking_workers(scene.project)
     ]
     context = {"places": places, "may_change": scene.may(Right.WORKERS_WRITE), "tab": "rules"}
     return show(request, scene, "proposal_rules", context, status=400 if wrong else 200)
@@ -152,6 +152,8 @@ def make_card(view: ProposalView, scene: Scene, sent: DecisionForm | None = None
     row = view.row
     is_open = scene.may_review and row.state == Proposal.State.PENDING and row.proposed_by_id != scene.user.pk
     made = {word: form(proposal=row) for word, form in FORMS.items()} if is_open else {}
+    if row.is_ours:
+        made.pop("take_over", None)
     if sent is not None and is_open:
         made[sent.decision] = sent
     return {

@@ -11,9 +11,10 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.tokens import create_token
+from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
 from apps.erasure.records import find_person
 from apps.evals.measuring import measure
@@ -21,12 +22,16 @@ from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Exchange
-from apps.outbox.links import run_claim
+from apps.outbox.links import LINKS, run_claim
 from apps.outbox.models import Segment
 from apps.outbox.services import Hold, end_unwritten, hold, release, replay
 from apps.pipeline import flow
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.scoring.services import score_tasks
+from apps.supervision.approving import ProposedCalls
+from apps.supervision.errors import NotYoursToDecideError
+from apps.supervision.models import Proposal
+from apps.supervision.services import decide, expire_proposals
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
@@ -37,6 +42,7 @@ from apps.worlds.identity import name_world
 from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
 from tests.apps.console.builders import sign_in
+from tests.apps.supervision.builders import let_time_pass
 from tests.apps.worlds.tally_package import AGENT, EFFECTS, Tally, TallyAgent, TallyWorld
 from tests.edges.caller import Caller
 from tests.factories import make_user, make_worker
@@ -127,7 +133,7 @@ def run_segment(task: Task) -> Segment:
     release(segment, wait_s=0)
     held = Hold(take_link(segment.pk, 0))
     with hold(held):
-        play_task(task.pk, by="worker")
+        play_task(task.pk, by="worker", approvals=ProposedCalls())
         end_unwritten(held)
     segment.refresh_from_db()
     task.refresh_from_db()
@@ -137,7 +143,7 @@ def run_segment(task: Task) -> Segment:
 def run_whole_link(task: Task) -> Segment:
     """The same, and what is raised is kept on its row: of rows that are committed, for the keeper of leases looks."""
     segment = Segment.objects.get(subject_id=task.pk, kind="episode")
-    run_claim(lambda ids: play_task(ids[0], by="worker"), take_link(segment.pk, 0))
+    run_claim(LINKS["tasks.play"], take_link(segment.pk, 0))
     segment.refresh_from_db()
     task.refresh_from_db()
     return segment
@@ -363,6 +369,163 @@ def test_cancelling_ends_what_is_under_way_between_turns(tallier: Worker, stage:
     assert attempt.state == "cancelled"
     assert attempt.turns.count() == 2
     assert stage.closed == 1
+
+
+# --- calls that wait for approval ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def supervised(tallier: Worker) -> Worker:
+    tallier.supervision = {"tools": ["add"], "deadline_s": 300}
+    tallier.save()
+    return tallier
+
+
+def find_pending(task: Task) -> list[Proposal]:
+    return list(Proposal.objects.filter(task=task, state="pending").order_by("attempt__index"))
+
+
+def read_told(attempt: Attempt) -> list[str]:
+    return [seen["text"] for turn in attempt.turns.all() for seen in turn.observations or ()]
+
+
+def test_a_call_that_the_rules_name_waits_as_a_proposal_of_its_attempt_and_holds_no_seat(
+    supervised: Worker, stage: Stage, alice: User
+) -> None:
+    task = submit(supervised, alice)
+    segment = run_segment(task)
+    assert (task.state, [one.state for one in Attempt.every.all()]) == ("working", ["waiting"] * 2)
+    assert (segment.state, segment.fence, segment.attempts, segment.published_at) == ("open", None, 0, None)
+    assert segment.run_after > timezone.now() + timedelta(seconds=200)
+    assert (stage.acts, stage.resets, stage.closed) == (0, 2, 2)
+    one, two = find_pending(task)
+    assert (one.attempt, one.turn, one.call, one.proposed_by) == (Attempt.every.get(index=0), 0, 0, None)
+    assert one.action == {"kind": "tool", "tool": "add", "arguments": {"number": 1}}
+    made = AuditEntry.objects.get(kind="proposal.made", subject_id=one.pk)
+    assert made.actor == "worker:tallier"
+    assert not task.attempts.exists(), "nobody takes what waits for an answer"
+
+    decide(proposal=one, decision="approve", by=alice)
+    segment.refresh_from_db()
+    assert segment.run_after <= timezone.now(), "the word wakes it"
+    run_segment(task)
+    assert stage.acts == 1
+    further, still = find_pending(task)
+    assert (further.attempt_id, further.turn, still.pk) == (one.attempt_id, 1, two.pk)
+
+
+def test_what_was_decided_is_what_the_agent_is_told_and_it_goes_on(
+    supervised: Worker, stage: Stage, alice: User
+) -> None:
+    stage.world.idempotent = False  # a call that surely was not made needs no second asking
+    task = submit(supervised, alice, group_size=1)
+    words: list[dict[str, Any]] = [
+        {"decision": "reject", "reason": "too early"},
+        {"decision": "hint", "hint": "count slowly"},
+        {"decision": "edit", "action": {"kind": "tool", "tool": "add", "arguments": {"number": 2}}},
+        {"decision": "approve"},
+    ]
+    for said in words:
+        run_segment(task)
+        (proposal,) = find_pending(task)
+        decide(proposal=proposal, by=alice, **said)
+        assert AuditEntry.objects.filter(subject_id=proposal.pk, actor=alice.handle).exists()
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    told = read_told(attempt)
+    assert told[:2] == ["not allowed: too early", "not done yet; think of this first: count slowly"]
+    assert told[2].startswith('[this call was changed before it was made: add {"number": 2}]')
+    assert told[3] == "the tally is 3"
+    assert (task.state, attempt.state, attempt.outcome) == ("scoring", "answered", 1.0)
+    assert Attempt.every.count() == 1
+    assert stage.count_effects() == (2, 2)
+
+
+def test_who_is_killed_in_an_approved_call_goes_on_without_another_word(
+    supervised: Worker, stage: Stage, alice: User
+) -> None:
+    task = submit(supervised, alice, prompt="2", group_size=1)
+    run_segment(task)
+    decide(proposal=find_pending(task)[0], decision="approve", by=alice)
+
+    def kill(count: int) -> None:
+        raise KilledError
+
+    stage.behind_act = kill
+    with pytest.raises(KilledError):
+        run_segment(task)
+    stage.behind_act = lambda count: None
+    run_segment(task)
+    (proposal,) = find_pending(task)
+    assert (proposal.turn, Proposal.objects.count()) == (1, 2)
+    assert stage.count_effects() == (2, 1), "asked again under its key, it was made once"
+
+
+def test_agents_decide_where_the_rules_say_so_and_nobody_takes_over(
+    supervised: Worker, stage: Stage, alice: User, project: Project
+) -> None:
+    task = submit(supervised, alice, group_size=1)
+    run_segment(task)
+    (proposal,) = find_pending(task)
+    agent = make_user("judge", is_agent=True)
+    Member.objects.create(project=project, user=agent, role=Role.REVIEWER)
+    with pytest.raises(NotYoursToDecideError, match="agents decide no proposals of tallier"):
+        decide(proposal=proposal, decision="approve", by=agent)
+    with pytest.raises(BadInputError, match="wanted approve, reject, edit or hint"):
+        decide(proposal=proposal, decision="take_over", answer="3", by=alice)
+    other = {"kind": "tool", "tool": "subtract", "arguments": {}}
+    with pytest.raises(BadInputError, match="wanted a call of add"):
+        decide(proposal=proposal, decision="edit", action=other, by=alice)
+    supervised.supervision |= {"agents_decide": True}
+    supervised.save()
+    decide(proposal=Proposal.objects.get(), decision="approve", by=agent)
+    assert AuditEntry.objects.get(kind="proposal.approved").actor == "agent:judge"
+
+
+@pytest.mark.parametrize(("rule", "state", "told"), [("reject", "working", ["not allowed: nobody approved it in time"]),
+                                                     ("approve", "working", ["the tally is 1"]),
+                                                     ("fail", "failed", [])])  # fmt: skip
+def test_what_nobody_decides_in_time_the_rule_decides(
+    supervised: Worker, stage: Stage, alice: User, rule: str, state: str, told: list[str]
+) -> None:
+    supervised.supervision |= {"on_timeout": rule}
+    supervised.save()
+    task = submit(supervised, alice, group_size=1)
+    run_segment(task)
+    assert expire_proposals() == []
+    let_time_pass(find_pending(task)[0])
+    segment = run_segment(task)
+    assert segment.run_after <= timezone.now() + timedelta(seconds=2), "the sweep decides, and it looks again"
+    (proposal,) = expire_proposals()
+    run_segment(task)
+    assert (proposal.state, task.state) == ("expired", state)
+    assert read_told(Attempt.every.get()) == told
+
+
+def test_cancelling_ends_what_waits(supervised: Worker, stage: Stage, alice: User) -> None:
+    task = submit(supervised, alice, group_size=1)
+    run_segment(task)
+    flow.cancel(task=task, by=alice)
+    (proposal,) = expire_proposals()
+    assert (Attempt.every.get().state, proposal.state, proposal.outcome) == ("cancelled", "expired", "stop")
+
+
+def test_pages_and_rest_show_whose_call_waits(supervised: Worker, stage: Stage, alice: User, project: Project) -> None:
+    task = submit(supervised, alice, group_size=1)
+    run_segment(task)
+    pages = sign_in(alice)
+    queue = pages.get(reverse("console:proposal-list", args=[project.slug])).content.decode()
+    assert "Call add" in queue
+    assert "turn 1" in queue
+    assert 'data-answer="reject"' in queue
+    assert 'data-answer="take_over"' not in queue
+    assert "waits for approval" in pages.get(reverse("console:task", args=[project.slug, task.pk])).content.decode()
+    assert "tallier" in pages.get(reverse("console:proposal-rules", args=[project.slug])).content.decode()
+    as_alice = Caller(create_token(user=alice, name="t", scopes=Right.values, project=None, by=alice)[1])
+    (row,) = as_alice.get("proposals").body["results"]
+    assert (row["attempt"], row["turn"], row["call"], row["proposed_by"]) == (Attempt.every.get().pk, 0, 0, None)
+    told = as_alice.post(f"proposals/{row['id']}/decide", {"decision": "reject", "reason": "not today"})
+    assert (told.status, told.body["outcome"]) == (200, "stop")
 
 
 def test_who_takes_no_turns_is_refused_where_there_are_tools(project: Project, stage: Stage, alice: User) -> None:

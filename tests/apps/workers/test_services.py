@@ -207,8 +207,9 @@ def test_an_outside_workers_tasks_are_not_done_here_and_it_may_be_supervised(pro
     [
         ("outside", {"tools": "refund"}, "tools: wanted a list"),
         ("outside", [], "wanted an object"),
-        ("desk", {"tools": ["*"]}, "only an outside worker proposes"),
-        ("echo", {"messages": True}, "only an outside worker proposes"),
+        ("desk", {"tools": ["*"]}, "kind desk answers in one go"),
+        ("echo", {"messages": True}, "kind echo answers in one go"),
+        ("chat", {"messages": True}, "of kind chat only calls of tools wait"),
     ],
 )
 def test_a_supervision_that_cannot_be_is_refused(
