@@ -119,7 +119,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         _term(
             "Approval",
-            _("A person's decision about an action that an outside agent asked for first."),
+            _("A decision, by a person or another agent, about an action that an agent asked for first."),
             "proposal-list",
             "proposal",
             "proposal-decided",

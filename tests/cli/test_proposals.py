@@ -17,7 +17,7 @@ def test_an_outside_worker_is_made_and_told_what_to_ask(signed_in: Run) -> None:
     assert signed_in("worker", "supervise", "claw", "--off").out == "claw acts alone\n"
     assert Worker.objects.get(name="claw").supervision == {}
     inside = signed_in("worker", "supervise", "echo", "--messages")
-    assert (inside.code, "only an outside worker" in inside.err) == (1, True)
+    assert (inside.code, "wanted an outside one" in inside.err) == (1, True)
 
 
 def test_proposals_are_listed_and_shown_without_moving_the_terminal(signed_in: Run) -> None:

@@ -116,7 +116,7 @@ def test_supervision_of_a_worker_is_set_and_refused_over_rest(project: Project, 
         "workers", {"project": "shop", "name": "in", "kind": "echo", "supervision": {"answers": True}}
     )
     assert inside.status == 400, inside
-    assert "only an outside worker" in inside.body["errors"]["supervision"][0]
+    assert "wanted an outside one, or a kind that takes turns" in inside.body["errors"]["supervision"][0]
 
 
 # --- waiting, against a real server ---

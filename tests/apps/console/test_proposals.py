@@ -198,7 +198,7 @@ def test_a_decision_nobody_knows_is_not_found(project: Project, bob: User, sent:
 def test_an_empty_queue_says_what_to_do(project: Project, bob: User) -> None:
     client = sign_in(bob)
     assert "tentalis worker create" in page_of(client, path("proposal-list"))
-    assert "No outside worker yet" in page_of(client, path("proposal-rules"))
+    assert "No worker that could ask" in page_of(client, path("proposal-rules"))
     assert "Nothing was decided yet" in page_of(client, path("proposal-decided"))
     make_supervised_task(project)
     assert "See what must be asked" in page_of(client, path("proposal-list"))
@@ -219,6 +219,7 @@ def test_rules_are_read_in_words_set_and_taken_away(project: Project, alice: Use
         "except_tools": [],
         "messages": False,
         "answers": False,
+        "agents_decide": False,
         "deadline_s": 60,
         "on_timeout": "fail",
     }

@@ -217,4 +217,4 @@ def test_a_supervision_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(BadInputError, match=words) as raised:
         create_worker(project=project, name="claw", kind=kind, supervision=supervision, by=alice)
-    assert list(raised.value.errors) == ["supervision"]
+    assert "supervision" in raised.value.errors
