@@ -147,7 +147,8 @@ def _play(task: Task, attempts: Sequence[Attempt], *, model: str, approvals: App
     world = get_world(task.environment)
 
     def play_on() -> None:
-        rows = _Rows(task, attempts, model, approvals)
+        running = [one for one in attempts if one.state == Attempt.State.RUNNING]
+        rows = _Rows(task, running, model, approvals)
         with charge(project=task.project, turn="judge", task_id=task.pk):
             rows.graders = convene_graders(task.project, task.checks)
             play(rows.read(), world=world, agent=agent, model=model, journal=rows)
@@ -238,7 +239,8 @@ class _Rows(Journal):
                 Attempt.every.filter(pk__in=waiting).update(state=Attempt.State.WAITING)
         for one, draft, row, exchange in zip(episodes, drafts, rows, exchanges, strict=True):
             self.turns[one.key].append(row)
-            one.is_waiting = row.attempt_id in waiting
+            if row.attempt_id in waiting:
+                one.is_waiting, self.attempts[one.key].state = True, Attempt.State.WAITING
             one.turns[-1].usd = float(exchange.cost_usd or 0)
             whole = Conversation(
                 messages=list(draft.messages),
