@@ -84,7 +84,7 @@ IN_CODE: Mapping[str, Pointer] = {
     "Contamination": Pointer("train/test overlap, leakage", "apps/training/contamination.py"),
     "Training example": Pointer("sample with advantages", "gpu_workers/backends/training_example.py"),
     "Training loop": Pointer("trainer", "gpu_workers/backends/standalone.py"),
-    "Chat template": Pointer("render messages to tokens", "gpu_workers/engine/text.py"),
+    "Chat template": Pointer("render messages to tokens", "gpu_workers/backends/chat_templates.py"),
     "Loaded model": Pointer("served model, LoRA slot", "gpu_workers/engine/models.py"),
     "Link, delta": Pointer("prefix sharing of conversations", "tentalis/core/conversation_delta.py"),
     "Turn": Pointer("turn of a conversation", "apps/conversations/segmentation.py"),

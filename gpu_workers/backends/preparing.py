@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_workers.backends.base_models import BaseModel
+from gpu_workers.backends.chat_templates import Reader
 from gpu_workers.backends.errors import NothingToLearnError
 from gpu_workers.backends.micro_batches import score_frozen
-from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.teachers import add_teacher, note_lost_hints
 from gpu_workers.backends.training_example import Refused, TrainingExample, name_record
 from tentalis.core.contracts import RolloutRecord, TrainSpec

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from gpu_workers.backends.base_models import BaseModel, load_base
+from gpu_workers.backends.chat_templates import Reader
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.micro_batches import pack_items, score_frozen, spread_temperatures
-from gpu_workers.backends.readers import Reader
 from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
 from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
 from gpu_workers.backends.training_example import Refused, Support, TrainingExample, name_record

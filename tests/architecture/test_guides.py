@@ -152,3 +152,49 @@ def test_nothing_but_a_world_itself_and_the_demonstration_names_it() -> None:
             if is_name or (module or "").startswith(("apps.worlds.desk", "apps.worlds.chat", "tentalis.core.desk")):
                 named.add((place, getattr(node, "lineno", 0)))
     assert named == set()
+
+
+QUESTIONS = {
+    "PPO's clip": ("clip", "gpu_workers/learning/losses.py"),
+    "a reviewer's laptop closes": ("claim", "apps/feedback/claims.py"),
+    "a token's log-prob": ("log-prob", "apps/rollouts/models.py"),
+    "an environment": ("world", "apps/worlds/registry.py"),
+    "a scorer": ("scorer", "apps/scoring/scorers/__init__.py"),
+    "a model provider": ("provider", "apps/inference/provider_kinds.py"),
+    "an algorithm": ("algorithm", "tentalis/core/learning/recipes.py"),
+    "a REST resource": ("rest resource", "CONTRIBUTING.md"),
+    "a console page": ("console page", "CONTRIBUTING.md"),
+    "the fence of durable work": ("fence", "apps/outbox/services.py"),
+    "what decides that an adapter may serve": ("gate", "apps/gate/gating.py"),
+    "a score becomes a reward": ("reward", "tentalis/core/learning/rewards.py"),
+    "the erasure of a person": ("gdpr", "apps/erasure/erase.py"),
+    "why nothing trains": ("why_nothing_trains", "apps/rollouts/selectors.py"),
+    "which requests go to the canary": ("canary", "tentalis/core/learning/canary.py"),
+    "text rendered to tokens": ("chat template", "gpu_workers/backends/chat_templates.py"),
+    "a page that updates live": ("live", "apps/console/live.py"),
+    "a training result arrives": ("training_result", "apps/pipeline/flow.py"),
+    "a training machine dies in a run": ("silent", "apps/training/retrying.py"),
+    "the schedule of webhooks' retries": ("schedule", "apps/webhooks/sending.py"),
+}
+"""What a newcomer asks -> the word that they search for, and the file that answers."""
+
+
+def test_a_newcomers_twenty_questions_are_answered_by_names() -> None:
+    """The word stands in the file's path, a docstring of it, or a name that it defines."""
+    assert len(QUESTIONS) == 20
+    lost = [asked for asked, (word, place) in QUESTIONS.items() if word not in _list_names(place)]
+    assert lost == []
+
+
+def _list_names(place: str) -> str:
+    """What a search for names finds of a file, in lower case."""
+    path = ROOT / place
+    if path.suffix == ".md":
+        return path.read_text(encoding="utf-8").lower()
+    found = [place]
+    for node in ast.walk(read_file(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            found += [getattr(node, "name", ""), (ast.get_docstring(node) or "")]
+        elif isinstance(node, ast.Assign):
+            found += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return "\n".join(found).lower()

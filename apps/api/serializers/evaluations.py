@@ -5,6 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from apps.api.serializers.returns import ComparisonOut
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WholeNumberField, WordField
 from apps.evals.asking import MOST_DRAW, MOST_ITEMS, MOST_TRIES
@@ -54,16 +55,9 @@ class EvaluationIn(StrictSerializer):
     seed = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Another one gives other answers.")
 
 
-class PairedOut(serializers.Serializer[Any]):
+class PairedOut(ComparisonOut):
     """The first minus the second on the same items, with its interval."""
 
-    items = serializers.IntegerField()
-    candidate = serializers.FloatField()
-    reference = serializers.FloatField()
-    difference = serializers.FloatField()
-    low = serializers.FloatField()
-    high = serializers.FloatField()
-    confidence = serializers.FloatField()
     effect = serializers.FloatField(help_text="The smallest true difference that so many items show, 4 times in 5.")
     p = serializers.FloatField(
         help_text="Chance of such a difference where there is none, corrected for all asked together."

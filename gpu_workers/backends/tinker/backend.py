@@ -16,12 +16,12 @@ from gpu_workers.artifacts import hash_files, path_from_uri
 from gpu_workers.backends import TrainedAdapter
 from gpu_workers.backends.adapter_files import describe_adapter, package_versions, publish_adapter
 from gpu_workers.backends.base_models import locate_base
+from gpu_workers.backends.chat_templates import TokenizerReader
 from gpu_workers.backends.checkpoints import DIRECTORY
 from gpu_workers.backends.errors import CancelledError, DivergedError
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.policy import hold_out
 from gpu_workers.backends.preparing import find_examples, keep_counted
-from gpu_workers.backends.readers import TokenizerReader
 from gpu_workers.backends.rollout_files import read_rollouts
 from gpu_workers.backends.teachers import add_gaps, note_lost_hints
 from gpu_workers.backends.tinker import require_client

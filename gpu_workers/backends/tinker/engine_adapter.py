@@ -20,8 +20,8 @@ import tinker
 from tinker import types
 
 from gpu_workers.artifacts import ArtifactError
+from gpu_workers.backends.chat_templates import TokenizerReader
 from gpu_workers.backends.errors import TrainingError
-from gpu_workers.backends.readers import TokenizerReader
 from gpu_workers.backends.tinker.service import Address, say_failure
 from gpu_workers.backends.tinker.states import read_served
 from gpu_workers.engine.batch import Events, Model
