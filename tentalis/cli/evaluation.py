@@ -1,6 +1,6 @@
-"""Evaluations: how a model does on items, and two of them compared."""
+"""Evaluations: how a model does on items, two of them compared, and several such questions asked together."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
 EvaluationId = Annotated[int, typer.Argument(min=1, help="Number of the evaluation.")]
+ANSWERED = ("scenario", "candidate", "reference", "score", "outcomes", "why")
 COLUMNS = ("id", "project", "worker", "adapter", "item_set", "state", "played", "planned", "mean_outcome")
 
 
@@ -89,3 +90,28 @@ def compare(
     """The first minus the second, paired by item."""
     with open_client() as client:
         print_row(client.compare_evaluations(first, second), as_json=as_json)
+
+
+@app.command()
+def experiment(
+    name: Annotated[str, typer.Argument(help="Of the experiment.")],
+    questions: Annotated[
+        list[str], typer.Argument(metavar="NAME=FIRST,SECOND...", help="Evaluations that are compared, by number.")
+    ],
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Ask several comparisons together, each corrected for all of them; evaluations may still be under way."""
+    scenarios = [_read_question(one) for one in questions]
+    with open_client() as client:
+        made = client.make_experiment(project=choose_project(client, project), experiment=name, scenarios=scenarios)
+        rows = client.list_scenarios(made["id"])["results"]
+    print_rows([row | row["details"] for row in rows], ANSWERED, as_json=as_json, empty="no questions")
+
+
+def _read_question(text: str) -> dict[str, Any]:
+    name, _, pair = text.rpartition("=")
+    first, _, second = pair.partition(",")
+    if not (name and first.isdecimal() and second.isdecimal()):
+        raise typer.BadParameter(f"wanted NAME=FIRST,SECOND with the numbers of two evaluations, found {text!r:.80}")
+    return {"scenario": name, "candidate": int(first), "reference": int(second)}

@@ -1,19 +1,29 @@
 """A stranger's worker is measured on the project's own held-out items: no world of ours makes any up for it."""
 
+import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from apps.adapters.models import Adapter, Verdict
+from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import LEAST_OWN, choose_panel, find_generator, has_panel, say_missing
+from apps.gate.gating import gate_adapter
 from apps.gate.prompts import list_measured
+from apps.inference.errors import ProviderBusyError
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import GatePolicy
 from tests.apps.adapters.desk_adapters import make_served
-from tests.apps.gate.conftest import hold_out, judge
+from tests.apps.gate.conftest import Clerk, hold_out, judge
 from tests.factories import make_worker
 
 pytestmark = pytest.mark.django_db
+
+
+class Limited(Exception):
+    """Too many requests."""
 
 
 def test_the_gate_decides_on_the_projects_own_items_without_a_person(clerk: Worker, store: Path) -> None:
@@ -25,6 +35,39 @@ def test_the_gate_decides_on_the_projects_own_items_without_a_person(clerk: Work
     proved = Verdict.objects.get(question="proved")
     assert "improved by +50.0" in proved.words
     assert Adapter.objects.get().is_anchor
+
+
+def test_a_server_that_wants_fewer_requests_at_a_time_makes_no_try_wrong(
+    clerk: Worker, store: Path, server: Clerk
+) -> None:
+    hold_out(clerk.project, 40)
+    spoken, before = server._chat, set[str]()
+
+    def chat(body: dict[str, Any]) -> dict[str, Any]:
+        asked = json.dumps([body["model"], body["messages"]])
+        if "4" in body["messages"][-1]["content"] and asked not in before:
+            before.add(asked)
+            raise Limited
+        return spoken(body)
+
+    answer = server._answer
+
+    def limit(path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
+        try:
+            return answer(path, body)
+        except Limited:
+            return 429, {"error": {"message": "slow down", "code": "rate_limited"}}, {"Retry-After": "7"}
+
+    server._chat, server._answer = chat, limit  # type: ignore[method-assign]
+    adapter = make_served(clerk, 1, store, state=Adapter.State.CANDIDATE)
+    for _ in range(80):  # as a queue process comes back to it
+        with suppress(ProviderBusyError):
+            gate_adapter(adapter.pk, by="gate")
+            break
+    adapter.refresh_from_db()
+    assert adapter.state == "verified"
+    assert not ItemTry.objects.filter(outcome=None).exists()
+    assert Evaluation.objects.get(adapter__version=1, purpose="panel").mean_outcome == 1.0
 
 
 def test_what_is_surely_worse_is_refused(clerk: Worker, store: Path) -> None:
