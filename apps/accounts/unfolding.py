@@ -33,7 +33,10 @@ def unfold(text: str, *, now: datetime) -> list[Event]:
         calendar = read(text)
         check_rules(calendar)
         found = recurring_ical_events.of(calendar).between(now, now + LOOK_AHEAD + KEPT)
-        events = [Event(_start(one, now), _end(one, now), str(one.get("SUMMARY", ""))) for one in found]
+        events = [
+            Event(_aware(one["DTSTART"].dt, now), _aware(one["DTEND"].dt, now), str(one.get("SUMMARY", "")))
+            for one in found
+        ]
     except CalendarError:
         raise
     except Exception as error:  # whatever the libraries make of a text that somebody wrote
@@ -41,14 +44,6 @@ def unfold(text: str, *, now: datetime) -> list[Event]:
     if len(events) > MOST_EVENTS:
         raise CalendarError(f"wanted at most {MOST_EVENTS:,} events in two months, found {len(events):,}")
     return sorted(event for event in events if event.end > now)
-
-
-def _start(event: recurring_ical_events.Occurrence, now: datetime) -> datetime:
-    return _aware(event["DTSTART"].dt, now)
-
-
-def _end(event: recurring_ical_events.Occurrence, now: datetime) -> datetime:
-    return _aware(event["DTEND"].dt, now)
 
 
 def _aware(value: object, now: datetime) -> datetime:

@@ -33,7 +33,8 @@ def is_database_trouble(error: BaseException | None) -> bool:
 
 def answer_trouble(request: HttpRequest, error: BaseException) -> HttpResponse:
     """503 with Retry-After: problem details for programs, a page for people. Asks the database nothing."""
-    logger.warning("request %s: the database cannot answer (%s)", getattr(request, "request_id", "?"), _name(error))
+    name = type(error.__cause__ or error).__name__
+    logger.warning("request %s: the database cannot answer (%s)", getattr(request, "request_id", "?"), name)
     if request.path.startswith(PROGRAMS):
         answer = _say_problem(request, STATUS, CODE, DETAIL)
     else:
@@ -77,7 +78,3 @@ def describe_problem(request: Any, *, status: int, code: str, detail: str) -> di
 def _say_problem(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:
     said = describe_problem(request, status=status, code=code, detail=detail)
     return JsonResponse(said, status=status, content_type=MEDIA_TYPE)
-
-
-def _name(error: BaseException) -> str:
-    return type(error.__cause__ or error).__name__

@@ -1,7 +1,5 @@
 """Extract signals from the state after a closed turn: by rules, then a model's votes; or none, which is kept too."""
 
-from collections.abc import Sequence
-
 from apps.base.errors import TentalisError
 from apps.conversations.models import Turn, TurnSignal
 from apps.conversations.policy import read_policy, redactor_for
@@ -39,7 +37,7 @@ def hear_turn(turn_id: int) -> None:
 
 def _listen(read: ReadTurn, policy: SessionPolicy, voter: Voter | None, redactor: Redactor) -> list[TurnSignal]:
     """One signal of the whole, or why there is none; one a step whose tool failed. Models are asked in masked words."""
-    steps = find_tool_errors([_join(call.results) for call in read.calls])
+    steps = find_tool_errors(["\n".join(call.results) if call.results else None for call in read.calls])
     signals = [_store(read.turn, one, TurnSignal.Source.RULE) for one in steps]
     if not read.calls:
         return [*signals, _store(read.turn, Abstained("the agent gave no answer", may_ask=False))]
@@ -92,10 +90,6 @@ def _ask(read: ReadTurn, voter: Voter, count: int, redactor: Redactor) -> list[V
     if len(busy) == count:
         raise busy[0]
     return votes
-
-
-def _join(results: Sequence[str]) -> str | None:
-    return "\n".join(results) if results else None
 
 
 def _store(

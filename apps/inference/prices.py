@@ -1,6 +1,5 @@
 """What models cost: prices that people set, the shipped list behind them, and pure lookups in both."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -171,12 +170,11 @@ def _build(rows: QuerySet[Price]) -> PriceTable:
         else:
             found = exact.setdefault((row.provider_id, row.kind, row.model), [])
         found.append((row.valid_from, rates))
-    prefixes = {owner: _longest_first(found.items()) for owner, found in starts.items()}
+    prefixes = {
+        owner: sorted(found.items(), key=lambda item: (-len(item[0]), item[0]))  # the longest first
+        for owner, found in starts.items()
+    }
     return PriceTable(exact, prefixes)
-
-
-def _longest_first(items: Iterable[tuple[str, list[_Entry]]]) -> list[tuple[str, list[_Entry]]]:
-    return sorted(items, key=lambda item: (-len(item[0]), item[0]))
 
 
 @lru_cache(maxsize=1024)

@@ -140,14 +140,11 @@ def run_update(*, worker: Worker, by: User, update: int, seed: int) -> Round:
         for line, ticket in enumerate(tickets, start=1)
     ]
     flow.submit_rows(project=worker.project, rows=rows, environment="desk", by=by, worker=worker)
-    run = _wait_for(lambda: _find_run(worker, update), f"update {update}: no run", worker)
+    runs = TrainingRun.objects.filter(batch__worker=worker, batch__number=update)
+    run = _wait_for(runs.first, f"update {update}: no run", worker)
     adapter = _wait_for(lambda: _find_judged(run), f"update {update}: run {run.pk} brought no verdict", worker)
     run.refresh_from_db()
     return _summarise(worker, run, adapter, update, time.monotonic() - started)
-
-
-def _find_run(worker: Worker, number: int) -> TrainingRun | None:
-    return TrainingRun.objects.filter(batch__worker=worker, batch__number=number).first()
 
 
 def _find_judged(run: TrainingRun) -> Adapter | None:

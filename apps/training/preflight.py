@@ -15,7 +15,6 @@ from apps.base.errors import TentalisError
 from apps.evals.models import Evaluation
 from apps.evals.panels import choose_panel
 from apps.gate.prompts import list_measured
-from apps.inference.client import ModelClient
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.rollouts.contents import list_taught
@@ -177,13 +176,10 @@ def _ask_replay(run: TrainingRun, attempts: Sequence[Attempt]) -> GateAnswer:
     try:
         conversations = load_conversations(chosen)
         prompts = [part.joined.prompt for one in chosen for part in read_parts(one, conversations)]
-        return ask_replay(len(prompts), sum(_replays(client, prompt, run) for prompt in prompts))
+        model = find_base_model(run.worker)
+        return ask_replay(len(prompts), sum(client.spell(list(prompt), model=model) is not None for prompt in prompts))
     except TentalisError as error:
         return ask_replay(0, 0, why_not=str(error)[:200])
-
-
-def _replays(client: ModelClient, prompt: Sequence[int], run: TrainingRun) -> bool:
-    return client.spell(list(prompt), model=find_base_model(run.worker)) is not None
 
 
 def _ask_environment(tasks: Sequence[Task]) -> GateAnswer:
@@ -199,7 +195,8 @@ def _ask_leak(run: TrainingRun, batch: Batch, policy: GatePolicy) -> GateAnswer:
     last = Adapter.objects.filter(worker=run.worker_id, end_user=run.end_user).order_by("-line_version").first()
     panel = choose_panel(run.worker, version=last.line_version + 1 if last else 1, policy=policy)
     found = find_leaks([batch], list_measured(panel, policy) if panel else (), world=panel.world if panel else None)
-    return ask_leak(found.held_out, found.measured, found.answers, what=_name_answers(batch), tasks=found.tasks)
+    what = ANSWERS.get(Batch.Kind(batch.kind), batch.kind)
+    return ask_leak(found.held_out, found.measured, found.answers, what=what, tasks=found.tasks)
 
 
 def ask_measured(adapter_id: int, *, by: str) -> None:
@@ -245,10 +242,6 @@ def _ask_base(run: TrainingRun) -> GateAnswer:
     except TentalisError as error:
         return ask_base(str(error), "")
     return ask_base("" if found.is_good else found.words, found.words)
-
-
-def _name_answers(batch: Batch) -> str:
-    return ANSWERS.get(Batch.Kind(batch.kind), batch.kind)
 
 
 def _read_config(run: TrainingRun) -> dict[str, Any] | None:

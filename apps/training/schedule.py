@@ -117,7 +117,8 @@ def take_place(run: TrainingRun) -> bool:
 
     A place is busy while its run is queued or trains and its lease has not run out (database time).
     """
-    names = [f"{run.backend}-{number}" for number in range(_count_places(run.backend))]
+    places = ELSEWHERE_SLOTS.get(run.backend, int(settings.TENTALIS["TRAINING_PLACES"]))
+    names = [f"{run.backend}-{number}" for number in range(places)]
     GpuLease.objects.bulk_create([GpuLease(slot=name) for name in names], ignore_conflicts=True)
     with transaction.atomic():
         mine = GpuLease.objects.select_for_update().filter(run=run).first()
@@ -146,10 +147,6 @@ def renew_place(run_id: int) -> None:
 def _busy(backend: str) -> QuerySet[GpuLease]:
     at_work = Q(run__state__in=[State.QUEUED, State.RUNNING], expires_at__gt=Now())
     return GpuLease.objects.filter(at_work, slot__startswith=f"{backend}-")
-
-
-def _count_places(backend: str) -> int:
-    return ELSEWHERE_SLOTS.get(backend, int(settings.TENTALIS["TRAINING_PLACES"]))
 
 
 def _lease_time() -> timedelta:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tentalis.platform.doctor import Diagnosis, Finding, examine
+from tentalis.platform.doctor import Diagnosis, examine
 from tentalis.platform.home import Home
 
 SIGNS = {True: "ok", False: "WRONG", None: "-"}
@@ -38,8 +38,4 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
     if wrong := [finding for finding in diagnosis.findings if finding.is_good is False]:
         typer.echo("\nWrong")
         for finding in wrong:
-            typer.echo(f"  {_say(finding)}")
-
-
-def _say(finding: Finding) -> str:
-    return f"{finding.name}: {finding.words}"
+            typer.echo(f"  {finding.name}: {finding.words}")

@@ -85,7 +85,8 @@ def offer_passkey(request: HttpRequest) -> HttpResponse:
         note_passkey_try(address=find_address(request))
     except TentalisError as error:
         return JsonResponse({"detail": str(error)}, status=error.status)
-    return JsonResponse(ask_for_known(request, find_between(request) or _find_user(request)))
+    user = find_between(request) or (request.user if isinstance(request.user, User) else None)
+    return JsonResponse(ask_for_known(request, user))
 
 
 @require_POST
@@ -106,10 +107,6 @@ def take_passkey(request: HttpRequest) -> HttpResponse:
     hosts = {request.get_host()}
     is_ours = url_has_allowed_host_and_scheme(leads_to, hosts, require_https=request.is_secure())
     return HttpResponseRedirect(leads_to if is_ours else reverse("console:dashboard"))
-
-
-def _find_user(request: HttpRequest) -> User | None:
-    return request.user if isinstance(request.user, User) else None
 
 
 @require_GET

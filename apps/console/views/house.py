@@ -47,7 +47,7 @@ def show_settings(request: HttpRequest, scene: Scene) -> HttpResponse:
     context = {
         "sections": sections,
         "form": sent,
-        "may_change": _may_change(scene),
+        "may_change": scene.may(Right.PROJECTS_WRITE),
         "timetable": read_timetable(scene.project, now=timezone.now()),
     }
     return show(request, scene, "settings", context, status=status)
@@ -128,10 +128,6 @@ def remove_member(request: HttpRequest, scene: Scene, member_id: int) -> HttpRes
     if member.user_id == scene.user.pk and not scene.user.is_superuser:
         return redirect("console:dashboard")
     return leave(scene, "members")
-
-
-def _may_change(scene: Scene) -> bool:
-    return scene.may(Right.PROJECTS_WRITE)
 
 
 def _member_or_404(scene: Scene, member_id: int) -> Member:

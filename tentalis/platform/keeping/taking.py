@@ -41,7 +41,7 @@ def take_backup(place: Place, repository: Repository, keys: Keys, *, say: Say = 
     """
     now = datetime.now(UTC)
     backup_id = f"{now:%Y%m%dT%H%M%S%f}Z-{secrets.token_hex(2)}"
-    before = _read_latest(repository)
+    before = repository.read() if repository.ids() else None
     with repository.holding(), repository.staging(backup_id) as staging, place.database() as address:
         _require_room(place, repository, before, address)
         with linked_spool(place.spool) as links, postgres_tools.connect(address) as connection:
@@ -110,10 +110,6 @@ def _one(connection: Connection, statement: "str | sql.Composed") -> TupleRow:
     row = connection.execute(statement).fetchone()
     assert row is not None
     return row
-
-
-def _read_latest(repository: Repository) -> Manifest | None:
-    return repository.read() if repository.ids() else None
 
 
 def _require_room(place: Place, repository: Repository, before: Manifest | None, address: str) -> None:
