@@ -58,7 +58,8 @@ PEOPLE = 4
 """Who review at a time."""
 PATIENCE_S, POLL_S = 240.0, 0.25
 CONFIDENCE = 0.9
-ENDED = frozenset({"done", "failed", "cancelled"})
+UNDER_WAY = "queued", "working", "scoring", "in_review", "learning"
+"""States of a task, in their order."""
 LEFT = frozenset({"candidate", "quarantined"})
 """States of an adapter that the gate left to a person."""
 OPTIONS: Mapping[tuple[str, str], str] = {
@@ -211,8 +212,8 @@ class Arm:
 
         def is_done() -> bool | None:
             self.attend(team)
-            open_tasks = [one for one in team.iterate(team.list_tasks, project=SLUG) if one["state"] not in ENDED]
-            return not open_tasks or None
+            is_open = any(team.list_tasks(project=SLUG, state=state, limit=1)["results"] for state in UNDER_WAY)
+            return not is_open or None
 
         wait_for(is_done, "tasks stay open")
 
@@ -407,10 +408,11 @@ def train(arm: Arm, team: Client, update: int) -> Mapping[str, Any]:
         told = team.get_run(run["id"])
         if told["state"] in {"failed", "refused", "cancelled"}:
             raise LoopOpenError(f"update {update}: run {run['id']} {told['state']}: {told.get('failure')}")
-        made = [one for one in team.iterate(team.list_adapters, project=SLUG) if one["run"] == run["id"]]
-        if not made or made[0]["state"] == "verified" or not team.list_verdicts(made[0]["id"])["results"]:
+        made = [one["id"] for one in team.iterate(team.list_adapters, project=SLUG) if one["run"] == run["id"]]
+        if not made or not team.list_verdicts(made[0])["results"]:
             return None
-        return made[0]
+        judged = team.get_adapter(made[0])  # as it is behind its verdict
+        return None if judged["state"] == "verified" else judged
 
     adapter = wait_for(find_adapter, f"update {update}: no adapter was judged")
     if adapter["state"] in LEFT:  # the gate left it to a person: so that the loop goes on, one takes it
