@@ -4,6 +4,8 @@ it, and the gate asks anew.
 What is known by then is kept where it was measured or said, so that asking anew costs only what is new.
 """
 
+from collections.abc import Sequence
+
 from django.db import transaction
 
 from apps.adapters.models import Adapter
@@ -26,6 +28,11 @@ def find_answered() -> list[tuple[int, int]]:
     compared = AnswerPair.objects.that_wait()
     answered = waiting.exclude(worker__in=measured.values("worker")).exclude(pk__in=compared.values("adapter"))
     return list(answered.values_list("pk", "project_id"))
+
+
+def were_compared(task_ids: Sequence[int]) -> bool:
+    """Whether people compared an adapter's answers in one of these tasks."""
+    return AnswerPair.objects.filter(task__in=task_ids).exists()
 
 
 def withdraw_decided(*, by: str) -> None:

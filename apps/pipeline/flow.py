@@ -122,10 +122,17 @@ def train_when_full(task_ids: Sequence[int]) -> None:
         start_training(batch, by="ledger")
 
 
+def end_learning(task_ids: Sequence[int]) -> None:
+    """A batch that is full is trained; the verdict on an adapter whose pairs people have all compared goes on."""
+    train_when_full(task_ids)
+    if awaiting.were_compared(task_ids):
+        go_on_gating()
+
+
 KINDS[SegmentKind.LEARN] = Chain(
     links=(feedback_jobs.extract_hint, rollout_jobs.build),
     together=sets.find_learn_sets,
-    then=train_when_full,
+    then=end_learning,
     on_dead=tasks.fail_task,
     on_replay=tasks.revive_task,
 )

@@ -26,6 +26,8 @@ from apps.gate.awaiting import PEOPLE, find_answered, withdraw_decided
 from apps.gate.gating import gate_adapter
 from apps.gate.models import AnswerPair
 from apps.inference.models import Exchange, Provider
+from apps.outbox.models import Segment
+from apps.pipeline import flow
 from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
@@ -216,6 +218,9 @@ def test_people_compare_blindly_until_it_is_decided(clerk: Worker, people: Proje
     assert {row.is_swapped for row in AnswerPair.objects.that_wait()} == {True, False}
     assert say_which_is_right(alice) == 15, "of 30 pairs half are the same answer twice"
     assert find_answered() == [(adapter.pk, people.pk)]
+    flow.end_learning([tasks.latest("pk").pk])
+    begun = Segment.objects.filter(kind="adopt", subject_id=adapter.pk, state="open")
+    assert begun.delete()[0] == 1, "without a sweep's wait"
     gate_adapter(adapter.pk, by="gate")
     adapter.refresh_from_db()
     verdict = adapter.verdicts.get(question="safe")
