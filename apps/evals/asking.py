@@ -17,8 +17,8 @@ from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.evals.errors import EvaluationStoppedError
 from apps.evals.measuring import WantedTries, find_measured, play, read_measured
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset
-from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, read_item
-from apps.workers.agents import can_measure
+from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item
+from apps.workers.agents import can_measure, works_outside
 from apps.workers.models import Worker
 from apps.worlds.identity import name_world
 from apps.worlds.registry import get_world
@@ -80,6 +80,9 @@ def ask_evaluation(
     else:
         name = f"{environment}/{size}/{draw}"
         item_set = Panel(name, get_world(environment), size, PANEL_SEED + draw).item_set
+    if works_outside(worker) and any(has_past(item) for item in item_set.items):
+        message = f"wanted prompts for an agent that works outside, as {worker.name} does; found a conversation"
+        raise BadInputError.at("taskset", message)
     if not 1 <= len(item_set.items) <= MOST_ITEMS:
         raise BadInputError.at("taskset", f"wanted 1 to {MOST_ITEMS:,} items, found {len(item_set.items):,}")
     purpose = Evaluation.Purpose.REPORT

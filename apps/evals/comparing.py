@@ -18,22 +18,27 @@ LEAST_SCORED = 0.9
 """Share of the items that both sides were tried on whose outcome must be known on both."""
 
 
-def read_outcomes(evaluations: Iterable[Evaluation]) -> dict[int, dict[int, float]]:
-    """Evaluation id -> item's key -> the mean outcome of its tries that have one, in the order of the items."""
+def read_outcomes(evaluations: Iterable[Evaluation]) -> tuple[dict[int, dict[int, float]], dict[int, float]]:
+    """Evaluation id -> item's key -> the mean outcome of its tries that have one, in the order of the items; and item's
+    key -> its weight."""
     ids = [evaluation.pk for evaluation in evaluations]
     found: dict[int, dict[int, list[float]]] = {pk: {} for pk in ids}
     scored: Any = ItemTry.objects.filter(evaluation__in=ids, outcome__isnull=False).order_by(
         "evaluation", "place", "number"
     )
-    for pk, key, outcome in scored.values_list("evaluation_id", "key", "outcome"):
+    weights: dict[int, float] = {}
+    for pk, key, outcome, weight in scored.values_list("evaluation_id", "key", "outcome", "weight"):
         found[pk].setdefault(key, []).append(outcome)
-    return {pk: {key: fmean(each) for key, each in items.items()} for pk, items in found.items()}
+        weights[key] = weight
+    return {pk: {key: fmean(each) for key, each in items.items()} for pk, items in found.items()}, weights
 
 
-def pair(candidate: Mapping[int, float], reference: Mapping[int, float]) -> tuple[list[float], list[float]]:
-    """What both say of the items that both have, in the candidate's order."""
+def pair(
+    candidate: Mapping[int, float], reference: Mapping[int, float], weights: Mapping[int, float]
+) -> tuple[list[float], list[float], list[float]]:
+    """What both say of the items that both have, in the candidate's order, and what each weighs."""
     both = [key for key in candidate if key in reference]
-    return [candidate[key] for key in both], [reference[key] for key in both]
+    return [candidate[key] for key in both], [reference[key] for key in both], [weights[key] for key in both]
 
 
 def pair_first(candidate: Measured, reference: Measured, keys: Sequence[int]) -> Pairs:
@@ -49,6 +54,7 @@ def pair_first(candidate: Measured, reference: Measured, keys: Sequence[int]) ->
         theirs=[reference.outcomes[key] for key in known],
         my_steps=[candidate.step_scores[key] for key in known],
         their_steps=[reference.step_scores[key] for key in known],
+        weights=[candidate.weights[key] for key in known],
     )
 
 
@@ -144,7 +150,8 @@ def _compare(a: Evaluation, b: Evaluation, *, confidence: float) -> _Differences
     mine, theirs = read_measured(a), read_measured(b)
     smaller = min(mine, theirs, key=lambda one: one.items)
     wanted = {row.key for row in smaller.tries.values()}
-    pairs = [pair(mine.outcomes, theirs.outcomes), pair(mine.step_scores, theirs.step_scores)]
+    sides = (mine.outcomes, theirs.outcomes), (mine.step_scores, theirs.step_scores)
+    pairs = [pair(*side, mine.weights) for side in sides]
     try:
         require_scored(planned=len(wanted), scored=len(pairs[0][0]), reasons=_find_reasons(mine, theirs))
     except TooFewScoredError as error:

@@ -38,6 +38,7 @@ from apps.worlds.playing import play as play_episodes
 from apps.worlds.verifying import verify_answer
 from tentalis.core.canon import content_hash
 from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.learning.gate import count_effective, mean_weighted
 from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.worlds import Agent, AttemptDraft, PanelItem, TurnAgent, TurnAsked, Verification, World
 from tentalis.outbound.scopes import ScopedThreadPool
@@ -57,7 +58,17 @@ IDENTITY: Final = (
     *("tries", "is_greedy", "scale", "seed", "asked_hash"),
 )
 """What makes two evaluations the same one."""
-SUMMARY: Final = ("played", "unscored", "items", "mean_outcome", "mean_step_score", "profile", "failure", "finished_at")
+SUMMARY: Final = (
+    "played",
+    "unscored",
+    "items",
+    "effective_items",
+    "mean_outcome",
+    "mean_step_score",
+    "profile",
+    "failure",
+    "finished_at",
+)
 TRIED = frozenset({Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.WAITING, Evaluation.State.DONE})
 
 
@@ -81,6 +92,11 @@ class Measured:
     def step_scores(self) -> Mapping[int, float]:
         return _means(self.tries.values(), "step_score")
 
+    @cached_property
+    def weights(self) -> Mapping[int, float]:
+        """Item's key -> how much it counts."""
+        return {row.key: row.weight for row in self.tries.values()}
+
     @property
     def profile(self) -> AnswerProfile:
         return AnswerProfile(**self.evaluation.profile)
@@ -92,7 +108,7 @@ class Measured:
 
     def add(self, rows: Iterable[ItemTry]) -> None:
         self.tries |= {(row.place, row.number): row for row in rows}
-        for name in ("outcomes", "step_scores"):
+        for name in ("outcomes", "step_scores", "weights"):
             self.__dict__.pop(name, None)
 
 
@@ -297,8 +313,10 @@ def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:
     evaluation.played = len(rows)
     evaluation.unscored = sum(row.outcome is None for row in rows)
     evaluation.items = len(measured.outcomes)
-    evaluation.mean_outcome = fmean(measured.outcomes.values()) if measured.outcomes else None
-    evaluation.mean_step_score = fmean(measured.step_scores.values()) if measured.step_scores else None
+    weights = [measured.weights[key] for key in measured.outcomes]
+    evaluation.effective_items = count_effective(weights) if len(set(weights)) > 1 else None
+    evaluation.mean_outcome = mean_weighted([*measured.outcomes.values()], weights) if weights else None
+    evaluation.mean_step_score = mean_weighted([*measured.step_scores.values()], weights) if weights else None
     traits = [AnswerTraits(**row.traits) for row in rows if row.traits is not None]
     evaluation.profile = asdict(profile_answers(traits)) if traits else {}
     if not is_last:
@@ -424,7 +442,7 @@ def _play(
                 graders=graders,
                 seed=seed,
                 sampling_seed=seed,
-                opening=world.messages_for(one.item.prompt, worker.system_prompt),
+                opening=one.item.messages or world.messages_for(one.item.prompt, worker.system_prompt),
             )
             for one, seed in zip(tries, seeds, strict=True)
         ]
@@ -506,7 +524,7 @@ def note_lost(row: ItemTry, reason: str) -> ItemTry:
 
 
 def _open_row(one: _WantedTry) -> ItemTry:
-    return ItemTry(place=one.place, number=one.number, key=one.asked.item_set.keys[one.place])
+    return ItemTry(place=one.place, number=one.number, key=one.asked.item_set.keys[one.place], weight=one.item.weight)
 
 
 def _means(rows: Iterable[ItemTry], name: str) -> dict[int, float]:

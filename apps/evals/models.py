@@ -115,7 +115,8 @@ class Evaluation(Stateful):
         seed: added to every item's own.
         planned, played, unscored: tries. The gate stops where more would change nothing, and may go on later: what is
             done may hold fewer than planned.
-        items: that have an outcome; mean_outcome, mean_step_score: over these, each the mean of its tries, in [0, 1].
+        items: that have an outcome; mean_outcome, mean_step_score: over these, each the mean of its tries, in [0, 1],
+            as much as its weight says. effective_items: so many of equal weight say as much; None: all weigh the same.
         profile: what the answers look like (`AnswerProfile`); {} while it runs.
         asked_by: "" for the gate.
     """
@@ -176,6 +177,7 @@ class Evaluation(Stateful):
     played = models.PositiveIntegerField(default=0)
     unscored = models.PositiveIntegerField(default=0)
     items = models.PositiveIntegerField(default=0)
+    effective_items = models.FloatField(null=True)
     mean_outcome = models.FloatField(null=True)
     mean_step_score = models.FloatField(null=True)
     profile = models.JSONField(default=dict, blank=True)
@@ -201,8 +203,12 @@ class Evaluation(Stateful):
 
     @property
     def interval(self) -> Interval | None:
-        """Of the mean outcome, at 95 %; for outcomes between 0 and 1 it is wider than it need be."""
-        return None if self.mean_outcome is None else wilson_interval(self.mean_outcome * self.items, self.items)
+        """Of the mean outcome, at 95 %, over as many items of equal weight as say as much; for outcomes between 0 and 1
+        it is wider than it need be."""
+        if self.mean_outcome is None:
+            return None
+        size = self.items if self.effective_items is None else self.effective_items
+        return wilson_interval(self.mean_outcome * size, size)
 
     @property
     def low(self) -> float | None:
@@ -276,6 +282,7 @@ class ItemTry(models.Model):
     Attributes:
         place: of the item in its set, from 0; key: of what it says (`panels.key_of`), by which items pair.
         number: which try of it, from 0.
+        weight: of the item.
         outcome, step_score: in [0, 1]; None where it could not be scored, with `cause` and `reason`.
         cause: `infrastructure` where it could not be asked or graded; `unchecked` where nothing says what is right.
         traits: what the answer looks like (`AnswerTraits`); None where there is none.
@@ -291,6 +298,7 @@ class ItemTry(models.Model):
     place = models.PositiveIntegerField()
     key = models.BigIntegerField()
     number = models.PositiveSmallIntegerField(default=0)
+    weight = models.FloatField(default=1.0, db_default=1.0)
     outcome = models.FloatField(null=True)
     step_score = models.FloatField(null=True)
     cause = models.CharField(max_length=16, choices=Cause.choices, blank=True, default="")

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 from django.db.models import Max, QuerySet
 
@@ -41,6 +42,8 @@ class ItemSet:
     @cached_property
     def hash(self) -> str:
         spelled = b"".join(key.to_bytes(8) for key in self.keys)
+        if any(item.weight != 1.0 for item in self.items):
+            spelled += canonical_json([[key, item.weight] for key, item in zip(self.keys, self.items, strict=True)])
         return hashlib.blake2b(self.world.name.encode() + spelled, digest_size=16).hexdigest()
 
 
@@ -166,7 +169,7 @@ def find_own(
     worker: Worker, split: str = Item.Split.HELD_OUT, *, is_checked: bool = True
 ) -> Mapping[str, Sequence[PanelItem]]:
     """Environment -> the project's own items that can be checked, or those that cannot, of each taskset's newest
-    version. At most two queries."""
+    version; no conversations where its agent takes none. At most two queries."""
     if not worker.project.has_held_out or not can_measure(worker):
         return {}
     tasksets = [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
@@ -181,7 +184,7 @@ def find_own(
     return {environment: tuple(items.values()) for environment, items in found.items()}
 
 
-def has_past(row: Item) -> bool:
+def has_past(row: Item | PanelItem) -> bool:
     """Whether something was said before, which its prompt alone does not tell."""
     return any(isinstance(one, Mapping) and one.get("role") == "assistant" for one in row.messages)
 
@@ -189,7 +192,8 @@ def has_past(row: Item) -> bool:
 def read_item(row: Item) -> PanelItem:
     """A taskset's item as it is measured on: the same for the gate and for whoever asks."""
     seed = int(row.content_hash[:8], 16) if row.seed is None else row.seed
-    return PanelItem(prompt=row.prompt, reference=row.reference, checks=row.checks, seed=seed, messages=row.messages)
+    told: dict[str, Any] = {"messages": row.messages, "weight": row.weight, "checks": row.checks}
+    return PanelItem(prompt=row.prompt, reference=row.reference, seed=seed, **told)
 
 
 def find_newest(project: Project) -> QuerySet[Taskset]:

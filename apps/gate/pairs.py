@@ -187,12 +187,14 @@ def compare(evidence: SideBySide, mine: Measured, theirs: Measured, asked: ItemS
     tries = pair_tries(mine, theirs, count)
     preferences = evidence.prefer(tries, asked)
     words: dict[int, list[float]] = defaultdict(list)
+    weights = {one.key: one.weight for one, _ in tries}
     for one in tries:
         if (word := preferences.get(ids_of(one))) is not None:
             words[one[0].key].append(word)
     require_scored(planned=count, scored=len(words), reasons=["nobody told their answers apart"])
     won = [fmean(found) for found in words.values()]
-    return Pairs(mine=won, theirs=[1 - one for one in won], judge=evidence.known)
+    counts = [weights[key] for key in words]
+    return Pairs(mine=won, theirs=[1 - one for one in won], weights=counts, judge=evidence.known)
 
 
 # --- people's pairs: gathered, waited for, withdrawn -----------------------------------------------------------------

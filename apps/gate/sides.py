@@ -271,4 +271,4 @@ class SideMeasurements:
             _Question(Evaluation.Purpose.REPEAT, model, panel, places, seed=AGAIN),
             _Question(Evaluation.Purpose.PANEL, model, panel, places),
         )
-        return compare_paired(*pair(again.outcomes, first.outcomes)).std
+        return compare_paired(*pair(again.outcomes, first.outcomes, again.weights)).std

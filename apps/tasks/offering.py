@@ -95,6 +95,8 @@ def require_not_lost(awaited: TriesAwaitedError, *, since: datetime) -> None:
 
 
 def _make_task(evaluation: Evaluation, one: WantedTries, place: tuple[int, int]) -> Task:
+    weight = one.item_set.items[place[0]].weight
+    weighs = {"weight": weight} if weight != 1.0 else {}
     item, key, number = one.item_set.items[place[0]], one.item_set.keys[place[0]], place[1]
     return Task(
         project_id=evaluation.project_id,
@@ -104,7 +106,7 @@ def _make_task(evaluation: Evaluation, one: WantedTries, place: tuple[int, int])
         prompt=item.prompt,
         reference=item.reference,
         checks=item.checks,
-        metadata={"evaluation": {"id": evaluation.pk, "item": place[0], "try": number, "key": str(key)}},
+        metadata={"evaluation": {"id": evaluation.pk, "item": place[0], "try": number, "key": str(key)} | weighs},
         group_size=1,
         seed=item.seed + evaluation.seed + AGAIN * number,
         evaluation=evaluation,
@@ -253,7 +255,8 @@ def _read_draft(attempt: Attempt, calls: BoundCalls) -> AttemptDraft:
 
 def _make_row(task: Task) -> ItemTry:
     place, number = _read_place(task)
-    return ItemTry(place=place, number=number, key=int(task.metadata["evaluation"]["key"]))
+    said = task.metadata["evaluation"]
+    return ItemTry(place=place, number=number, key=int(said["key"]), weight=said.get("weight", 1.0))
 
 
 def _note_gone(task: Task) -> ItemTry:

@@ -238,8 +238,8 @@ def _read_line(worker: Worker) -> Gain:
     for result in results.order_by("pk"):
         met.setdefault((result.item_set, result.item_set_hash), {})[result.adapter_id] = result
     both = [panel for panel in met.values() if {None, serving.pk} <= panel.keys()]
-    outcomes = read_outcomes(both[-1].values()) if both else {}
-    pairs = pair(outcomes[both[-1][serving.pk].pk], outcomes[both[-1][None].pk]) if both else ([], [])
+    outcomes, weights = read_outcomes(both[-1].values()) if both else ({}, {})
+    pairs = pair(outcomes[both[-1][serving.pk].pk], outcomes[both[-1][None].pk], weights) if both else ([], [], [])
     if not pairs[0]:
         return Gain(outcome=Outcome.UNMEASURED, words="nothing was measured: what serves met no held-out tasks")
     confidence = GatePolicy.from_json(worker.project.gate_policy).confidence

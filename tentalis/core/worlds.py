@@ -199,6 +199,7 @@ class PanelItem:
     Args:
         checks: what else says whether an answer is right, as data; None for nothing.
         messages: the whole conversation that the prompt ends; () where there is no more than the prompt.
+        weight: how much it counts beside other items, above 0.
     """
 
     prompt: str
@@ -206,6 +207,7 @@ class PanelItem:
     checks: Any = None
     seed: int = 0
     messages: Sequence[Mapping[str, Any]] = ()
+    weight: float = 1.0
 
     @property
     def told(self) -> str:

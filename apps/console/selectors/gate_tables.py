@@ -72,28 +72,29 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
     both = (own | other) if safe is not None else own
     shown = Evaluation.objects.filter(purpose__in=[*TITLES, Evaluation.Purpose.SCALE], items__gt=0)
     results = list(shown.filter(both, worker=adapter.worker_id).order_by("pk"))
-    outcomes = read_outcomes(results)
+    outcomes, weights = read_outcomes(results)
     mine = {(one.purpose, one.item_set, one.scale): outcomes[one.pk] for one in results if one.adapter_id == adapter.pk}
     theirs = {
         (one.purpose, one.item_set, one.scale): outcomes[one.pk] for one in results if one.adapter_id != adapter.pk
     }
-    pairs = {key: pair(found, theirs.get(key, {})) for key, found in mine.items() if key[0] in TITLES}
+    pairs = {key: pair(found, theirs.get(key, {}), weights) for key, found in mine.items() if key[0] in TITLES}
     measured = {
         key[0]: MeasuredRow(*TITLES[key[0]], compare_paired(*found)) for key, found in pairs.items() if found[0]
     }
     rows = [measured[kind] for kind in TITLES if kind in measured]
     if safe is not None and (skills := safe.details.get("skills")):
         rows.append(MeasuredRow(*SKILLS, PairedComparison(**skills)))
-    return GateTables(rows, _read_strengths(mine, safe.details.get("scales", {}) if safe is not None else {}))
+    scales = safe.details.get("scales", {}) if safe is not None else {}
+    return GateTables(rows, _read_strengths(mine, weights, scales))
 
 
 def _read_strengths(
-    mine: Mapping[tuple[str, str, float], Mapping[int, float]], told: Mapping[str, Any]
+    mine: Mapping[tuple[str, str, float], Mapping[int, float]], weights: Mapping[int, float], told: Mapping[str, Any]
 ) -> list[Strength]:
     """The sweep over its strength, weakest first: on the first tasks of the panel, what it failed as trained first."""
     found = []
     for (kind, panel, scale), outcomes in mine.items():
-        weaker, own = pair(outcomes, mine.get((Evaluation.Purpose.PANEL, panel, 1.0), {}))
+        weaker, own, _ = pair(outcomes, mine.get((Evaluation.Purpose.PANEL, panel, 1.0), {}), weights)
         if kind == Evaluation.Purpose.SCALE and weaker:
             one = told.get(f"{scale:g}")
             planned = one["of"] if isinstance(one, Mapping) else len(weaker)

@@ -178,7 +178,7 @@ def find_movement(adapter: Adapter) -> Movement | None:
     reference = by_adapter.get(adapter.parent_id) or by_adapter.get(None)
     if reference is None:
         return None
-    outcomes = read_outcomes([result, reference])
+    outcomes, _ = read_outcomes([result, reference])
     was, texts = outcomes[reference.pk], _find_texts(result.item_set)
     moved = [
         MovedItem(place, was[key], after, texts.get(key, texts.get(place - 1, "")))

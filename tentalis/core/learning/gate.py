@@ -66,16 +66,21 @@ def _points(share: float) -> str:
 
 
 def compare_paired(
-    candidate: Sequence[float], reference: Sequence[float], *, confidence: float = 0.9
+    candidate: Sequence[float], reference: Sequence[float], weights: Sequence[float] = (), *, confidence: float = 0.9
 ) -> PairedComparison:
     """Compare two adapters item by item, for binary or real outcomes.
 
     Args:
-        candidate, reference: (N,) outcomes in [0, 1] of the same items in the same order.
+        candidate, reference: (N,) outcomes in [0, 1] of the same items in the same order; of an item that was tried
+            several times the mean, so that its tries count as the one cluster they are.
+        weights: (N,) above 0, how much each item counts; only their ratios matter. (): all count the same.
         confidence: of the two-sided interval; 0.9 makes each bound a one-sided 95 % bound.
     Raises:
-        GateError: no item, different numbers of items, or a value outside [0, 1].
+        GateError: no item, different numbers of items or weights, or a value outside [0, 1].
     Source:
+        With v_i = w_i * N / sum(w), the mean difference is sum(v_i d_i) / N, and its variance that of a ratio,
+        linearised: sum(v_i^2 (d_i - mean)^2) / N^2 (Saerndal, Swensson and Wretman 1992,
+        Model Assisted Survey Sampling, 5.7).
         Agresti and Min 2005, "Simple improved confidence intervals for comparing matched proportions": a normal
         interval after adding half an observation to each of the four cells. In terms of differences that is two more
         items, with squares summing to 1, which is what we add for real outcomes too. With no disagreement at all the
@@ -91,22 +96,56 @@ def compare_paired(
         for index, value in enumerate(values):
             if not 0 <= value <= 1:
                 raise GateError(f"{name} outcome {index} must lie in [0, 1], found {value}")
+    shares = normalise_weights(weights, items=len(candidate))
     differences = [mine - theirs for mine, theirs in zip(candidate, reference, strict=True)]
     items = len(differences)
     padded = items + 2
-    centre = math.fsum(differences) / padded
-    std = math.sqrt((math.fsum(value * value for value in differences) + 1) / padded - centre * centre)
+    total = math.fsum(share * value for share, value in zip(shares, differences, strict=True))
+    centre = total / padded
+    spread = math.fsum((share * (value - centre)) ** 2 for share, value in zip(shares, differences, strict=True))
+    std = math.sqrt((spread + 1 + 2 * centre * centre) / padded)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * std / math.sqrt(padded)
     return PairedComparison(
         items=items,
-        candidate=math.fsum(candidate) / items,
-        reference=math.fsum(reference) / items,
-        difference=math.fsum(differences) / items,
+        candidate=mean_weighted(candidate, shares),
+        reference=mean_weighted(reference, shares),
+        difference=total / items,
         low=max(-1.0, centre - reach),
         high=min(1.0, centre + reach),
         std=std,
         confidence=confidence,
     )
+
+
+def normalise_weights(weights: Sequence[float], *, items: int) -> list[float]:
+    """(N,) with mean 1; all 1 where there are none.
+
+    Raises:
+        GateError: another number of them than of items, or one that is not above 0.
+    """
+    if not weights:
+        return [1.0] * items
+    if len(weights) != items or not all(0 < weight < math.inf for weight in weights):
+        raise GateError(f"wanted {items} weights above 0, found {list(weights)!r:.80}")
+    if len(set(weights)) == 1:
+        return [1.0] * items  # not a rounding beside it
+    mean = math.fsum(weights) / items
+    return [weight / mean for weight in weights]
+
+
+def mean_weighted(values: Sequence[float], weights: Sequence[float]) -> float:
+    """sum(w x) / sum(w), in the values' unit and between the least and the greatest of them."""
+    found = math.fsum(weight * value for weight, value in zip(weights, values, strict=True)) / math.fsum(weights)
+    return min(max(found, min(values)), max(values))
+
+
+def count_effective(weights: Sequence[float]) -> float:
+    """How many items of equal weight say as much: sum(w)^2 / sum(w^2), in [1, N].
+
+    Source:
+        Kish 1965, Survey Sampling, 11.7.
+    """
+    return math.fsum(weights) ** 2 / math.fsum(weight * weight for weight in weights)
 
 
 def minimum_detectable_effect(*, items: int, std: float, confidence: float = 0.9, power: float = 0.8) -> float:

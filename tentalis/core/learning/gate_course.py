@@ -35,6 +35,7 @@ class Pairs:
     """What candidate and reference made of the same tasks: (items,) outcomes and step scores in [0, 1] of each.
 
     Args:
+        weights: how much each task counts; (): all the same.
         judge: of outcomes that are shares of pairs which a judge that errs said are won; None where nobody errs.
     """
 
@@ -42,6 +43,7 @@ class Pairs:
     theirs: Sequence[float] = ()
     my_steps: Sequence[float] = ()
     their_steps: Sequence[float] = ()
+    weights: Sequence[float] = ()
     judge: Calibration | None = None
 
     def __len__(self) -> int:
@@ -53,8 +55,14 @@ class Pairs:
             theirs=[*self.theirs, *other.theirs],
             my_steps=[*self.my_steps, *other.my_steps],
             their_steps=[*self.their_steps, *other.their_steps],
+            weights=self._join_weights(other),
             judge=self.judge,
         )
+
+    def _join_weights(self, other: "Pairs") -> Sequence[float]:
+        if not self.weights and not other.weights:
+            return ()
+        return [weight for one in (self, other) for weight in (one.weights or [1.0] * len(one))]
 
     def first(self, count: int) -> "Pairs":
         return Pairs(
@@ -62,17 +70,18 @@ class Pairs:
             theirs=self.theirs[:count],
             my_steps=self.my_steps[:count],
             their_steps=self.their_steps[:count],
+            weights=self.weights[:count],
             judge=self.judge,
         )
 
     def compare(self, confidence: float) -> tuple[PairedComparison, PairedComparison]:
         """Outcomes, and step scores; where these are not known, the outcomes twice."""
-        outcomes = compare_paired(self.mine, self.theirs, confidence=confidence)
+        outcomes = compare_paired(self.mine, self.theirs, self.weights, confidence=confidence)
         if self.judge is not None:
             outcomes = correct(outcomes, self.judge)
         if not self.my_steps:
             return outcomes, outcomes
-        return outcomes, compare_paired(self.my_steps, self.their_steps, confidence=confidence)
+        return outcomes, compare_paired(self.my_steps, self.their_steps, self.weights, confidence=confidence)
 
 
 @dataclass(frozen=True, kw_only=True)

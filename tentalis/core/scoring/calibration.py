@@ -217,7 +217,7 @@ def approves(score: float) -> bool:
     return score >= APPROVES
 
 
-def wilson_interval(hits: float, items: int, *, z: float = Z_95) -> Interval:
+def wilson_interval(hits: float, items: float, *, z: float = Z_95) -> Interval:
     """A share with its score interval; [0, 1] and no value without items.
 
     Raises:

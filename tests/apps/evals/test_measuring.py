@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from apps.evals.comparing import pair_first
+from apps.evals.comparing import compare_evaluations, pair_first
 from apps.evals.errors import TooFewScoredError
 from apps.evals.measuring import BLOCK, ROUNDS, WantedTries, find_measured, measure, play, read_measured
 from apps.evals.models import Evaluation, ItemTry
@@ -219,3 +219,26 @@ def test_what_a_judge_grades_is_another_evaluation_under_another_rubric(
     project.save()
     assert measure(worker, None, item_set, REPORT).evaluation != first.evaluation
     assert Exchange.objects.filter(project=project, turn="judge").count() == 2 * 2 * 3
+
+
+def test_an_item_counts_as_much_as_its_weight(worker: Worker) -> None:
+    """1 and 2 are answered right, 3 wrong: of weights 1, 1 and 2 half is right."""
+    items = [PanelItem(prompt=f"Say {n}", reference=n, seed=n, weight=2.0 if n == 3 else 1.0) for n in (1, 2, 3)]
+    weighted = ItemSet("weighted", get_world("chat"), items)
+    assert weighted.keys == make_set(3).keys
+    assert weighted.hash != make_set(3).hash
+    row = measure(worker, None, weighted, REPORT).evaluation
+    assert row.mean_outcome == pytest.approx(0.5)
+    assert row.items == 3
+    assert row.effective_items == pytest.approx(16 / 6)
+    plain = measure(worker, None, make_set(3), REPORT).evaluation
+    assert plain.mean_outcome == pytest.approx(2 / 3)
+    assert plain.effective_items is None
+    assert row.interval is not None
+    assert plain.interval is not None
+    assert row.interval.high - row.interval.low > plain.interval.high - plain.interval.low
+    found = compare_evaluations(row, plain)
+    assert found.outcomes.difference == 0.0
+    assert found.outcomes.candidate == pytest.approx(0.5)
+    pairs = pair_first(read_measured(row), read_measured(row), weighted.keys[:2])
+    assert pairs.weights == [1.0, 1.0]
