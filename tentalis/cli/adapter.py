@@ -68,6 +68,13 @@ def quarantine(
 
 
 @app.command()
+def compare(name: Name, as_json: AsJson = False) -> None:
+    """Have people compare an adapter's answers blindly with those of what serves, where the gate could not decide."""
+    with open_adapter(name) as (client, adapter):
+        print_row(client.compare_adapter(adapter["id"]), as_json=as_json, skip={"manifest"})
+
+
+@app.command()
 def release(
     name: Name,
     reason: Annotated[str, typer.Option("--reason", "-r", help="Why it is harmless.")],

@@ -21,6 +21,11 @@ def adapter(signed_in: Run, settings: Settings, tmp_path: Path) -> Adapter:
     return make_served(Worker.objects.get(), 1, tmp_path / "made")
 
 
+def test_people_are_asked_to_compare_where_the_gate_left_it_open(signed_in: Run, adapter: Adapter) -> None:
+    told = signed_in("adapter", "compare", adapter.name)
+    assert (told.code, "cannot be compared by people: wanted candidate, found verified" in told.err) == (1, True)
+
+
 def test_one_is_put_under_suspicion_and_released(signed_in: Run, adapter: Adapter) -> None:
     for command in ("quarantine", "release"):
         assert signed_in("adapter", command, adapter.name).code == 2, "a reason is wanted"

@@ -239,7 +239,7 @@ class AdapterViewSet(ResourceViewSet):
     rights: ClassVar = by_right(
         {
             Right.ADAPTERS_READ: "list retrieve verdicts provenance download canary shadow",
-            Right.ADAPTERS_WRITE: "promote quarantine release rollback start_canary raise_canary stop_canary "
+            Right.ADAPTERS_WRITE: "promote quarantine release rollback compare start_canary raise_canary stop_canary "
             "start_shadow stop_shadow",
         }
     )
@@ -282,6 +282,14 @@ class AdapterViewSet(ResourceViewSet):
         """Let an adapter out of quarantine: it counts as safe, and may be promoted."""
         adapter, reason = self.get_object(), self.read_body(ReasonIn)["reason"]
         return self.show(adapters.release(adapter=adapter, by=current_user(request), reason=reason))
+
+    @command(responses=AdapterOut)
+    def compare(self, request: Request, pk: str) -> Response:
+        """Have people compare its answers blindly with those of what serves, where the gate could not decide by itself:
+        their pairs wait in the review queue, and the gate goes on when they are done."""
+        adapter = self.get_object()
+        flow.ask_people(adapter=adapter, by=current_user(request))
+        return self.show(Adapter.objects.get(pk=adapter.pk))
 
     @command(responses=DeploymentOut)
     def rollback(self, request: Request, pk: str) -> Response:

@@ -31,6 +31,10 @@ class Adapters(Sender[Answer]):
         """Let an adapter out of quarantine."""
         return self._post(f"adapters/{adapter_id}/release", reason=reason)
 
+    def compare_adapter(self, adapter_id: int) -> Answer:
+        """Have people compare an adapter's answers blindly with those of what serves."""
+        return self._post(f"adapters/{adapter_id}/compare")
+
     def roll_back_adapter(self, adapter_id: int) -> Answer:
         """Take a serving adapter out of service."""
         return self._post(f"adapters/{adapter_id}/rollback")

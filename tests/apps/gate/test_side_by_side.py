@@ -283,8 +283,9 @@ def test_pairs_of_an_adapter_that_somebody_decided_about_leave_the_queue(
     assert set(Task.objects.values_list("state", flat=True)) == {"cancelled"}
 
 
+@pytest.mark.parametrize("door", ["page", "rest"])
 def test_people_are_asked_by_one_click_where_nothing_was_proved(
-    clerk: Worker, store: Path, alice: User, charlie: User, client: Client
+    clerk: Worker, store: Path, alice: User, charlie: User, client: Client, door: str
 ) -> None:
     hold_out(clerk.project, 40, is_checked=False)
     state, _ = judge(clerk, 1, store)
@@ -294,13 +295,19 @@ def test_people_are_asked_by_one_click_where_nothing_was_proved(
     assert client.post(click).status_code == 404
     client.force_login(alice)
     assert "Have people compare its answers" in client.get(page).content.decode()
-    assert (state, client.post(click).status_code) == ("candidate", 302)
+    if door == "page":
+        assert (state, client.post(click).status_code) == ("candidate", 302)
+    else:
+        told = client.post(f"/api/v1/adapters/{adapter.pk}/compare", content_type="application/json")
+        assert (told.status_code, told.json()["state"]) == (200, "candidate")
     assert not adapter.verdicts.exists()
     gate_adapter(adapter.pk, by="gate")
     shown = client.get(page).content.decode()
     assert "0 of 15 pairs so far" in shown
     assert "Have people compare its answers" not in shown
     client.post(click, follow=True)
+    again = client.post(f"/api/v1/adapters/{adapter.pk}/compare", content_type="application/json")
+    assert (again.status_code, "the gate is looking at it" in again.content.decode()) == (409, True)
     assert Review.objects.filter(state="open", purpose="pair").count() == 15, "a second click asks nothing twice"
     review = Review.objects.filter(purpose="pair").earliest("pk")
     form = client.get(reverse("console:review", args=("shop", review.pk))).content.decode()
