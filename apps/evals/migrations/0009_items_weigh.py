@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("evals", "0007_experiments_are_evaluations_compared")]
+    dependencies = [("evals", "0008_one_hash_of_what_is_asked")]
 
     operations = [
         migrations.AddField("itemtry", "weight", models.FloatField(db_default=1.0, default=1.0)),

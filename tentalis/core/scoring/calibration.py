@@ -235,7 +235,7 @@ def wilson_interval(hits: float, items: float, *, z: float = Z_95) -> Interval:
     half = z * math.sqrt(share * (1 - share) / items + z * z / (4 * items * items)) / scale
     low = 0.0 if hits == 0 else max(0.0, middle - half)
     high = 1.0 if hits == items else min(1.0, middle + half)
-    return Interval(share, low, high, items)
+    return Interval(share, low, high, int(items))
 
 
 def mean_absolute_error(judged: Sequence[tuple[float, float]]) -> float | None:
