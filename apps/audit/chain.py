@@ -136,9 +136,9 @@ class NewestPlaces(NamedTuple):
     report: ChainReport
 
 
-def check_newest(places: int = NEWEST) -> NewestPlaces | None:
+def check_newest() -> NewestPlaces | None:
     """Recompute the newest places, in four queries; None while nothing is sealed."""
-    seals = list(AuditSeal.objects.order_by("-seq")[:places])
+    seals = list(AuditSeal.objects.order_by("-seq")[:NEWEST])
     if not seals:
         return None
     entries = AuditEntry.objects.in_bulk([seal.entry_id for seal in seals])
@@ -146,7 +146,7 @@ def check_newest(places: int = NEWEST) -> NewestPlaces | None:
     pairs = [(seal, entries.get(seal.entry_id)) for seal in reversed(seals)]
     report, _ = _recompute(pairs, oldest.seq, oldest.previous_hash)
     last = entries.get(newest.entry_id)
-    waiting = AuditEntry.objects.filter(pk__gt=newest.entry_id)[:places].count()
+    waiting = AuditEntry.objects.filter(pk__gt=newest.entry_id)[:NEWEST].count()
     return NewestPlaces(newest.entry_id, last.at if last else None, waiting, report)
 
 

@@ -100,7 +100,6 @@ def move_many(
     *,
     by: str,
     payload: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None = None,
-    kind: Kind | None = None,
     **changes: Any,
 ) -> None:
     """As `move`, of rows of one model in two statements; either all are moved or none. The caller holds their locks.
@@ -117,7 +116,7 @@ def move_many(
         return (payload(row) if callable(payload) else payload) or {}
 
     if len(rows) == 1:
-        move(rows[0], to, by=by, payload=say(rows[0]), kind=kind, **changes)
+        move(rows[0], to, by=by, payload=say(rows[0]), **changes)
         return
     model: Any = type(rows[0])
     sources = [state for state, targets in model.MOVES.items() if to in targets]
@@ -132,7 +131,7 @@ def move_many(
         for row in rows:
             said = {"from": str(row.state), "to": str(to), **say(row)}
             row.state = to
-            entries.append(write_entry(kind or model.EVENTS[to], subject=row, by=by, payload=said))
+            entries.append(write_entry(model.EVENTS[to], subject=row, by=by, payload=said))
         record_many(entries)
 
 

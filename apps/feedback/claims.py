@@ -76,13 +76,13 @@ def claim(review: Review, by: User, *, lease: timedelta = LEASE) -> Review:
     return review
 
 
-def renew_claim(review: Review, by: User, *, lease: timedelta = LEASE) -> Review:
+def renew_claim(review: Review, by: User) -> Review:
     """Keep a review one has open for another while; also one whose lease ran out and that nobody took since.
 
     Raises:
         ReviewTakenError: one does not have it any more.
     """
-    _change_claim(review, by, lease_until=Now() + lease)
+    _change_claim(review, by, lease_until=Now() + LEASE)
     return review
 
 

@@ -155,12 +155,12 @@ def _is_id(text: str) -> bool:
     return read_public_id(text) is not None or re.fullmatch(r"[0-9]+|[0-9a-f]{8,64}", text) is not None
 
 
-def excerpt(text: str, wanted: str, *, around: int = AROUND) -> str:
+def excerpt(text: str, wanted: str) -> str:
     """The text round the first of the words that were looked for."""
     flat = " ".join(text[:20_000].split())
     places = [flat.lower().find(word.lower()) for word in split_words(wanted)]
     place = min((place for place in places if place >= 0), default=0)
-    begin, end = max(0, place - around), place + 2 * around
+    begin, end = max(0, place - AROUND), place + 2 * AROUND
     return f"{'…' if begin else ''}{flat[begin:end]}{'…' if end < len(flat) else ''}"
 
 

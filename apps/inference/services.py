@@ -14,7 +14,7 @@ from apps.inference.allowances import find_allowance
 from apps.inference.client import ModelClient
 from apps.inference.grants import require_granted, usable
 from apps.inference.metering import CallUse, find_meter
-from apps.inference.models import Exchange, Provider, Session
+from apps.inference.models import Exchange, Provider
 from apps.inference.prices import find_price
 from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import open_key
@@ -141,7 +141,6 @@ def record_exchanges(
     adapter_name: str = "",
     policy_version: int = 0,
     provider: Provider | None = None,
-    session: Session | None = None,
     task_ids: Sequence[int] = (),
     turn: str = "main",
     before: Sequence[CallBefore | None] = (),
@@ -164,7 +163,6 @@ def record_exchanges(
     return insert(
         Exchange(
             project=project,
-            session=session,
             provider=provider,
             worker_name=worker_name,
             model=model,

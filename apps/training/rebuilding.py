@@ -4,7 +4,6 @@ They keep the old order, each from what the one before it made. The last of a li
 adapter.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -68,12 +67,10 @@ def find_rebuilt() -> list[Adapter]:
     return found
 
 
-def find_deployments_of_blocked_adapters(project_ids: Iterable[int] | None = None) -> QuerySet[Deployment]:
+def find_deployments_of_blocked_adapters() -> QuerySet[Deployment]:
     """Deployments of projects that want nothing barred to serve, where something barred does."""
     policy: dict[str, Any] = {"worker__project__training_policy__serves_until_rebuilt": False}
     at_work = Deployment.objects.filter(~Q(adapter__barred=""), adapter__isnull=False, **policy)
-    if project_ids is not None:
-        at_work = at_work.filter(worker__project__in=list(project_ids))
     return at_work.select_related("adapter", "previous", "worker__provider")
 
 

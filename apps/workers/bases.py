@@ -105,7 +105,7 @@ def reads_weights(backend: str = "") -> bool:
     return (backend or settings.TENTALIS["TRAINER_BACKEND"]) != "tinker"
 
 
-def check_directory(worker: Worker, *, backend: str = "") -> BaseFacts | None:
+def check_directory(worker: Worker) -> BaseFacts | None:
     """What its directory holds; None for the built-in model, and where none was said.
 
     Raises:
@@ -113,7 +113,7 @@ def check_directory(worker: Worker, *, backend: str = "") -> BaseFacts | None:
     """
     if worker.base_directory in {"", BUILT_IN}:
         return None
-    return read_base(worker.base_directory, with_weights=reads_weights(backend))
+    return read_base(worker.base_directory, with_weights=reads_weights())
 
 
 def compare_with_server(worker: Worker, client: ModelClient) -> str:
@@ -186,7 +186,7 @@ def compare_base(worker: Worker, *, backend: str = "") -> Compared:
         return Compared(True, f"{worker.name} is trained on the built-in model")
     facts = None
     try:
-        facts = read_base(worker.base_directory, with_weights=reads_weights(backend))
+        facts = read_base(worker.base_directory, with_weights=reads_weights())
         _require_same_files(worker, facts, backend)
         seen = check_against_server(worker, client_for(worker.provider, worker.project_id))
     except BaseWeightsError as error:
@@ -262,10 +262,10 @@ def _read_vocabulary(root: Path) -> dict[str, int]:
     return {text: number for text, number in told.items() if isinstance(text, str) and isinstance(number, int)}
 
 
-def _read_bytes(path: Path, most: int = MOST_JSON_BYTES) -> bytes:
-    """A plain file of at most so many bytes. Raises OSError."""
+def _read_bytes(path: Path) -> bytes:
+    """A plain file of at most `MOST_JSON_BYTES`. Raises OSError."""
     found = path.stat()
-    if not S_ISREG(found.st_mode) or found.st_size > most:
+    if not S_ISREG(found.st_mode) or found.st_size > MOST_JSON_BYTES:
         raise OSError("not a plain file of an expected size")
     return path.read_bytes()
 

@@ -95,10 +95,10 @@ class Lineage:
     hidden: int
 
 
-def draw_lineage(worker: Worker, *, shown: int = SHOWN) -> Lineage | None:
+def draw_lineage(worker: Worker) -> Lineage | None:
     """None for a worker without adapters. Five queries, and one for each further kind of batch it learnt from."""
     adapters = Adapter.objects.filter(worker=worker).select_related("worker").defer("manifest")
-    found = list(adapters.order_by("-version")[:shown])
+    found = list(adapters.order_by("-version")[:SHOWN])
     if not found:
         return None
     runs = {

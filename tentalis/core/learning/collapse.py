@@ -248,7 +248,6 @@ def decide_alarms(
     base: AnswerProfile,
     *,
     measure_more: Callable[[int], tuple[AnswerProfile, AnswerProfile] | None],
-    limits: CollapseLimits | None = None,
 ) -> Decided:
     """Compare as `find_alarms` does; where few answers may have raised every alarm by noise, on `ENOUGH_ANSWERS`.
 
@@ -257,14 +256,14 @@ def decide_alarms(
     Args:
         measure_more: measures so many more tasks on both sides; None where there are no more, and the alarms stand.
     """
-    first = find_alarms(candidate, base, limits=limits)
+    first = find_alarms(candidate, base)
     missing = ENOUGH_ANSWERS - min(candidate.answers, base.answers)
     if missing <= 0 or not first or not all(one.may_be_noise for one in first):
         return Decided(first)
     more = measure_more(missing)
     if more is None:
         return Decided(first)
-    found = find_alarms(join_profiles(candidate, more[0]), join_profiles(base, more[1]), limits=limits)
+    found = find_alarms(join_profiles(candidate, more[0]), join_profiles(base, more[1]))
     return Decided(found, first)
 
 

@@ -61,7 +61,10 @@ class MonitorLimits:
     least_answers: int = 40
 
 
-def watch_update(metrics: Sequence[Mapping[str, Any]], *, limits: MonitorLimits | None = None) -> tuple[Alarm, ...]:
+LIMITS = MonitorLimits()
+
+
+def watch_update(metrics: Sequence[Mapping[str, Any]]) -> tuple[Alarm, ...]:
     """What the newest update of a run says against its first.
 
     Args:
@@ -69,7 +72,6 @@ def watch_update(metrics: Sequence[Mapping[str, Any]], *, limits: MonitorLimits 
     """
     if not metrics:
         return ()
-    limits = limits or MonitorLimits()
     first, last = metrics[0], metrics[-1]
     found = [
         Alarm(detector="not_finite", found=0.0, allowed=0.0, words=f"{name} is {value}")
@@ -78,19 +80,19 @@ def watch_update(metrics: Sequence[Mapping[str, Any]], *, limits: MonitorLimits 
     ]
     if (before := _number(first, "entropy")) and (now := _number(last, "entropy")) is not None:
         ratio, words = now / before, f"entropy {now:.3f} nats a token where it began at {before:.3f}"
-        found += _below("entropy_ratio", ratio, limits.least_entropy_ratio, words)
-        found += _above("entropy_ratio", ratio, limits.most_entropy_ratio, words)
+        found += _below("entropy_ratio", ratio, LIMITS.least_entropy_ratio, words)
+        found += _above("entropy_ratio", ratio, LIMITS.most_entropy_ratio, words)
     if (before := _number(first, "mean_length_tokens")) and (now := _number(last, "mean_length_tokens")) is not None:
         drift, words = now / before - 1, f"answers of {now:.1f} tokens where they were {before:.1f}"
-        found += _above("length_drift", abs(drift), limits.most_length_drift, words)
+        found += _above("length_drift", abs(drift), LIMITS.most_length_drift, words)
     if (before := _number(first, "displaced")) is not None and (now := _number(last, "displaced")) is not None:
         words = f"{now:.0%} of rewarded answers are less than half as likely as when they were drawn"
-        found += _above("displacement", now - before, limits.most_displaced, words)
+        found += _above("displacement", now - before, LIMITS.most_displaced, words)
     named: Sequence[tuple[str, str, float, Callable[[float], str]]] = (
-        ("clip_fraction", "clip_fraction", limits.most_clip_fraction, "{:.0%} of tokens were clipped".format),
-        ("max_ratio", "max_ratio", limits.most_ratio, "a token became {:.3g} times as likely".format),
-        ("divergence", "kl", limits.most_divergence, "{:.2f} nats a token from the policy that answered".format),
-        ("base_divergence", "kl_base", limits.most_base_divergence, "{:.2f} nats a token from the base model".format),
+        ("clip_fraction", "clip_fraction", LIMITS.most_clip_fraction, "{:.0%} of tokens were clipped".format),
+        ("max_ratio", "max_ratio", LIMITS.most_ratio, "a token became {:.3g} times as likely".format),
+        ("divergence", "kl", LIMITS.most_divergence, "{:.2f} nats a token from the policy that answered".format),
+        ("base_divergence", "kl_base", LIMITS.most_base_divergence, "{:.2f} nats a token from the base model".format),
     )
     for detector, name, most, say in named:
         if (value := _number(last, name)) is not None:
@@ -142,36 +144,28 @@ def describe_batch(rewards: Sequence[float | None], outcomes: Sequence[float | N
     )
 
 
-def watch_batch(facts: BatchFacts, *, stale: int, limits: MonitorLimits | None = None) -> tuple[Alarm, ...]:
+def watch_batch(facts: BatchFacts, *, stale: int) -> tuple[Alarm, ...]:
     """What a batch says of the line: too old, or paid for other things than being right.
 
     Args:
         stale: rollouts that were refused for their age.
     """
-    limits = limits or MonitorLimits()
     found = []
     if facts.rollouts:
         words = f"{stale} of {facts.rollouts} attempts were too old"
-        found += _above("staleness", stale / facts.rollouts, limits.most_stale, words)
-    if facts.audited >= limits.least_answers:
+        found += _above("staleness", stale / facts.rollouts, LIMITS.most_stale, words)
+    if facts.audited >= LIMITS.least_answers:
         means = f"a mean reward of {facts.reward:.2f} where {facts.outcome:.2f} is verified"
         words = f"{means}, on {facts.audited} attempts"
-        found += _above("proxy_gap", facts.reward - facts.outcome, limits.most_proxy_gap, words)
+        found += _above("proxy_gap", facts.reward - facts.outcome, LIMITS.most_proxy_gap, words)
     return tuple(found)
 
 
-def watch_traffic(
-    live: AnswerProfile,
-    panel: AnswerProfile,
-    *,
-    collapse: CollapseLimits | None = None,
-    limits: MonitorLimits | None = None,
-) -> tuple[Alarm, ...]:
+def watch_traffic(live: AnswerProfile, panel: AnswerProfile) -> tuple[Alarm, ...]:
     """What live answers look like beside those on the panel that the adapter was let in by; () while they are few."""
-    limits = limits or MonitorLimits()
-    if live.answers < limits.least_answers:
+    if live.answers < LIMITS.least_answers:
         return ()
-    return find_alarms(live, panel, limits=collapse or LIVE_COLLAPSE)
+    return find_alarms(live, panel, limits=LIVE_COLLAPSE)
 
 
 LIVE_COLLAPSE = CollapseLimits(
@@ -184,15 +178,12 @@ LIVE_COLLAPSE = CollapseLimits(
 """Wider than the gate's: live tasks are others than the panel's, and fewer."""
 
 
-def watch_logprobs(
-    served: Sequence[Sequence[float]], recomputed: Sequence[Sequence[float]], *, limits: MonitorLimits | None = None
-) -> tuple[Alarm, ...]:
+def watch_logprobs(served: Sequence[Sequence[float]], recomputed: Sequence[Sequence[float]]) -> tuple[Alarm, ...]:
     """Whether the log-probs that were served are this adapter's.
 
     Args:
         served, recomputed: (answers, tokens) in nats, of the same tokens.
     """
-    limits = limits or MonitorLimits()
     gaps = [
         abs(a - b) for mine, theirs in zip(served, recomputed, strict=True) for a, b in zip(mine, theirs, strict=True)
     ]
@@ -200,7 +191,7 @@ def watch_logprobs(
         return ()
     mean = math.fsum(gaps) / len(gaps)
     words = f"served log-probs are {mean:.4f} nats a token from those recomputed: another model answered"
-    return tuple(_above("logprob_drift", mean, limits.most_logprob_drift, words))
+    return tuple(_above("logprob_drift", mean, LIMITS.most_logprob_drift, words))
 
 
 def _number(metrics: Mapping[str, Any], name: str, *, finite: bool = True) -> float | None:
