@@ -10,12 +10,13 @@ from apps.accounts.models import User
 from apps.base.errors import ConflictError
 from apps.conversations.models import Turn
 from apps.conversations.submitted import find_attempt
+from apps.conversations.task_building import ONLY_MACHINES
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
 from apps.pipeline import conversing
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
-from tests.apps.conversations.talk import Talk, tool, user
+from tests.apps.conversations.talk import SYSTEM, Talk, tool, user
 from tests.factories import make_attempt, make_task
 
 Read = Callable[[Talk], list[Turn]]
@@ -33,7 +34,13 @@ def hand_in(task: Task, steps: int = 1) -> Attempt:
     return attempt
 
 
-def test_the_next_words_are_feedback_on_the_task_the_work_was_for(talk: Talk, read: Read, task: Task) -> None:
+@pytest.mark.parametrize("agent", ["agent:claw", "alice"])
+def test_the_next_words_are_feedback_on_the_task_the_work_was_for(
+    talk: Talk, read: Read, task: Task, agent: str
+) -> None:
+    """Whoever's token the work was done with."""
+    talk.session.agent = agent
+    talk.session.save()
     talk.ask(user("What is two and two?"), answer="It is five.", task_id=task.pk)
     attempt = hand_in(task)
     Task.objects.filter(pk=task.pk).update(state=Task.State.LEARNING)
@@ -106,3 +113,16 @@ def test_what_was_handed_in_before_the_calls_is_meant_where_nothing_came_after(t
     Attempt.objects.filter(pk=attempt.pk).update(created_at=timezone.now() - timedelta(hours=1))
     exchange = talk.ask(user("What is two and two?"), answer="It is five.", task_id=task.pk)
     assert find_attempt(task, [exchange]) == attempt
+
+
+def test_the_tries_of_a_group_are_not_somebody_asking_again(helper: Worker, read: Read, task: Task) -> None:
+    """Each begins with the same words, and where nobody names a session, in the same one."""
+    talk = Talk(helper.project)
+    for index, answer in enumerate(["It is five.", "It is four."]):
+        talk.messages = [SYSTEM]
+        talk.ask(user("What is two and two?"), answer=answer, task_id=task.pk, attempt_index=index)
+        hand_in(task)
+    talk.close()
+    first, *_ = read(talk)
+    assert first.reason == ONLY_MACHINES
+    assert not Feedback.objects.exists()
