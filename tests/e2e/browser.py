@@ -18,6 +18,7 @@ SWITCHES = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    "--js-flags=--always-sparkplug,--no-maglev,--no-opt",  # no page lives long enough to optimise
 ]
 
 
