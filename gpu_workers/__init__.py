@@ -1,0 +1,3 @@
+from tentalis.garbage import spare_imports
+
+spare_imports()

@@ -13,9 +13,9 @@ from django.conf import settings  # noqa: E402
 from django.urls import get_resolver  # noqa: E402
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
-from apps.base.garbage import settle_garbage  # noqa: E402
 from apps.console.origins import SameOrigin  # noqa: E402
 from apps.console.routing import websocket_urlpatterns  # noqa: E402
+from tentalis.garbage import settle_garbage  # noqa: E402
 from tentalis.inbound.alive import AnswersAlive, LoopWatch  # noqa: E402
 from tentalis.inbound.bodies import BoundedBodies  # noqa: E402
 from tentalis.limits import LIMITS  # noqa: E402

@@ -15,6 +15,7 @@ from apps.accounts.browser_sessions import note_confirmed
 from apps.accounts.models import Project, User
 from apps.audit.last_report import LAST_REPORT
 from apps.workers.models import Worker
+from tentalis.garbage import settle_garbage
 from tests.chromium import find_chromium
 from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
@@ -79,6 +80,11 @@ def worker(project: Project) -> Worker:
 def _fresh_report() -> None:
     """What an earlier test found of the audit's chain says nothing of this one's."""
     LAST_REPORT.forget()
+
+
+def pytest_collection_finish() -> None:
+    """What was loaded for all tests stays: searches for garbage leave it out, a fifth of a request's cost."""
+    settle_garbage()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,6 @@ from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
-from apps.base.garbage import settle_garbage
 from apps.base.tasks import cancel_and_wait
 from apps.gateway.closing import close_session
 from apps.gateway.config_cache import ConfigCache
@@ -25,6 +24,7 @@ from apps.gateway.spool import FileSpool, measure_ends
 from apps.gateway.traces import read_earlier, read_traces
 from apps.gateway.upstreams import Upstreams
 from apps.gateway.writer import Writer
+from tentalis.garbage import settle_garbage
 
 logger = logging.getLogger(__name__)
 

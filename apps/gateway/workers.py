@@ -16,13 +16,13 @@ from uuid import uuid4
 
 from django.conf import settings
 
-from apps.base.garbage import settle_garbage
 from apps.base.tasks import cancel_and_wait
 from apps.gateway.group import SHARE_EVERY_S, share_metrics
 from apps.gateway.metrics import Metrics
 from apps.gateway.process import GC_THRESHOLDS, make_writer
 from apps.gateway.sockets import bind
 from apps.gateway.spool import FileSpool
+from tentalis.garbage import settle_garbage
 from tentalis.platform.processes import die_with_parent
 from tentalis.platform.service import Backoff
 

@@ -10,9 +10,9 @@ from celery.signals import worker_ready
 from django.conf import settings
 from django.db import close_old_connections
 
-from apps.base.garbage import settle_garbage
 from apps.outbox.links import keeper, served
 from apps.outbox.relay import silent_for
+from tentalis.garbage import settle_garbage
 
 logger = logging.getLogger(__name__)
 EXIT_CODE = 75  # EX_TEMPFAIL

@@ -8,7 +8,10 @@ from urllib.parse import unquote, urlsplit
 from csp.constants import NONCE, NONE, SELF
 
 from tentalis.env import EnvironmentVariableError, read_environment
+from tentalis.garbage import spare_imports
 from tentalis.settings.timeouts import choose_timeouts, find_process, say_options
+
+spare_imports()
 
 try:
     TENTALIS: dict[str, Any] = read_environment()

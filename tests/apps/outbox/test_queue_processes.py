@@ -5,7 +5,7 @@ import sys
 
 SETTLED = """
 import gc
-from apps.base.garbage import YOUNG, settle_garbage
+from tentalis.garbage import YOUNG, settle_garbage
 settle_garbage()
 kept, young, *rest = gc.get_freeze_count(), *gc.get_threshold()
 assert kept > 1000 and young == YOUNG and rest == [10, 10], (kept, young, rest)

@@ -12,12 +12,12 @@ from django.core.management.base import BaseCommand
 from django.db import close_old_connections, connection
 from django.db.utils import Error as DatabaseError
 
-from apps.base.garbage import settle_garbage
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import publish_due
 from apps.outbox.services import CHANNEL
 from apps.pipeline import beat
 from apps.pipeline.letter_box import LetterBox
+from tentalis.garbage import settle_garbage
 
 logger = logging.getLogger(__name__)
 
