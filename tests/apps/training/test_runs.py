@@ -36,7 +36,7 @@ from tests.factories import make_judged_task
 from tests.support.walk import list_files
 
 MOST_FILES = 24
-"""Six of them every change of any row goes through: the contract and its types, audit, outbox and its kinds."""
+"""Five of them every change of any row goes through: the contract and its types, audit, outbox and its kinds."""
 
 
 @pytest.fixture(autouse=True)
