@@ -20,8 +20,8 @@ from tentalis.core.strict_json import StrictJsonError
 from tentalis.core.task_files import TaskFileError, TaskRow, read_task_rows
 from tentalis.limits import LIMITS
 
-ITEM_FIELDS = ("split", "weight", "checks", "messages")
-"""What a row of a file may say of an item beside prompt, reference and seed."""
+ITEM_FIELDS = ("split", "weight", "messages")
+"""What a row of a file may say of an item beside what it may say of a task."""
 
 
 def read_item_rows(text: str, *, form: str, split: str, name: str = "") -> list[ItemRow]:
@@ -126,7 +126,7 @@ def _read_item(row: TaskRow, split: str, name: str) -> ItemRow:
         prompt=row.prompt,
         split=read_split(said.get("split", split)),
         reference=row.reference if row.match is None else read_reference(row.reference, row.match),
-        checks=_read_cell("checks", said.get("checks")),
+        checks=row.checks,
         messages=_read_cell("messages", said.get("messages", ())),
         seed=row.seed,
         weight=weight,

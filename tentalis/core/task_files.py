@@ -12,7 +12,7 @@ from tentalis.core.strict_json import StrictJsonError, check_text, read_json
 FORMS: Final = ("lines", "csv", "jsonl")
 MOST_FAULTS: Final = 20
 """So many are told; there may be more."""
-_FIELDS: Final = ("prompt", "reference", "match", "group_size", "seed")
+_FIELDS: Final = ("prompt", "reference", "match", "group_size", "seed", "checks")
 _JSON_FIELDS: Final = ("prompt", "reference", "checks", "metadata", "group_size", "seed")
 _OF_AN_EXPORT: Final = frozenset({"created_at", "state", "submitted_by", "answer"})
 _LEFT_OUT: Final = (*_OF_AN_EXPORT, "id", "worker", "environment", "score", "failure", "held_out")
@@ -70,9 +70,10 @@ def read_task_rows(
     """The tasks of a file, in its order.
 
     Args:
-        form: one of `FORMS`. CSV (RFC 4180) needs a column `prompt`; `reference`, `match`, `group_size` and `seed` are
-            known, other columns become metadata. A JSON line is an object of prompt, reference, metadata, group_size
-            and seed; of an export of tasks what was done with them is left out. Blank lines are left out.
+        form: one of `FORMS`. CSV (RFC 4180) needs a column `prompt`; `reference`, `match`, `group_size`, `seed` and
+            `checks` (as JSON) are known, other columns become metadata. A JSON line is an object of prompt, reference,
+            checks, metadata, group_size and seed; of an export of tasks what was done with them is left out. Blank
+            lines are left out.
         most: tasks.
         beside: further fields that a JSON line may have; they come as metadata, as other columns of CSV do.
     Raises:
@@ -150,8 +151,13 @@ def _read_cells(line: int, names: list[str], cells: list[str]) -> TaskRow | tupl
             numbers[name] = int(cell)
     if "prompt" not in said:
         return line, "prompt: wanted some text, found none"
+    try:
+        checks = _read_nested(said["checks"]) if "checks" in said else None
+    except StrictJsonError as error:
+        return line, f"checks: {error}"
     metadata = {name: cell for name, cell in said.items() if name not in _FIELDS}
-    return TaskRow(line, said["prompt"], said.get("reference", ""), said.get("match", ""), metadata, **numbers)
+    match = said.get("match", "")
+    return TaskRow(line, said["prompt"], said.get("reference", ""), match, metadata, **numbers, checks=checks)
 
 
 def _read_json_lines(text: str, *, beside: Collection[str]) -> Iterator[TaskRow | tuple[int, str]]:
@@ -171,9 +177,10 @@ def _read_object(line: int, text: str, beside: Collection[str]) -> TaskRow | tup
         said = {name: value for name, value in said.items() if name not in _LEFT_OUT}
         if isinstance(said.get("metadata"), str):
             try:
-                said |= {name: _read_nested(said[name]) for name in ("metadata", "reference") if name in said}
+                nested = ("metadata", "reference", "checks")
+                said |= {name: _read_nested(said[name]) for name in nested if name in said}
             except StrictJsonError as error:
-                return line, f"metadata, reference: {error}"
+                return line, f"metadata, reference, checks: {error}"
     if unknown := [name for name in said if name not in (*_JSON_FIELDS, *beside)]:
         return line, f"wanted {', '.join((*_JSON_FIELDS, *beside))}; found {', '.join(unknown)[:200]}"
     if not isinstance(prompt := said.get("prompt"), str) or not prompt.strip():

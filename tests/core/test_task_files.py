@@ -23,6 +23,15 @@ def test_a_csv_names_its_columns_and_unknown_ones_become_metadata() -> None:
     assert second == TaskRow(4, "Short", "", "")
 
 
+def test_a_column_of_a_csv_holds_checks() -> None:
+    text = 'prompt,checks\nShort,"{""check"": ""length"", ""max"": 3}"\nNone,[]\nUsual,\n'
+    rows = read_task_rows(text, form="csv")
+    assert [row.checks for row in rows] == [{"check": "length", "max": 3}, [], None]
+    assert [dict(row.metadata) for row in rows] == [{}, {}, {}]
+    with pytest.raises(TaskFileError, match="line 2: checks: "):
+        read_task_rows('prompt,checks\nShort,"{""check"": NaN}"\n', form="csv")
+
+
 def test_a_json_line_says_everything_itself() -> None:
     lines = [
         {"prompt": "What is 3 + 4?", "reference": {"match": "number", "value": 7}, "metadata": {"a": [1]}, "seed": 0},
