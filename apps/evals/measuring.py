@@ -97,6 +97,11 @@ class Measured:
         """Item's key -> how much it counts."""
         return {row.key: row.weight for row in self.tries.values()}
 
+    def mean(self, of_items: Mapping[int, float]) -> float | None:
+        """Return the mean of the items' values (by key), each as much as it weighs; None where none has one."""
+        weights = [self.weights[key] for key in of_items]
+        return mean_weighted([*of_items.values()], weights) if weights else None
+
     @property
     def profile(self) -> AnswerProfile:
         return AnswerProfile(**self.evaluation.profile)
@@ -315,8 +320,8 @@ def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:
     evaluation.items = len(measured.outcomes)
     weights = [measured.weights[key] for key in measured.outcomes]
     evaluation.effective_items = count_effective(weights) if len(set(weights)) > 1 else None
-    evaluation.mean_outcome = mean_weighted([*measured.outcomes.values()], weights) if weights else None
-    evaluation.mean_step_score = mean_weighted([*measured.step_scores.values()], weights) if weights else None
+    evaluation.mean_outcome = measured.mean(measured.outcomes)
+    evaluation.mean_step_score = measured.mean(measured.step_scores)
     traits = [AnswerTraits(**row.traits) for row in rows if row.traits is not None]
     evaluation.profile = asdict(profile_answers(traits)) if traits else {}
     if not is_last:

@@ -12,9 +12,10 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.supervision.actions import MAX_CONTEXT_CHARS
 from apps.supervision.errors import AlreadyDecidedError, NotSupervisedError, NotYoursToDecideError
 from apps.supervision.models import Proposal
-from apps.supervision.services import MAX_CONTEXT_CHARS, MAX_PENDING, decide, expire_proposals, propose
+from apps.supervision.services import MAX_PENDING, decide, expire_proposals, propose
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.apps.supervision.builders import (
