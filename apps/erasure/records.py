@@ -259,10 +259,9 @@ def _runs_of(batches: Sequence[int]) -> list[int]:
 
 def _stop_work(sessions: Sequence[int], tasks: Sequence[int]) -> None:
     turns = list(Turn.objects.filter(session__in=sessions).values_list("pk", flat=True))
-    cancel_segments(kind=SegmentKind.CUT, subject_ids=sessions)
-    cancel_segments(kind=SegmentKind.HEAR, subject_ids=turns)
-    for kind in OF_A_TASK:
-        cancel_segments(kind=kind, subject_ids=tasks)
+    cancel_segments(SegmentKind.CUT, subject_ids=sessions)
+    cancel_segments(SegmentKind.HEAR, subject_ids=turns)
+    cancel_segments(*OF_A_TASK, subject_ids=tasks)
 
 
 def _leave_batches(tasks: Sequence[int]) -> None:

@@ -53,7 +53,7 @@ def end_line(*, project: Project, end_user: str, stand_in: str, by: str) -> None
     A result that comes home after all is dropped: nobody waits for it any more.
     """
     theirs = TrainingRun.objects.filter(project=project, end_user=end_user)
-    lock_segments(kind=SegmentKind.TRAIN, subject_ids=theirs.values_list("pk", flat=True))
+    lock_segments(SegmentKind.TRAIN, subject_ids=theirs.values_list("pk", flat=True))
     runs = theirs.select_for_update(of=("self",))
     for run in runs.filter(state__in=OPEN).order_by("pk"):
         cancel_run(run, reason=ENDED, by=by)
@@ -96,7 +96,7 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
         The adapters that were barred now, and the new runs; a batch that is empty now gets none.
     """
     lines = TrainingRun.objects.filter(project=project, state__in=OPEN).order_by("pk")
-    lock_segments(kind=SegmentKind.TRAIN, subject_ids=lines.values_list("pk", flat=True))
+    lock_segments(SegmentKind.TRAIN, subject_ids=lines.values_list("pk", flat=True))
     list(lines.select_for_update(of=("self",)).values_list("pk"))  # none comes home, or is sent, meanwhile
     found = find_affected(project=project, batches=batches)
     barred = bar(found.adapters, reason=BARRED, by=by)
@@ -140,7 +140,7 @@ def count_rebuilds(forgetting_ids: Iterable[int]) -> dict[int, dict[str, int]]:
 
 def cancel_run(run: TrainingRun, *, reason: str, by: str) -> None:
     """End a run that is open: what it learns from is not to be learnt."""
-    cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
+    cancel_segments(SegmentKind.TRAIN, subject_ids=[run.pk])
     if run.state == State.RUNNING and "output_uri" in run.spec:
         run_control.ask(run, run_control.CANCEL, reason)
     move(run, State.CANCELLED, by=by, failure=reason)

@@ -473,13 +473,13 @@ def put_away(segment: Segment, *, by: str) -> Segment:
     return segment
 
 
-def cancel_segments(*, kind: str, subject_ids: Iterable[int]) -> int:
-    """Stop the open segments of subjects; a process at work on one loses its claim and hangs up on whom it asked. A
-    last write that is under way is waited for, and stands. Returns how many were stopped.
+def cancel_segments(*kinds: str, subject_ids: Iterable[int]) -> int:
+    """Stop the open segments of subjects, of any of the kinds; a process at work on one loses its claim and hangs up on
+    whom it asked. A last write that is under way is waited for, and stands. Returns how many were stopped.
     """
     subject_ids = list(subject_ids)
-    lock_segments(kind=kind, subject_ids=subject_ids)
-    count = Segment.objects.filter(kind=kind, subject_id__in=subject_ids, state=Segment.State.OPEN).update(
+    lock_segments(*kinds, subject_ids=subject_ids)
+    count = Segment.objects.filter(kind__in=kinds, subject_id__in=subject_ids, state=Segment.State.OPEN).update(
         state=Segment.State.CANCELLED, fence=None, lease_until=None, finished_at=Now()
     )
     if count:
@@ -503,10 +503,10 @@ def backoff_s(attempt: int) -> float:
     return wait_s * random.uniform(0.5, 1.5)
 
 
-def lock_segments(*, kind: str, subject_ids: Iterable[int]) -> None:
+def lock_segments(*kinds: str, subject_ids: Iterable[int]) -> None:
     """Lock the open segments of subjects, in the running transaction: their links cannot end meanwhile.
 
     A link's last write has its segment's lock before that of any other row, so that who locks those too does the same.
     """
-    open_ones = Segment.objects.filter(kind=kind, subject_id__in=list(subject_ids), state=Segment.State.OPEN)
+    open_ones = Segment.objects.filter(kind__in=kinds, subject_id__in=list(subject_ids), state=Segment.State.OPEN)
     list(open_ones.order_by("pk").select_for_update().values_list("pk"))

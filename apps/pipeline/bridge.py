@@ -72,7 +72,7 @@ def hand_in_result(
             locked = Task.objects.select_for_update().get(pk=task.pk)
             if locked.state != Task.State.QUEUED:
                 raise ConflictError(f"task {task.pk} takes no result: wanted state queued, found {locked.state}")
-            outbox.cancel_segments(kind=SegmentKind.WORK, subject_ids=[task.pk])
+            outbox.cancel_segments(SegmentKind.WORK, SegmentKind.TRY, subject_ids=[task.pk])
             tasks.fail_task(task.pk, link="tasks.work", reason=result or "the agent said it failed", by=by.handle)
     task.refresh_from_db()
     return task

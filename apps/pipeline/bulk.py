@@ -156,8 +156,7 @@ def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
     """Give tasks of one project up, all or none; a link at work on one hangs up on whom it asked."""
     with transaction.atomic():
         # first: a link's last write too has its segment before the task
-        for kind in OF_A_TASK:
-            outbox.cancel_segments(kind=kind, subject_ids=[task.pk for task in chosen])
+        outbox.cancel_segments(*OF_A_TASK, subject_ids=[task.pk for task in chosen])
         tasks.cancel_tasks(tasks=chosen, by=by)
         expiry.expire_reviews_of(chosen, by=by.handle)
 

@@ -412,7 +412,7 @@ def submit_own_attempt(
 ) -> Attempt:
     """Take an outside agent's own try at a task; when it was the last one, they are scored and reviewed like any."""
     with transaction.atomic():
-        outbox.cancel_segments(kind=SegmentKind.WORK, subject_ids=[task.pk])
+        outbox.cancel_segments(SegmentKind.WORK, SegmentKind.TRY, subject_ids=[task.pk])
         attempt = handing_in.hand_in_attempt(task=task, steps=steps, answer=answer, by=by, index=index, is_last=is_last)
         learn_from_decisions(attempt)
         due, project = handing_in.find_stored_at(attempt), task.project_id

@@ -26,7 +26,7 @@ MOST_RESIZED = 200
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
     """Stop a training. Its segment goes first: who sends it has the segment's lock before the run's."""
     with transaction.atomic():
-        outbox.cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
+        outbox.cancel_segments(SegmentKind.TRAIN, subject_ids=[run.pk])
         return training.cancel_run(run=run, by=by)
 
 
@@ -34,7 +34,7 @@ def pause_run(*, run: TrainingRun, by: User) -> TrainingRun:
     """Stop a run so that it can go on where it was."""
     require_right(by, run.project, Right.RUNS_WRITE)
     with transaction.atomic():
-        outbox.cancel_segments(kind=SegmentKind.TRAIN, subject_ids=[run.pk])
+        outbox.cancel_segments(SegmentKind.TRAIN, subject_ids=[run.pk])
         return training.pause_run(run, why=f"paused by {by.handle}", by=by.handle)
 
 

@@ -120,7 +120,7 @@ def decide(
     state, payload = _read_decision(proposal, decision, said)
     with transaction.atomic():
         if proposal.is_ours:
-            lock_segments(kind=SegmentKind.EPISODE, subject_ids=[proposal.task_id])
+            lock_segments(SegmentKind.EPISODE, subject_ids=[proposal.task_id])
         if state == Proposal.State.TAKEN_OVER:
             Task.objects.select_for_update(no_key=True).get(pk=proposal.task_id)  # nothing more is proposed meanwhile
         _settle(proposal, state, payload, by=by.handle)

@@ -90,7 +90,7 @@ def test_a_cancelled_segment_gives_its_place_back_at_once(project: Project, slow
     held = sent(project)[0]
     assert services.claim_links([held.pk], 0, owner="busy") is not None
     with transaction.atomic():
-        services.cancel_segments(kind="slow", subject_ids=[held.subject_id])
+        services.cancel_segments("slow", subject_ids=[held.subject_id])
     assert relay.publish_due() == 1
 
 
@@ -142,7 +142,7 @@ def test_a_link_whose_segment_was_cancelled_has_its_requests_ended(project: Proj
     keeper.end_lost()
     assert not any(scope.is_cancelled for scope in scopes.values())
     with transaction.atomic():
-        services.cancel_segments(kind="slow", subject_ids=mine.subjects.values())
+        services.cancel_segments("slow", subject_ids=mine.subjects.values())
     keeper.end_lost()
     assert [scopes[one.fence].is_cancelled for one in (mine, other)] == [True, False]
     keeper.remove(mine.fence)
@@ -156,7 +156,7 @@ def test_what_an_ended_request_raises_is_no_failure_of_the_link(project: Project
 
     def be_cancelled(subject_id: int) -> None:
         with transaction.atomic():
-            services.cancel_segments(kind="slow", subject_ids=[subject_id])
+            services.cancel_segments("slow", subject_ids=[subject_id])
         raise RequestEndedError("hung up", is_late=False)
 
     assert not run_link(be_cancelled, row.pk, 0)

@@ -186,7 +186,7 @@ def test_a_dead_letter_replayed_starts_at_the_link_it_died_at(segment: Segment, 
 def test_a_cancelled_segment_takes_the_claim_from_who_works_on_it(segment: Segment) -> None:
     claim = services.claim_links([segment.pk], 0, owner="busy")
     assert claim is not None
-    assert services.cancel_segments(kind="errand", subject_ids=[7]) == 1
+    assert services.cancel_segments("errand", subject_ids=[7]) == 1
     with pytest.raises(LostClaimError), services.hold(services.Hold(claim)), services.final_write():
         pass
 

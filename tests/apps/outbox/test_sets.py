@@ -88,7 +88,7 @@ def test_what_breaks_one_of_a_set_hurts_nothing_else_of_it(db: None) -> None:
 def test_what_was_cancelled_or_taken_over_of_a_set_is_not_written(db: None) -> None:
     claim = services.claim_links(start(2, 4, 6), 0, owner="slow")
     assert claim is not None
-    services.cancel_segments(kind="sets", subject_ids=[4])
+    services.cancel_segments("sets", subject_ids=[4])
     Segment.objects.filter(subject_id=6).update(lease_until=Now())
     assert services.claim_links(list(claim.subjects), 0, owner="fresh") is not None
     held = run_claim(note, claim)
