@@ -1,14 +1,13 @@
 """Bytes from the network as JSON that Postgres can hold."""
 
 import json
-import re
 from typing import Any
 
 import orjson
 
+from apps.base.texts import make_storable
 from apps.gateway.events import split_plain
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _DATA = b"data:"
 
 
@@ -24,7 +23,7 @@ def read_json(data: bytes) -> Any:
         found = _read_loosely(data)
     if b"\\" not in data:  # one search where there are many to be read
         return found
-    return _clean(found) if b"\\u0000" in data or b"\\ud" in data or b"\\uD" in data else found
+    return make_storable(found) if b"\\u0000" in data or b"\\ud" in data or b"\\uD" in data else found
 
 
 def read_events(data: bytes) -> tuple[list[Any], bool]:
@@ -73,13 +72,3 @@ def _read_loosely(data: bytes) -> Any:
         return json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return _UNSTORABLE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [_clean(one) for one in value]
-    if isinstance(value, dict):
-        return {_clean(name): _clean(one) for name, one in value.items()}
-    return value

@@ -441,6 +441,10 @@ def _read_completion(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sa
     )
 
 
+_REPLACED = "\ufffd".encode()
+"""What stands for a NUL character in texts: Postgres stores none."""
+
+
 def _read_chat(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
     message = choice.get("message") or {}
     entries = (choice.get("logprobs") or {}).get("content") or ()
@@ -451,7 +455,7 @@ def _read_chat(choice: Mapping[str, Any], answer: Mapping[str, Any]) -> Sample:
         served_by=str(answer.get("model") or ""),
         token_ids=choice.get("token_ids") or (),
         logprobs=[entry["logprob"] for entry in entries],
-        token_texts=[bytes(entry["bytes"]) for entry in entries]
+        token_texts=[bytes(entry["bytes"]).replace(b"\0", _REPLACED) for entry in entries]
         if has_bytes
         else [entry["token"] for entry in entries],
         prompt_token_ids=answer.get("prompt_token_ids") or (),

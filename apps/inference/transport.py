@@ -12,6 +12,7 @@ import orjson
 from django.db import connection
 
 from apps.base.errors import BadInputError
+from apps.base.texts import make_storable
 from apps.inference.breaker import breaker
 from apps.inference.errors import (
     AddressNotAllowedError,
@@ -196,7 +197,8 @@ class Transport:
         if not response.content or not kind or kind.startswith("text/plain"):
             return response.text
         try:
-            return orjson.loads(response.content)
+            found = orjson.loads(response.content)
+            return make_storable(found) if rb"\u0000" in response.content else found
         except orjson.JSONDecodeError as error:
             raise ProviderAnswerError(
                 f"{self.root}{path}: wanted JSON, found {response.text[:80]!r} ({error})"

@@ -114,6 +114,19 @@ def test_a_server_that_tells_no_tokens_is_asked_with_the_whole_conversation_each
     assert [(step.kind, step.tool_name) for step in first.draft.steps] == [("call", "look")]
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_nul_that_a_model_drew_is_nowhere_where_it_could_not_be_stored(is_plain: bool) -> None:
+    with FakeModelServer(
+        is_plain=is_plain, reply=lambda prompt, index: '<call>press {"button": "\0 a"}</call>'
+    ) as server:
+        kind: Any = "openai" if is_plain else "vllm"
+        agent: TurnAgent = ChatAgent(ModelClient(server.url, kind=kind, allow_private=True))
+        (turn,) = take(agent, TurnAsked(messages=ASKED), model="desk")  # type: ignore[arg-type]
+    told = [turn.draft.text, *(step.text for step in turn.draft.steps), *(call.arguments for call in turn.calls)]
+    assert "\ufffd a" in "".join(told)
+    assert "\0" not in "".join([*told, *map(str, turn.messages)])
+
+
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
