@@ -102,7 +102,7 @@ def move_many(
     payload: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> None:
-    """As `move`, of rows of one model in two statements; either all are moved or none. The caller holds their locks.
+    """As `move`, of rows of one model in two statements; either all are moved or none: a refusal ends the caller's transaction, which holds their locks.
 
     Args:
         payload: of every entry; or what to call with a row for its own.
@@ -120,7 +120,7 @@ def move_many(
         return
     model: Any = type(rows[0])
     sources = [state for state, targets in model.MOVES.items() if to in targets]
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         changed = model._default_manager.filter(pk__in=[row.pk for row in rows], state__in=sources).update(
             state=to, **changes
         )
