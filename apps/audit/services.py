@@ -102,7 +102,8 @@ def move_many(
     payload: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> None:
-    """As `move`, of rows of one model in two statements; either all are moved or none: a refusal ends the caller's transaction, which holds their locks.
+    """As `move`, of rows of one model in two statements; either all are moved or none: a refusal ends the caller's
+    transaction, which holds their locks.
 
     Args:
         payload: of every entry; or what to call with a row for its own.
