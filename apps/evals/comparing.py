@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -130,14 +131,12 @@ def compare_together(
     """Of each question the first minus the second, every p corrected for all that are asked; why not where there is no
     answer, which is none less to correct for."""
     asked = [_compare(*one, confidence=confidence) for one in questions]
-    p_values = iter(
-        adjust_holm([p for one in asked for p in ([find_p_value(each) for each in one.found] if one.found else [1.0])])
-    )
+    p_values = [[find_p_value(each) for each in one.found] or [1.0] for one in asked]
+    corrected = iter(adjust_holm(list(chain.from_iterable(p_values))))
     answers: list[EvaluationComparison | str] = []
-    for (a, b), one in zip(questions, asked, strict=True):
-        found = [_answer(each, next(p_values)) for each in one.found]
-        if not found:
-            next(p_values)
+    for (a, b), one, raw in zip(questions, asked, p_values, strict=True):
+        own = list(islice(corrected, len(raw)))
+        found = [_answer(each, p) for each, p in zip(one.found, own, strict=False)]
         steps = found[1] if len(found) > 1 else None
         answers.append(EvaluationComparison(a.pk, b.pk, found[0], steps) if found else one.why)
     return answers
