@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gpu_workers.desk import base_directory
-from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, read_weights, weight_files
+from gpu_workers.engine.checkpoint import FAMILIES, hash_files, plain_shape, read_config, read_weights, weight_files
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.lora import CONFIG_FILE, WEIGHTS_FILE, read_adapter
 from gpu_workers.engine.plain_model import PlainModel
@@ -81,7 +81,7 @@ def _merge(adapter: Path, base: Path, staging: Path) -> None:
     shape = plain_shape(config)
     if shape is None:
         raise ExportError(
-            f"a {config['model_type']} model of this kind is not merged here: wanted a plain Qwen2 or Llama"
+            f"a {config['model_type']} model of this kind is not merged here: wanted one of {', '.join(FAMILIES)}"
         )
     whole = read_weights(base)
     pairs = read_adapter(adapter, PlainModel(shape, whole, merges_adapters=None).adaptable).pairs

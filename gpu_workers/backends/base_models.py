@@ -244,6 +244,7 @@ def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...], precision: 
         raise BaseModelError(f"cannot load the model at {directory}: {error}") from error
     model.to(device).eval().requires_grad_(False)
     config: Any = model.config
+    shape = plain_shape(config.to_dict())
     layer_types = getattr(config, "layer_types", None) or ()
     base = BaseModel(
         directory=directory,
@@ -253,7 +254,7 @@ def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...], precision: 
         context_length=int(config.max_position_embeddings),
         sliding_window=config.sliding_window if "sliding_attention" in layer_types else None,
         device=device,
-        decoder=None if (shape := plain_shape(config.to_dict())) is None else PlainDecoder(shape, model.state_dict()),
+        decoder=PlainDecoder(shape, model.state_dict()) if shape is not None and shape.is_basic else None,
     )
     if base.decoder is None and precision != "float32":
         raise BaseModelError(f"{directory.name} is trained by Hugging Face's forward, in float32; found {precision}")

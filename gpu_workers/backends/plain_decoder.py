@@ -36,7 +36,7 @@ class PlainDecoder:
     """The decoder of a frozen model, without its head.
 
     Args:
-        shape: from `gpu_workers.engine.checkpoint.plain_shape`: not None means that this class computes the model.
+        shape: from `gpu_workers.engine.checkpoint.plain_shape`, one that `is_basic`.
         weights: every tensor of the model, by Hugging Face's name, on one device.
         merge_up_to: see `MERGE_UP_TO`.
     """

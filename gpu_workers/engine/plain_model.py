@@ -1,4 +1,7 @@
-"""Qwen2 and Llama as a handful of tensor operations over a static KV cache: the engine's fast path."""
+"""Decoders of the Llama kind as a handful of tensor operations over a static KV cache: the engine's fast path.
+
+What sets a family apart is data: `checkpoint.ModelShape`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gpu_workers.engine.checkpoint import ModelShape
+from gpu_workers.engine.checkpoint import ModelShape, Rope
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.lora import LoraPair
 
@@ -16,6 +19,7 @@ MERGE_UP_TO_PARAMETERS = 64_000_000
 """Up to this size an adapter is merged into its own copy of the weights it touches (fastest; memory grows by those
 weights with each adapter); above it the low-rank product is added at run time (memory grows by the adapter alone)."""
 _SLOT_BLOCK = 32
+_FIRST_POSITIONS = 512
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,39 @@ class Linear:
 
 @dataclass(frozen=True)
 class Layer:
+    """Norms of what attention and MLP read, of queries and keys (H + KV, 1, hd), and of what attention and MLP put out:
+    None where the family has none.
+    """
+
     norm_1: Tensor
     norm_2: Tensor
+    head_norm: Tensor | None
+    out_norm_1: Tensor | None
+    out_norm_2: Tensor | None
     qkv: Linear
     out: Linear
     gate_up: Linear
     down: Linear
+
+
+class Turns:
+    """Cosines and sines of the positions met so far, by rope; the sines carry the sign of the rotated half."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        self._shape = shape
+        self._length = 0
+        self._tables: dict[Rope | None, tuple[Tensor, Tensor]] = {}
+
+    def tables(self, length: int) -> Mapping[Rope | None, tuple[Tensor, Tensor]]:
+        """(S, hd) each, of at least this many positions."""
+        if length > self._length:
+            self._length = min(self._shape.context_length, max(length, 2 * self._length, _FIRST_POSITIONS))
+            half = self._shape.head_width // 2
+            for rope in {rope for rope in self._shape.ropes if rope is not None}:
+                angles = torch.outer(torch.arange(self._length).float(), rope.frequencies(2 * half)).repeat(1, 2)
+                sines = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)
+                self._tables[rope] = angles.cos(), sines
+        return self._tables
 
 
 def _stack_diagonally(blocks: Sequence[Tensor]) -> Tensor:
@@ -113,8 +144,7 @@ class PlainModel:
     _embedding: Tensor
     _head: Tensor
     _norm: Tensor
-    _cos: Tensor
-    _sin: Tensor
+    _turns: Turns
 
     def __init__(
         self, shape: ModelShape, weights: Mapping[str, Tensor], *, merges_adapters: bool | None = None
@@ -167,6 +197,15 @@ class PlainModel:
             raise ModelUnreadableError(f"{name} must have shape {shape} by the config, found {tuple(found.shape)}")
         return found
 
+    def _norm_weight(self, name: str, width: int) -> Tensor:
+        weight, offset = self._tensor(f"{name}.weight", width), self.shape.family.norm_offset
+        return weight + offset if offset else weight
+
+    def _head_norm(self, attention: str) -> Tensor:
+        s = self.shape
+        query, key = (self._norm_weight(f"{attention}.{part}_norm", s.head_width) for part in "qk")
+        return torch.cat([query.expand(s.heads, -1), key.expand(s.kv_heads, -1)])[:, None]
+
     def _join(self, names: Sequence[str], outs: Sequence[int], inner: int) -> Linear:
         """One linear of several that read the same input."""
         weights = [self._tensor(f"{name}.weight", out, inner) for name, out in zip(names, outs, strict=True)]
@@ -189,20 +228,17 @@ class PlainModel:
 
     def _lay_out(self, base: "PlainModel | None" = None) -> None:
         s = self.shape
-        query, key = s.heads * s.head_width, s.kv_heads * s.head_width
+        self._is_silu = s.family.activation[1] == "silu"
+        query, key, four = s.heads * s.head_width, s.kv_heads * s.head_width, s.family.norms_outputs
         if base is not None:
             self._embedding, self._head, self._norm = base._embedding, base._head, base._norm
-            self._cos, self._sin = base._cos, base._sin
+            self._turns = base._turns
         else:
             self._embedding = self._tensor("model.embed_tokens.weight", s.vocabulary_size, s.width)
             tied = s.ties_embeddings or "lm_head.weight" not in self._weights
             self._head = self._embedding if tied else self._tensor("lm_head.weight", s.vocabulary_size, s.width)
-            self._norm = self._tensor("model.norm.weight", s.width)
-            inverse = 1.0 / s.rope_theta ** (torch.arange(0, s.head_width, 2).float() / s.head_width)
-            angles = torch.outer(torch.arange(s.context_length).float(), inverse).repeat(1, 2)  # S hd
-            half = s.head_width // 2
-            self._cos = angles.cos()
-            self._sin = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)
+            self._norm = self._norm_weight("model.norm", s.width)
+            self._turns = Turns(s)
         self._layers: list[Layer] = []
         for index in range(s.layers):
             name = f"model.layers.{index}"
@@ -216,8 +252,13 @@ class PlainModel:
 
             self._layers.append(
                 Layer(
-                    norm_1=self._tensor(f"{name}.input_layernorm.weight", s.width),
-                    norm_2=self._tensor(f"{name}.post_attention_layernorm.weight", s.width),
+                    norm_1=self._norm_weight(f"{name}.input_layernorm", s.width),
+                    norm_2=self._norm_weight(
+                        f"{name}.{'pre_feedforward' if four else 'post_attention'}_layernorm", s.width
+                    ),
+                    head_norm=self._head_norm(attention) if s.family.norms_heads else None,
+                    out_norm_1=self._norm_weight(f"{name}.post_attention_layernorm", s.width) if four else None,
+                    out_norm_2=self._norm_weight(f"{name}.post_feedforward_layernorm", s.width) if four else None,
                     qkv=joined(
                         [f"{attention}.{part}_proj" for part in "qkv"],
                         [query, key, key],
@@ -232,24 +273,35 @@ class PlainModel:
                 )
             )
 
-    def _turn(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotary position embedding; `sin` carries the sign of the rotated half."""
-        return torch.addcmul(x * cos, x.roll(self.shape.head_width // 2, -1), sin)
+    def _embed(self, tokens: Tensor) -> Tensor:
+        x = F.embedding(tokens, self._embedding)
+        return x * self.shape.width**0.5 if self.shape.family.scales_embedding else x
 
-    def _split_heads(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    def _split_heads(self, layer: Layer, x: Tensor, turn: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
         """Queries (B, H, T, hd) and keys before values (B, 2 KV, T, hd) of one layer's input."""
         s = self.shape
         batch, length, _ = x.shape
         normed = F.rms_norm(x, (s.width,), layer.norm_1, s.norm_epsilon)
         heads = layer.qkv(normed).view(batch, length, s.heads + 2 * s.kv_heads, s.head_width).transpose(1, 2)
-        turned = self._turn(heads[:, : s.heads + s.kv_heads], cos, sin)
-        return turned[:, : s.heads], torch.cat([turned[:, s.heads :], heads[:, s.heads + s.kv_heads :]], 1)
+        turning = heads[:, : s.heads + s.kv_heads]
+        if layer.head_norm is not None:
+            turning = F.rms_norm(turning, (s.head_width,), None, s.norm_epsilon) * layer.head_norm
+        if turn is not None:
+            cos, sin = turn
+            turning = torch.addcmul(turning * cos, turning.roll(s.head_width // 2, -1), sin)
+        return turning[:, : s.heads], torch.cat([turning[:, s.heads :], heads[:, s.heads + s.kv_heads :]], 1)
 
     def _finish_layer(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
         s = self.shape
-        x = x + layer.out(attended)
+        put_out = layer.out(attended)
+        if layer.out_norm_1 is not None:
+            put_out = F.rms_norm(put_out, (s.width,), layer.out_norm_1, s.norm_epsilon)
+        x = x + put_out
         gate, up = layer.gate_up(F.rms_norm(x, (s.width,), layer.norm_2, s.norm_epsilon)).chunk(2, -1)
-        return x + layer.down(F.silu(gate) * up)
+        put_out = layer.down((F.silu(gate) if self._is_silu else F.gelu(gate, approximate="tanh")) * up)
+        if layer.out_norm_2 is not None:
+            put_out = F.rms_norm(put_out, (s.width,), layer.out_norm_2, s.norm_epsilon)
+        return x + put_out
 
     @torch.inference_mode()
     def prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, PlainCache]:
@@ -263,17 +315,26 @@ class PlainModel:
         longest = int(lengths.max())
         ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])  # P T
         slots = -(-(longest + 1) // _SLOT_BLOCK) * _SLOT_BLOCK
-        x = F.embedding(ids, self._embedding)  # P T D
-        cos, sin = self._cos[:longest], self._sin[:longest]
+        x = self._embed(ids)  # P T D
+        turns = {rope: (cos[:longest], sin[:longest]) for rope, (cos, sin) in self._turns.tables(longest).items()}
+        windows: dict[int | None, Tensor] = {
+            window: _window_mask(longest, window) for window in {*s.windows} if window and window < longest
+        }
         caches: list[Tensor] = []
-        for layer in self._layers:
-            queries, keys_values = self._split_heads(layer, x, cos, sin)
+        for layer, rope, window in zip(self._layers, s.ropes, s.windows, strict=True):
+            queries, keys_values = self._split_heads(layer, x, turns.get(rope))
             cache = x.new_zeros(len(prompts), 2 * s.kv_heads, slots, s.head_width)
             cache[:, :, :longest] = keys_values
             caches.append(cache)
             keys, values = keys_values.chunk(2, 1)
             attended = F.scaled_dot_product_attention(
-                queries, keys, values, is_causal=True, enable_gqa=s.heads != s.kv_heads
+                queries,
+                keys,
+                values,
+                attn_mask=(sees := windows.get(window)),
+                is_causal=sees is None,
+                scale=s.attention_scale,
+                enable_gqa=s.heads != s.kv_heads,
             )
             x = self._finish_layer(layer, x, attended.transpose(1, 2).reshape(len(prompts), longest, -1))
         return F.rms_norm(x, (s.width,), self._norm, s.norm_epsilon), PlainCache(caches, lengths)
@@ -286,16 +347,20 @@ class PlainModel:
         used = cache.reserve_slot()
         positions = cache.positions
         rows = torch.arange(batch)
-        cos, sin = self._cos[positions][:, None, None], self._sin[positions][:, None, None]  # B 1 1 hd
-        reaches = (torch.arange(used) <= positions[:, None])[:, None, None]  # B 1 1 S
-        bias = torch.zeros(reaches.shape).masked_fill_(~reaches, float("-inf"))
-        x = F.embedding(tokens, self._embedding)[:, None]  # B 1 D
-        for layer, stored in zip(self._layers, cache.layers, strict=True):
-            queries, keys_values = self._split_heads(layer, x, cos, sin)
+        tables = self._turns.tables(int(positions.max()) + 1)
+        turns = {
+            rope: (cos[positions][:, None, None], sin[positions][:, None, None]) for rope, (cos, sin) in tables.items()
+        }
+        bias = {window: _bias(positions, used, window) for window in {*s.windows}}  # B 1 1 S
+        x = self._embed(tokens)[:, None]  # B 1 D
+        for layer, rope, window, stored in zip(self._layers, s.ropes, s.windows, cache.layers, strict=True):
+            queries, keys_values = self._split_heads(layer, x, turns.get(rope))
             stored[rows, :, positions] = keys_values[:, :, 0]
             keys, values = stored[:batch, : s.kv_heads, :used], stored[:batch, s.kv_heads :, :used]
             grouped = queries.reshape(batch, s.kv_heads, s.heads // s.kv_heads, s.head_width)
-            attended = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=bias)
+            attended = F.scaled_dot_product_attention(
+                grouped, keys, values, attn_mask=bias[window], scale=s.attention_scale
+            )
             x = self._finish_layer(layer, x, attended.reshape(batch, 1, -1))
         cache.positions = positions + 1
         return self.project(F.rms_norm(x[:, 0], (s.width,), self._norm, s.norm_epsilon))
@@ -308,3 +373,17 @@ class PlainModel:
     def project(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of final hidden states (..., D)."""
         return F.linear(hidden, self._head)
+
+
+def _window_mask(length: int, window: int) -> Tensor:
+    """(T, T), True where a token sees another: itself and those less than `window` before it."""
+    return torch.ones(length, length, dtype=torch.bool).tril().triu(1 - window)
+
+
+def _bias(positions: Tensor, used: int, window: int | None) -> Tensor:
+    """(B, 1, 1, S) added to a row's scores: 0 where its newest token sees the slot, else -inf."""
+    slots = torch.arange(used)
+    sees = slots <= positions[:, None]
+    if window is not None:
+        sees &= slots > positions[:, None] - window
+    return torch.zeros(sees.shape).masked_fill_(~sees, float("-inf"))[:, None, None]

@@ -8,20 +8,54 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
     AutoTokenizer,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
     PreTrainedModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
 )
 
 from gpu_workers.desk import base_directory
 from gpu_workers.engine import Engine
 
 VOCABULARY = 600
+_HEADS: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
+_LLAMA_3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_GEMMA_ROPES = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    "full_attention": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 2.0},
+}
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen2": ("qwen2", {**_HEADS, "tie_word_embeddings": True}),
+    "llama": (
+        "llama",
+        {"num_attention_heads": 3, "num_key_value_heads": 3, "head_dim": 8, "tie_word_embeddings": False},
+    ),
+    "llama3": (
+        "llama",
+        {
+            **_HEADS,
+            "rope_parameters": {**_LLAMA_3, "original_max_position_embeddings": 16},
+            "tie_word_embeddings": True,
+        },
+    ),
+    "qwen3": ("qwen3", {**_HEADS, "head_dim": 16, "tie_word_embeddings": False}),
+    "mistral": ("mistral", {**_HEADS, "sliding_window": 6}),
+    "smollm3": ("smollm3", {**_HEADS, "num_hidden_layers": 4, "tie_word_embeddings": True}),
+    "gemma3": (
+        "gemma3_text",
+        {
+            **_HEADS,
+            "num_key_value_heads": 1,
+            "head_dim": 16,
+            "query_pre_attn_scalar": 8,
+            "num_hidden_layers": 3,
+            "sliding_window": 5,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": _GEMMA_ROPES,
+        },
+    ),
+}
+"""By architecture: Hugging Face's model_type, and its config."""
 
 
 def make_model(architecture: str) -> PreTrainedModel:
@@ -34,26 +68,25 @@ def make_model(architecture: str) -> PreTrainedModel:
         "intermediate_size": 80,
         "max_position_embeddings": 128,
     }
-    model: PreTrainedModel
-    if architecture == "qwen2":
-        heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
-        model = Qwen2ForCausalLM(Qwen2Config(**shared, **sizes, **heads, tie_word_embeddings=True))
-    elif architecture == "llama":
-        heads = {"num_attention_heads": 3, "num_key_value_heads": 3, "head_dim": 8}
-        model = LlamaForCausalLM(LlamaConfig(**shared, **sizes, **heads, tie_word_embeddings=False))
+    if architecture in FAMILIES:
+        model_type, own = FAMILIES[architecture]
+        settings = shared | sizes | own
     else:
-        model = GPT2LMHeadModel(GPT2Config(**shared, n_embd=48, n_layer=2, n_head=4, n_positions=128))
+        model_type, settings = architecture, shared | {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 128}
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings))  # type: ignore[no-untyped-call]
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2 or name.endswith("bias"):
-                parameter.normal_(0, 0.25)
+                parameter.normal_(0, 0.05 if architecture == "gemma3" else 0.25)
+            elif "norm" in name and architecture not in ("qwen2", "llama", "gpt2"):
+                parameter.add_(torch.randn_like(parameter) * 0.1)
     model.train(False)
     return model
 
 
 @pytest.fixture(scope="session")
 def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Directory of a tiny model by architecture: qwen2, llama or gpt2."""
+    """Directory of a tiny model by architecture: one of FAMILIES, or gpt2."""
     root = tmp_path_factory.mktemp("models")
 
     def find(architecture: str) -> Path:

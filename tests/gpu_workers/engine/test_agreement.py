@@ -11,8 +11,10 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from gpu_workers.engine import Engine, Sample
+from gpu_workers.engine.checkpoint import plain_shape, read_config
 from gpu_workers.engine.plain_model import PlainModel
 from gpu_workers.engine.reward_heads import AnsweredSteps
+from tests.gpu_workers.engine.conftest import FAMILIES
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -39,7 +41,7 @@ def assert_agrees(model: torch.nn.Module, groups: list[list[Sample]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "uses_plain_path"), [("qwen2", True), ("qwen2", False), ("llama", True), ("gpt2", True)]
+    ("architecture", "uses_plain_path"), [*((name, True) for name in FAMILIES), ("qwen2", False), ("gpt2", True)]
 )
 def test_behaviour_logprobs_agree_with_hugging_face(
     model_directory: Callable[[str], Path], architecture: str, uses_plain_path: bool
@@ -70,6 +72,7 @@ def test_behaviour_logprobs_agree_with_hugging_face(
         ),
         ("qwen2", {"uses_plain_path": False}, {}),
         ("llama", {}, {}),
+        ("gemma3", {"merges_adapters": False}, {}),
     ],
 )
 def test_adapters_agree_with_peft_and_leave_the_base_alone(
@@ -105,3 +108,17 @@ def test_both_forwards_read_the_same_hidden_states_whatever_the_padding(
         assert found.shape[1] == 3 * 48
         torch.testing.assert_close(found, together, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(together, by_itself, atol=1e-4, rtol=1e-4)
+
+
+def test_a_config_written_before_layer_types_reads_as_the_one_that_has_them(
+    model_directory: Callable[[str], Path],
+) -> None:
+    now = read_config(model_directory("gemma3"))
+    old = {name: value for name, value in now.items() if name not in ("layer_types", "rope_parameters")}
+    old |= {"num_hidden_layers": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window_pattern": 3}
+    shape = plain_shape(old)
+    assert shape is not None
+    assert shape.windows == (5, 5, None, 5, 5, None)
+    assert [rope.theta for rope in shape.ropes if rope] == [1e4, 1e4, 1e6, 1e4, 1e4, 1e6]
+    assert plain_shape({**now, "final_logit_softcapping": 30.0}) is None
+    assert plain_shape({**old, "model_type": "llama", "rope_scaling": {"type": "yarn", "factor": 2.0}}) is None
