@@ -347,7 +347,7 @@ class PlainModel:
         used = cache.reserve_slot()
         positions = cache.positions
         rows = torch.arange(batch)
-        tables = self._turns.tables(int(positions.max()) + 1)
+        tables = self._turns.tables(used)
         turns = {
             rope: (cos[positions][:, None, None], sin[positions][:, None, None]) for rope, (cos, sin) in tables.items()
         }
