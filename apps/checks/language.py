@@ -67,8 +67,8 @@ Ask = Callable[[AskedPart], Said]
 """Asks a scorer or a judge about the answer that is checked; may raise."""
 Run = Callable[[str], CheckResult]
 RunAsking = Callable[[str, Ask | None], CheckResult]
-Find = Callable[[str], tuple[str, Any]]
-"""`name` or `name@version` -> which version that is, and its check as it is stored; raises CheckError for none."""
+Find = Callable[[str], tuple[str, Any] | None]
+"""`name` or `name@version` -> which version that is, and its check as it is stored; None for none."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,9 @@ def read_check(spec: Any, *, where: str = "check", find: Find | None = None) -> 
     """A check as it is written.
 
     Args:
-        where: the field it stands in, for words; find: gives a project's named checks; None: what is used has to be
-            written out, as it is stored.
+        where: the field it stands in, for words.
+        find: gives a project's named checks. What is written out and says something else than the project's check of
+            that name is another project's: it is taken without the name. None: all is written out, as it is stored.
     Raises:
         CheckError: saying which field, what was wanted and what was found.
     """
@@ -197,11 +198,15 @@ def _read_used(spec: Mapping[str, Any], where: str, find: Find | None, level: in
     name = spec["use"]
     if not isinstance(name, str) or not name or len(name) > 120:
         raise CheckError(f"{where}.use: wanted name@version, found {name!r:.200}")
+    stored = spec.get("is")
     if find is not None:
-        name, stored = find(name)
-    elif "is" in spec:
-        stored = spec["is"]
-    else:
+        named = find(name)
+        if "is" in spec and (named is None or named[1] != stored):
+            return _read(stored, f"{where}.is", find, level + 1)
+        if named is None:
+            raise CheckError(f"{where}.use: wanted a check of this project, found none named {name!r:.200}")
+        name, stored = named
+    elif "is" not in spec:
         raise CheckError(f"{where}.use: wanted a check of a project, found {name!r} where there is none")
     check = _read(stored, f"{where}.use({name})", None, level + 1)
 

@@ -1,7 +1,9 @@
 """The checks of a project: their text never changes, another text is the next version; and who uses which."""
 
+from functools import cache
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from apps.accounts.models import Project, User
@@ -10,9 +12,11 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
-from apps.checks.language import Find, read_check, read_checks
+from apps.checks.graders import find_asked
+from apps.checks.language import Check, Find, read_check, read_checks
 from apps.checks.models import NamedCheck
 from apps.checks.results import CheckError
+from apps.inference.services import find_server
 from tentalis.core.field_limits import MAX_ABOUT_CHARS, NAME_OF_VERSIONS
 
 MAX_ENVIRONMENT_CHARS = 64
@@ -30,10 +34,7 @@ def write_check(*, project: Project, name: str, spec: Any, by: User, about: str 
         raise BadInputError.at("name", f"wanted lower-case letters, digits and inner hyphens, found {name[:80]!r}")
     if len(about) > MAX_ABOUT_CHARS:
         raise BadInputError.at("about", f"wanted at most {MAX_ABOUT_CHARS} characters, found {len(about):,}")
-    try:
-        stored = read_check(spec, where="spec", find=find_named(project)).spec
-    except CheckError as error:
-        raise BadInputError.at("spec", str(error)) from None
+    stored = read_written(project, spec).spec
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
         versions = NamedCheck.objects.filter(project=project, name=name)
@@ -74,28 +75,46 @@ def set_default(*, check: NamedCheck, environment: str, by: User) -> NamedCheck:
 def find_named(project: Project) -> Find:
     """What finds the project's checks by `name@version`, or by a name alone, which is its newest version now."""
 
-    def find(name: str) -> tuple[str, Any]:
+    @cache
+    def find(name: str) -> tuple[str, Any] | None:
         slug, _, version = name.partition("@")
         rows = NamedCheck.objects.filter(project=project, name=slug).order_by("-version")
         if version:
             rows = rows.filter(version=int(version) if version.isdecimal() and len(version) <= 9 else 0)
         row = rows.first()
-        if row is None:
-            raise CheckError(f"use: wanted a check of this project, found none named {name!r:.200}")
-        return str(row), row.spec
+        return None if row is None else (str(row), row.spec)
 
     return find
 
 
-def settle_checks(project: Project, specs: Any) -> list[Any] | None:
+def read_written(project: Project, spec: Any) -> Check:
+    """A check that somebody writes in a project. Raises BadInputError at `spec`."""
+    try:
+        check = read_check(spec, where="spec", find=find_named(project))
+        _refuse_judges_of_others(project, check.spec)
+    except CheckError as error:
+        raise BadInputError.at("spec", str(error)) from None
+    return check
+
+
+def settle_checks(project: Project, specs: Any, *, find: Find | None = None) -> list[Any] | None:
     """The checks of a task or an item as they are stored; None for none.
 
     Args:
         specs: a check, or a list of them.
+        find: `find_named` of the project, where many are settled.
     Raises:
         CheckError: saying what was wanted and what was found.
     """
-    return [check.spec for check in read_checks(specs, find=find_named(project))] or None
+    stored = [check.spec for check in read_checks(specs, find=find or find_named(project))]
+    _refuse_judges_of_others(project, stored)
+    return stored or None
+
+
+def _refuse_judges_of_others(project: Project, specs: Any) -> None:
+    for model in {asked.model for asked in find_asked(specs)} - {"", settings.TENTALIS["LLM_MODEL"]}:
+        if "/" in model and find_server(project.pk, model)[0] is None:
+            raise CheckError(f"judge.model: wanted one of a model server of this project, found {model!r:.200}")
 
 
 def find_default_checks(project: Project, environment: str) -> list[Any] | None:

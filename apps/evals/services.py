@@ -14,7 +14,8 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
-from apps.checks.services import settle_checks
+from apps.checks.language import Find
+from apps.checks.services import find_named, settle_checks
 from apps.evals.holding import NearTexts, is_kept_by_world
 from apps.evals.models import Item, Taskset
 from apps.evals.panels import find_newest
@@ -78,10 +79,10 @@ def add_items(
     require_right(by, project, Right.EVALS_WRITE)
     _check_set(name, about)
     world = get_world(environment)
-    faults, items = {}, []
+    faults, items, named = {}, [], find_named(project)
     for row in rows:
         try:
-            items.append(_read_row(row, world, project))
+            items.append(_read_row(row, world, project, named))
         except (BadInputError, ValueError) as error:
             faults[row.line] = str(error)
     if faults or not rows:
@@ -234,7 +235,7 @@ def _check_set(name: str, about: str) -> None:
         raise BadInputError.at("about", f"wanted at most {MAX_ABOUT_CHARS} characters, found {len(about)}")
 
 
-def _read_row(row: ItemRow, world: World, project: Project) -> Item:
+def _read_row(row: ItemRow, world: World, project: Project, named: Find) -> Item:
     """Raises ValueError saying what was wanted and found."""
     read_split(row.split)
     messages = _read_messages(row.messages)
@@ -251,7 +252,7 @@ def _read_row(row: ItemRow, world: World, project: Project) -> Item:
         prompt=row.prompt,
         messages=messages,
         reference=row.reference,
-        checks=None if row.checks is None else settle_checks(project, row.checks),
+        checks=None if row.checks is None else settle_checks(project, row.checks, find=named),
         seed=row.seed,
         weight=float(row.weight),
         source=row.source[:200],

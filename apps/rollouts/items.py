@@ -68,7 +68,7 @@ def list_task_rows(project: Project, task_ids: Sequence[int], *, split: str) -> 
     if len(environments := {task.environment for task in tasks.values()}) > 1:
         raise BadInputError.at("tasks", f"wanted tasks of one environment, found {', '.join(sorted(environments))}")
     return [
-        ItemRow(pk, task.prompt, split, task.reference, seed=task.seed, source=f"task {pk}")
+        ItemRow(pk, task.prompt, split, task.reference, task.checks, seed=task.seed, source=f"task {pk}")
         for pk, task in tasks.items()
     ]
 

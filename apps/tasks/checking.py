@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.base.errors import BadInputError
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
-from apps.checks.language import Check, read_check
-from apps.checks.results import CheckError, CheckResult, CheckVerdict
-from apps.checks.services import find_named
+from apps.checks.language import Check
+from apps.checks.results import CheckResult, CheckVerdict
+from apps.checks.services import read_written
 from apps.inference.metering import charge
 from apps.tasks.drafts import rebuild_draft
 from apps.tasks.models import WITH_STEPS, Attempt, Task
@@ -65,10 +64,7 @@ def try_check(
         BadInputError: at `spec`, what was wanted and what was found.
     """
     require_right(by, project, Right.EVALS_WRITE)
-    try:
-        check = read_check(spec, where="spec", find=find_named(project))
-    except CheckError as error:
-        raise BadInputError.at("spec", str(error)) from None
+    check = read_written(project, spec)
     most = MOST_ASKED if check.asked else MOST_ANSWERS
     tried = _find_answers(project, answers, environment, most)
     with charge(project=project, turn="judge"), CancelScope(ASKED_WITHIN_S):

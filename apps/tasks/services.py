@@ -20,7 +20,7 @@ from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError
 from apps.base.inserting import insert
 from apps.checks.results import CheckError
-from apps.checks.services import find_default_checks, settle_checks
+from apps.checks.services import find_default_checks, find_named, settle_checks
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -192,6 +192,7 @@ def _make_tasks(
     usual = project.group_size if group_size is None else group_size
     made: list[Task] = []
     faults: dict[int, str] = {}
+    named = find_named(project)
     usual_checks = find_default_checks(project, environment) if any(row.checks is None for row in rows) else None
     for row in rows:
         size = usual if row.group_size is None else row.group_size
@@ -199,7 +200,7 @@ def _make_tasks(
         errors = _find_faults(project, row.prompt, environment, worker, size, row.metadata, None, reference, row.seed)
         checks = usual_checks
         try:
-            checks = checks if row.checks is None else settle_checks(project, row.checks)
+            checks = checks if row.checks is None else settle_checks(project, row.checks, find=named)
         except CheckError as error:
             errors["checks"] = [str(error)]
         if common := {name: words for name, words in errors.items() if name in {"environment", "worker"}}:

@@ -179,7 +179,8 @@ def _take_text(said: Mapping[str, Any], name: str, *, may_be_blank: bool = False
 
 
 CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
-    "tasks": ("prompt", "reference", "metadata", "group_size", "seed"),
+    "tasks": ("prompt", "reference", "checks", "metadata", "group_size", "seed"),
+    "items": ("split", "prompt", "messages", "reference", "checks", "seed", "weight"),
     "preferences": ("prompt", "chosen", "rejected"),
     "stepwise": ("prompt", "completions", "labels"),
     "kto": ("prompt", "completion", "label"),
@@ -190,14 +191,28 @@ CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ContentHash:
-    """SHA-256 over the content of rows of one kind, a canonical JSON line each, in their order; absent is null."""
+    """SHA-256 over the content of rows of one kind, a canonical JSON line each, in their order; absent is null.
+
+    What a project calls a check is no content: {"use": "name@version", "is": check} counts as the check.
+    """
 
     def __init__(self, kind: str) -> None:
         self._names = CONTENT[kind]
         self._hash = hashlib.sha256()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        self._hash.update(canonical_json({name: row.get(name) for name in self._names}) + b"\n")
+        content = {name: row.get(name) for name in self._names}
+        if content.get("checks"):
+            content["checks"] = _leave_out_names(content["checks"])
+        self._hash.update(canonical_json(content) + b"\n")
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
+
+
+def _leave_out_names(checks: Any) -> Any:
+    if isinstance(checks, dict):
+        if checks.keys() == {"use", "is"} and isinstance(checks["use"], str):
+            return _leave_out_names(checks["is"])
+        return {name: _leave_out_names(value) for name, value in checks.items()}
+    return [_leave_out_names(one) for one in checks] if isinstance(checks, list) else checks

@@ -15,9 +15,12 @@ MOST_FAULTS: Final = 20
 _FIELDS: Final = ("prompt", "reference", "match", "group_size", "seed", "checks")
 _JSON_FIELDS: Final = ("prompt", "reference", "checks", "metadata", "group_size", "seed")
 _OF_AN_EXPORT: Final = frozenset({"created_at", "state", "submitted_by", "answer"})
-_LEFT_OUT: Final = (*_OF_AN_EXPORT, "id", "worker", "environment", "score", "failure", "held_out")
-"""What a platform's own export of its tasks says beside them: of the work on them, which is not taken over."""
-_LEVELS, _DIGITS = 16, 19
+_OF_ITEMS: Final = frozenset({"split", "content_hash"})
+_LEFT_OUT: Final = (
+    *_OF_AN_EXPORT, "id", "worker", "environment", "score", "failure", "held_out", "taskset", "source", "content_hash",
+)  # fmt: skip
+"""What a platform's own export of tasks or items says beside them, which is not taken over."""
+_LEVELS, _DIGITS = EdgeLimits.web_json_depth, 19
 
 
 class TaskRow(NamedTuple):
@@ -72,7 +75,7 @@ def read_task_rows(
     Args:
         form: one of `FORMS`. CSV (RFC 4180) needs a column `prompt`; `reference`, `match`, `group_size`, `seed` and
             `checks` (as JSON) are known, other columns become metadata. A JSON line is an object of prompt, reference,
-            checks, metadata, group_size and seed; of an export of tasks what was done with them is left out. Blank
+            checks, metadata, group_size and seed; of an export what was done with them is left out. Blank
             lines are left out.
         most: tasks.
         beside: further fields that a JSON line may have; they come as metadata, as other columns of CSV do.
@@ -173,7 +176,7 @@ def _read_object(line: int, text: str, beside: Collection[str]) -> TaskRow | tup
         return line, str(error)
     if not isinstance(said, dict):
         return line, f"wanted an object, found {text.strip()[:60]!r}"
-    if said.keys() >= _OF_AN_EXPORT:
+    if said.keys() >= _OF_AN_EXPORT or said.keys() >= _OF_ITEMS:
         said = {name: value for name, value in said.items() if name not in _LEFT_OUT}
         if isinstance(said.get("metadata"), str):
             try:

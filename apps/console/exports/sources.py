@@ -17,9 +17,12 @@ from apps.accounts.rights import Right
 from apps.accounts.services import find_role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry, AuditSeal
+from apps.base.errors import BadInputError
 from apps.console.exports import training_sets
 from apps.console.exports.narrowing import COMMON, look_up
 from apps.evals.holding import find_held_out
+from apps.evals.models import Item
+from apps.evals.panels import find_newest
 from apps.feedback.models import Feedback, Review, StepFeedback
 from apps.feedback.rights import MANAGERS, may_read_reference
 from apps.finding.tasks import TaskFilters
@@ -73,9 +76,9 @@ class Exported:
 TASK_COLUMNS = {
     "id": "int", "created_at": "time", "state": "text", "worker": "text", "environment": "text", "submitted_by": "text",
     "group_size": "int", "seed": "int", "score": "float", "prompt": "text", "answer": "text", "reference": "json",
-    "metadata": "json", "failure": "text", "held_out": "bool",
+    "checks": "json", "metadata": "json", "failure": "text", "held_out": "bool",
 }  # fmt: skip
-REFERENCES = frozenset({"reference"})
+REFERENCES = frozenset({"reference", "checks"})
 TASK_PATHS = {"worker": "worker__name", "submitted_by": "submitted_by__username"}
 
 
@@ -93,6 +96,30 @@ def read_tasks(project: Project, filters: Mapping[str, str], user: User, held_ou
         )
         for row in told:
             yield row | {"held_out": row["id"] in out}
+
+
+ITEM_COLUMNS = {
+    "id": "int", "taskset": "text", "environment": "text", "split": "text", "prompt": "text", "messages": "json",
+    "reference": "json", "checks": "json", "seed": "int", "weight": "float", "source": "text", "content_hash": "text",
+}  # fmt: skip
+ITEM_PATHS = {"taskset": "taskset__name", "environment": "taskset__environment"}
+
+
+def read_items(project: Project, filters: Mapping[str, str], user: User, held_out: set[int]) -> Iterator[Row]:
+    """The items of each taskset's newest version, or of the one that is named, maybe with its version."""
+    name, _, version = filters.get("taskset", "").partition("@")
+    sets = project.tasksets.filter(version=version) if version else find_newest(project)
+    rows = Item.objects.filter(taskset__in=sets.filter(name=name) if name else sets)
+    missing = frozenset() if may_read_reference(user, project) else REFERENCES
+    names = [name for name in ITEM_COLUMNS if name not in missing]
+    for page in page_values(rows, [ITEM_PATHS.get(name, name) for name in names], PAGE):
+        yield from (dict(zip(names, values, strict=True)) for values in page)
+
+
+def _check_taskset(filters: Mapping[str, str], user: User) -> None:
+    _, at, version = filters.get("taskset", "").partition("@")
+    if at and not (version.isdecimal() and len(version) <= 9):
+        raise BadInputError(f"taskset: wanted NAME or NAME@VERSION, found {filters['taskset'][:80]!r}")
 
 
 FEEDBACK_COLUMNS = {
@@ -192,6 +219,12 @@ SOURCES: Mapping[str, Exported] = {
             {**dict.fromkeys(TaskFilters.base_filters), "state": frozenset(Task.State.values)},
             references=REFERENCES, unoffered=frozenset(TaskFilters.base_filters) - {"state", *COMMON},
             check=lambda filters, user: TaskFilters.bind(filters, Task.objects.all(), user),
+        ),
+        Exported(
+            "items", _("Items of tasksets"),
+            _("The newest version of each taskset, with its checks written out, for another project to import."),
+            Right.EVALS_READ, ITEM_COLUMNS, read_items, {"taskset": None}, references=REFERENCES,
+            check=_check_taskset,
         ),
         Exported(
             "feedback", _("Reviews and feedback"), _("What managers said, step by step, in their own words."),

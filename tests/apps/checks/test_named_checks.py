@@ -63,8 +63,10 @@ def test_another_text_is_the_next_version_and_old_ones_stay(project: Project, bo
         ("short", {"use": "short@1"}, "found none named 'short@1'"),
         ("short", {"use": "short@99999999999999999999"}, "found none named"),
         ("short", {"use": "foreign@1"}, "wanted a check of this project, found none named 'foreign@1'"),
-        ("short", {"use": "foreign@1", "is": SHORT}, "found none named 'foreign@1'"),
         ("short", {"all": [SHORT, {"use": "x@NaN"}]}, "found none named 'x@NaN'"),
+        ("short", {"use": "x@1", "is": {"check": "scorer", "name": "vibes"}}, "wanted a scorer, .*found 'vibes'"),
+        ("short", {"any": [{"check": "judge", "model": "box/m"}]}, "wanted one of a model server .*found 'box/m'"),
+        ("short", {"use": "x@1", "is": {"use": "y@1"}}, r"is\.use: wanted a check of this project, .*'y@1'"),
     ],
 )
 def test_a_check_that_cannot_be_used_is_refused_where_it_is_written(
@@ -75,6 +77,18 @@ def test_a_check_that_cannot_be_used_is_refused_where_it_is_written(
     with pytest.raises(BadInputError, match=words):
         write_check(project=project, name=name, spec=spec, by=boss)
     assert not project.checks.exists()
+
+
+def test_what_another_project_wrote_out_is_taken_without_its_name(project: Project, boss: User) -> None:
+    write_check(project=project, name="short", spec=SHORT, by=boss)
+    own, longer = {"use": "short@1", "is": SHORT}, SHORT | {"max": 9}
+    brought = [own, {"use": "short@1", "is": longer}, {"use": "tidy@4", "is": {"all": [own, POLITE]}}]
+    assert submit(project, boss, checks=brought).checks == [own, longer, {"all": [own, POLITE]}]
+    deep: Any = SHORT
+    for _ in range(7):
+        deep = {"use": "deep@1", "is": deep}
+    with pytest.raises(BadInputError, match="wanted at most 6 checks within each other"):
+        submit(project, boss, checks=deep)
 
 
 def test_only_who_leads_a_project_writes_its_checks(project: Project) -> None:

@@ -21,9 +21,11 @@ from apps.accounts.models import Member, Project, Role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.writers import guard, unguard, write_csv
+from apps.checks.services import write_check
 from apps.console.exports.delivery import begin_export
 from apps.console.exports.sources import SOURCES
 from apps.evals.holding import HELD_OUT
+from apps.evals.services import ItemRow, add_items, make_taskset
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
 from apps.pipeline.importing import import_all
@@ -86,7 +88,7 @@ def test_every_source_is_the_same_rows_in_every_format_and_the_same_bytes_again(
             counts.add(len(rows))
             assert all(list(row) == list(source.columns) for row in rows if format != "jsonl"), source.name
         assert len(counts) == 1, (source.name, counts)
-        if source.name != "rollouts":
+        if source.name not in {"rollouts", "items"}:
             assert counts != {0}, source.name
 
 
@@ -319,7 +321,8 @@ def ask_tasks(project: Project, worker: Worker) -> None:
     make_task(
         project, worker, prompt="Größe: \u2028 «é»", metadata={"topic": {"of": ["a", 1, 2.5, None]}}, group_size=4
     )
-    make_task(project, worker, prompt="Say 007", reference="007", group_size=1, state="done", answer="7")
+    checks = [{"use": "short@1", "is": {"check": "length", "max": 3}}]
+    make_task(project, worker, prompt="Say 007", reference="007", group_size=1, state="done", answer="7", checks=checks)
 
 
 def upload(client: Client, slug: str, data: bytes, name: str, **said: str) -> Any:
@@ -329,9 +332,9 @@ def upload(client: Client, slug: str, data: bytes, name: str, **said: str) -> An
     )
 
 
-def export(client: Client, slug: str, name: str, format: str) -> tuple[bytes, dict[str, Any]]:
+def export(client: Client, slug: str, name: str, format: str, **said: str) -> tuple[bytes, dict[str, Any]]:
     """The archive, and its manifest."""
-    whole = read_stream(client.post(reverse("console:export", args=(slug, name)), {"format": format}))
+    whole = read_stream(client.post(reverse("console:export", args=(slug, name)), {"format": format, **said}))
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         return whole, json.loads(archive.read("manifest.json"))
 
@@ -356,6 +359,35 @@ def test_exported_tasks_are_the_same_content_in_another_project(db: None, format
     assert read == [
         (one.prompt, one.reference, one.metadata) for one in Task.objects.filter(project=here).order_by("pk")
     ]
+    assert [task.checks for task in Task.objects.filter(project=there).exclude(checks=None)] == [
+        [{"check": "length", "max": 3}]
+    ]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "hf"])
+def test_exported_items_are_the_same_content_in_another_project(db: None, format: str) -> None:
+    alice, here, there = make_user("alice"), make_project("here"), make_project("there")
+    write_check(project=here, name="short", spec={"check": "length", "max": 9}, by=alice)
+    said = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello!"}]
+    rows = [
+        ItemRow(1, "Name a sea.", "held_out", checks={"use": "short"}, weight=2.5),
+        ItemRow(2, "And a lake?", "train", messages=[*said, {"role": "user", "content": "And a lake?"}]),
+        ItemRow(3, "What is 3 + 4?", "skills", {"match": "number", "value": 7}, seed=5),
+    ]
+    add_items(project=here, name="exam", environment="chat", rows=rows, by=alice)
+    client, target = sign_in(alice), make_taskset(project=there, name="exam", environment="chat", by=alice)
+    assert "items" in client.get(reverse("console:taskset", args=("here", here.tasksets.get().pk))).content.decode()
+    whole, told = export(client, "here", "items", format)
+    file = SimpleUploadedFile("items.zip", whole)
+    path = reverse("console:taskset-add", args=("there", target.pk))
+    assert client.post(path, {"split": "held_out", "file": file}).status_code == 302
+    _, again = export(client, "there", "items", format)
+    assert (again["content_sha256"], again["rows"]) == (told["content_sha256"], 3)
+    assert target.items.get(prompt="Name a sea.").checks == [{"check": "length", "max": 9}]
+    assert export(client, "here", "items", "csv", taskset="exam@2")[1]["rows"] == 0
+    seen = read_archive(export(sign_in(make_user("bob")), "here", "items", "jsonl")[0], "items.jsonl")
+    assert len(seen) == 3
+    assert not {"reference", "checks"} & seen[0].keys()
 
 
 def judge_work(scene: Scene) -> None:
@@ -454,7 +486,7 @@ def pack(**members: bytes) -> bytes:
         (lambda: pack(a__jsonl=b" " * 90_000_000), "bytes unpacked, found more"),
         (lambda: pack(a__jsonl=pack(b__jsonl=b"{}")), "found another archive"),
         (lambda: pack(a__jsonl=b"{}", b__jsonl=b"{}"), "wanted one file of rows"),
-        (lambda: pack(a__jsonl=b"[" * 5_000 + b"]" * 5_000), "wanted at most 16 levels"),
+        (lambda: pack(a__jsonl=b"[" * 5_000 + b"]" * 5_000), "wanted at most 32 levels"),
         (lambda: pack(**{f"f{number}__txt": b"" for number in range(21)}), "at most 20 files"),
         (lambda: b"PK\x03\x04 and no more", "wanted a zip"),
     ],
