@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tentalis.cli import kept_model
 from tentalis.cli.output import AsJson, Project, print_json, print_result, print_row, print_rows, to_printable
 from tentalis.cli.session import choose_project, find_by_name, list_rows, open_client
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
+app.command()(kept_model.get)
 
 KEY_VARIABLE = "MODEL_API_KEY"
 Name = Annotated[str, typer.Argument(help="Name or number of a model server.")]

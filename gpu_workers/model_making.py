@@ -1,0 +1,113 @@
+"""`python -m gpu_workers.model_making FILE.gguf --out DIR --template plain`: a GGUF file as a Hugging Face directory.
+
+Weights become bfloat16 safetensors, whatever they were quantised to; tokenizer and config are read from the file too.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from gpu_workers.process import prepare_process
+
+PLAIN = """\
+{{- bos_token -}}
+{%- for message in messages -%}
+{%- if message.role == 'system' -%}
+{{- message.content | trim -}}
+{%- elif message.role == 'assistant' -%}
+{{- 'Assistant: ' + (message.content or '') | trim -}}
+{%- else -%}
+{{- 'User: ' + (message.content or '') | trim -}}
+{%- endif -%}
+{{- END_OF_TURN -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- 'Assistant:' -}}
+{%- endif -%}
+"""
+"""For a model that only goes on with text: turns by name, a blank line between them, as in a play."""
+TEMPLATES = ("keep", "plain")
+BLANK_LINE = "\n\n"
+
+
+class MakingError(ValueError):
+    """The file cannot be made a model; the message says what was wanted and what was found."""
+
+
+def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
+    """Write a GGUF file as a directory that any Hugging Face program loads.
+
+    Args:
+        template: "keep" takes the file's own chat template and refuses a file without; "plain" is ours.
+    Raises:
+        MakingError: it is no whole GGUF file, of an architecture or a type of weights that cannot be read, or without
+            a chat template.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    set_verbosity_error()  # type: ignore[no-untyped-call]
+    place, name = str(file.parent), file.name
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            place, gguf_file=name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+        )
+        tokenizer: Any = AutoTokenizer.from_pretrained(place, gguf_file=name)
+    except Exception as error:  # the readers raise anything for what is no model
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise MakingError(f"{name} cannot be read as a model: {reason}") from error
+    if not tokenizer.chat_template and template == "keep":
+        raise MakingError(f"{name} holds no chat template: say which, `plain` for a model that only goes on with text")
+    model.to(torch.bfloat16).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    if template != "keep":
+        write_plain_template(out)
+
+
+def write_plain_template(directory: Path) -> None:
+    """Give a directory the plain template, and have a turn end as the tokenizer can say it.
+
+    Where a blank line is one token, whatever stands before it, that ends an answer too: a model that only goes on with
+    text writes it by itself, and never the token that ends a text. Answers are then one paragraph long.
+    """
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    written = [
+        tokenizer.encode(f"User:{end}{BLANK_LINE}User:", add_special_tokens=False).ids for end in (" a", ".", "!")
+    ]
+    blank = tokenizer.encode(BLANK_LINE, add_special_tokens=False).ids
+    is_one = len(blank) == 1 and all(blank[0] in ids for ids in written)
+    end = "'\\n\\n'" if is_one else "(eos_token if message.role == 'assistant' else '') + '\\n\\n'"
+    (directory / "chat_template.jinja").write_text(PLAIN.replace("END_OF_TURN", end), encoding="utf-8")
+    if is_one:
+        path = directory / "generation_config.json"
+        told = json.loads(path.read_bytes()) if path.is_file() else {}
+        ends = told.get("eos_token_id", json.loads((directory / "config.json").read_bytes()).get("eos_token_id"))
+        ends = [] if ends is None else ends if isinstance(ends, list) else [ends]
+        path.write_text(json.dumps(told | {"eos_token_id": [*ends, blank[0]]}, indent=2) + "\n", encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 made, 1 it cannot be; why is the last line on stderr."""
+    parser = argparse.ArgumentParser(prog="python -m gpu_workers.model_making")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--template", choices=TEMPLATES, default="keep")
+    options = parser.parse_args(argv)
+    prepare_process()
+    try:
+        make_from_gguf(options.file, options.out, template=options.template)
+    except MakingError as error:
+        sys.stderr.write(f"model: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""A random model of 2 MB at most as a GGUF file, written on the spot."""
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+WIDTH, LAYERS, INNER, HEADS, HEAD_WIDTH = 32, 2, 64, 2, 16
+SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>"]
+PIECES = [
+    *SPECIAL,
+    *(f"<0x{byte:02X}>" for byte in range(256)),
+    *("\n\n", "\n", "▁"),
+    *(chr(code) for code in range(33, 127)),
+]
+
+
+def write_gguf(path: Path, *, template: str = "", vocabulary: int = len(PIECES)) -> None:
+    """Gemma 3's architecture in float32.
+
+    Args:
+        vocabulary: rows of the embedding, beside the tokens that the tokenizer has.
+    """
+    draw = np.random.default_rng(3)
+    writer = gguf.GGUFWriter(path, "gemma3")
+    writer.add_context_length(128)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(HEAD_WIDTH)
+    writer.add_value_length(HEAD_WIDTH)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(1_000_000.0)
+    writer.add_sliding_window(16)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(PIECES)
+    writer.add_token_scores([-float(number) for number in range(len(PIECES))])
+    kinds = [gguf.TokenType.CONTROL] * len(SPECIAL) + [gguf.TokenType.BYTE] * 256
+    writer.add_token_types([*kinds, *[gguf.TokenType.NORMAL] * (len(PIECES) - len(kinds))])
+    for add, number in ((writer.add_pad_token_id, 0), (writer.add_eos_token_id, 1), (writer.add_bos_token_id, 2)):
+        add(number)
+    writer.add_unk_token_id(3)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+    if template:
+        writer.add_chat_template(template)
+    shapes: dict[str, tuple[int, ...]] = {"token_embd": (vocabulary, WIDTH), "output_norm": (WIDTH,)}
+    for layer in range(LAYERS):
+        own = {"attn_q": (HEADS * HEAD_WIDTH, WIDTH), "attn_k": (HEAD_WIDTH, WIDTH), "attn_v": (HEAD_WIDTH, WIDTH)}
+        own |= {"attn_output": (WIDTH, HEADS * HEAD_WIDTH), "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH)}
+        norms: dict[str, tuple[int, ...]] = {"attn_q_norm": (HEAD_WIDTH,), "attn_k_norm": (HEAD_WIDTH,)}
+        norms |= dict.fromkeys(("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"), (WIDTH,))
+        shapes |= {f"blk.{layer}.{name}": shape for name, shape in (own | norms | {"ffn_down": (WIDTH, INNER)}).items()}
+    for name, shape in shapes.items():
+        values = np.ones(shape, np.float32) if len(shape) == 1 else draw.normal(0, 0.1, shape).astype(np.float32)
+        writer.add_tensor(f"{name}.weight", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
