@@ -8,7 +8,7 @@ from django.db.models import Min
 from django.db.models.functions import Now
 
 from apps.audit.kinds import Kind
-from apps.audit.services import record
+from apps.audit.services import record_many, write_entry
 from apps.supervision.actions import MAX_CONTEXT_CHARS
 from apps.supervision.models import Proposal
 from apps.supervision.policies import read_policy
@@ -44,8 +44,8 @@ class ProposedCalls(Approvals):
             if not call.fault and (reason := policy.find_reason("tool", call.name))
         ]
         Proposal.objects.bulk_create(made)
-        for one in made:
-            record(Kind.PROPOSAL_MADE, subject=one, by=f"worker:{task.worker.name}", payload=one.describe())
+        by = f"worker:{task.worker.name}"
+        record_many([write_entry(Kind.PROPOSAL_MADE, subject=one, by=by, payload=one.describe()) for one in made])
         return {one.attempt_id for one in made if one.attempt_id is not None}
 
     def find_pending(self, attempts: Iterable[Attempt]) -> dict[int, datetime]:
