@@ -141,10 +141,9 @@ class Batch:
             return events, 0
         columns = self._columns
         uniforms = torch.from_numpy(draw_uniforms(columns.keys, columns.positions)).to(self._logits.device)
-        drawn, logprobs = sample_tokens(self._logits, uniforms, self._knobs)
-        drawn.clamp_(max=logprobs.shape[-1] - 1)
+        drawn, scores, totals = sample_tokens(self._logits, uniforms, self._knobs)
         tokens = drawn.cpu().numpy()
-        chosen = logprobs.gather(-1, drawn[:, None])[:, 0].cpu().numpy()
+        chosen = (scores.gather(-1, drawn[:, None])[:, 0] - totals).cpu().numpy()
         everyone = np.arange(len(tokens))
         columns.tokens[everyone, columns.counts] = tokens
         columns.logprobs[everyone, columns.counts] = chosen
@@ -152,7 +151,7 @@ class Batch:
         columns.positions += 1
         for index in np.flatnonzero(np.isnan(chosen) & columns.is_alive).tolist():
             self._fail_row(index, events)
-        self._note_alternatives(logprobs)
+        self._note_alternatives(scores, totals)
         may_end = columns.is_alive & (self._watched[tokens] | (columns.counts >= columns.limits))
         live = int(columns.is_alive.sum())
         for index, row in enumerate(self._rows):
@@ -217,13 +216,14 @@ class Batch:
         self._set_knobs()
         return live
 
-    def _note_alternatives(self, logprobs: Tensor) -> None:
+    def _note_alternatives(self, scores: Tensor, totals: Tensor) -> None:
         alive = self._columns.is_alive  # a row that has ended stays until the batch is compacted
         asking = [index for index, row in enumerate(self._rows) if row.top is not None and alive[index]]
         if not asking:
             return
         most = max(self._rows[index].job.options.top_logprobs or 0 for index in asking)
-        values, ids = logprobs[asking].topk(min(most, logprobs.shape[-1]), -1)
+        values, ids = scores[asking].topk(min(most, scores.shape[-1]), -1)
+        values -= totals[asking, None]
         for index, row_values, row_ids in zip(asking, values.tolist(), ids.tolist(), strict=True):
             row = self._rows[index]
             if row.top is not None:

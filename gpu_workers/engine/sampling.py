@@ -1,5 +1,6 @@
 """Choosing tokens: one random number per (seed, choice, position), so that batching never changes what is drawn."""
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,6 +11,10 @@ from torch import Tensor
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ALL_BITS = 0xFFFFFFFFFFFFFFFF
+LARGE_VOCABULARY = 8_192
+"""Above so many tokens a row is sampled by itself, in one reading: up to it a whole batch at once is faster."""
+_BLOCK = 512
+_FIRST_KEPT = 256
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -50,29 +55,86 @@ class Knobs(NamedTuple):
     is_greedy: Tensor | None
 
 
-def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tensor, Tensor]:
+def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tensor, Tensor, Tensor]:
     """Draw one token a row by inverse CDF.
 
     Args:
         logits: (B, V) float32.
         uniforms: (B,) in [0, 1).
     Returns:
-        tokens (B,) int64, and log-probs (B, V) at the row's temperature before any filter: without one they are exactly
-        the distribution that was sampled, which is what a ratio is taken to (vLLM's `processed_logprobs`). Greedy rows
-        tell them at temperature 1.
+        tokens (B,) int64; scores (B, V) and totals (B,), of which the log-prob of a token is score - total, at the
+        row's temperature before any filter: without one they are exactly the distribution that was sampled, which is
+        what a ratio is taken to (vLLM's `processed_logprobs`). Greedy rows tell them at temperature 1.
     """
     if knobs.temperature is not None:
         logits = logits / knobs.temperature[:, None]
+    if logits.shape[-1] > LARGE_VOCABULARY:
+        drawn = [_sample_row(row, float(uniforms[index]), knobs, index) for index, row in enumerate(logits)]
+        tokens = torch.tensor([token for token, _ in drawn], device=logits.device)
+        return tokens, logits, torch.tensor([total for _, total in drawn], device=logits.device)
     logprobs = logits.log_softmax(-1)  # B V
     weights = logprobs.exp()
     if knobs.top_k is not None or knobs.top_p is not None:
         weights = _filter_probabilities(weights, knobs)
     cumulative = weights.cumsum_(-1)  # B V
     threshold = uniforms[:, None] * cumulative[:, -1:]  # B 1
-    tokens = torch.searchsorted(cumulative, threshold, right=True)[:, 0]  # B
+    tokens = torch.searchsorted(cumulative, threshold, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1)  # B
     if knobs.is_greedy is not None:
         tokens = torch.where(knobs.is_greedy, logits.argmax(-1), tokens)
-    return tokens, logprobs
+    return tokens, logprobs, logprobs.new_zeros(len(tokens))
+
+
+def _sample_row(logits: Tensor, uniform: float, knobs: Knobs, index: int) -> tuple[int, float]:
+    """One token of a large vocabulary (V,), and the logarithm of what its weights add up to.
+
+    Each weight is read once, for the sums of blocks: float32 within a block, float64 over them, so that a long tail of
+    small weights is not rounded away. Then the block is found in which the token lies, and the token there. What a
+    filter keeps is selected, never sorted out of the whole row.
+    """
+    best, size = logits.max(), len(logits)
+    if knobs.is_greedy is not None and bool(knobs.is_greedy[index]):
+        return int(logits.argmax(-1)), float(torch.logsumexp(logits, -1))
+    weights = logits.new_zeros(-(-size // _BLOCK), _BLOCK)  # the last block may end in zeros
+    torch.exp(logits - best, out=weights.view(-1)[:size])
+    sums = weights.sum(-1).double()
+    total = float(sums.sum())
+    log_total = float(best) + math.log(total) if total > 0 else math.nan
+    if math.isnan(log_total):
+        return 0, log_total
+    most = size if knobs.top_k is None else int(knobs.top_k[index])
+    share = 1.0 if knobs.top_p is None else float(knobs.top_p[index])
+    if most < size or share < 1:
+        kept, ids = _keep_likeliest(weights.view(-1)[:size], total, most, share)
+        return int(ids[_find(kept, uniform * float(kept.sum()))]), log_total
+    cumulative = sums.cumsum(-1)
+    threshold = uniform * total
+    block = _find(sums, threshold)
+    before = float(cumulative[block - 1]) if block else 0.0
+    return block * _BLOCK + _find(weights[block].double(), threshold - before), log_total
+
+
+def _find(weights: Tensor, threshold: float) -> int:
+    """The first place up to which weights (N,) add up to more than the threshold; the last that weighs anything where
+    rounding left none."""
+    place = int(torch.searchsorted(weights.cumsum(-1), weights.new_tensor(threshold), right=True))
+    return place if place < len(weights) else int(weights.nonzero()[-1])
+
+
+def _keep_likeliest(weights: Tensor, total: float, most: int, share: float) -> tuple[Tensor, Tensor]:
+    """The weights (float64) and ids, heaviest first, of the `most` likeliest tokens, and of these of the fewest that
+    have `share` of their probability."""
+    count = most if most < len(weights) else _FIRST_KEPT
+    kept, ids = weights.topk(count)
+    summed = kept.double()
+    whole = float(summed.sum()) if most < len(weights) else total
+    while count < most and float(summed.sum()) < share * whole:
+        count = min(most, 8 * count)
+        kept, ids = weights.topk(count)
+        summed = kept.double()
+    if share < 1:
+        fewest = int((summed.cumsum(-1) - summed < share * whole).sum())
+        summed, ids = summed[:fewest], ids[:fewest]
+    return summed, ids
 
 
 def _filter_probabilities(probabilities: Tensor, knobs: Knobs) -> Tensor:
