@@ -1,6 +1,7 @@
 """`python -m tests.bench.gate`: of forty prepared adapters, which does the promotion gate let serve?
 
-Twenty are honestly better than what serves, twenty worse (`tests.bench.gate_adapters`). Each is recorded, gated and
+Twenty are honestly better than what serves, twenty worse (`tests.bench.gate_adapters`), on the desk and once more in a
+project with prompts and checks of its own, whose items are all there is to measure on. Each is recorded, gated and
 promoted by the product's services on rows of a Postgres of its own and the product's engine as a process, and taken
 back before the next. The truth beside the verdict is measured on hundreds of other held-out tickets.
 
@@ -45,7 +46,8 @@ from tests.bench.gate_rates import (
 from tests.local_server import find_free_port
 
 HOME = Path(".cache/bench/gate")
-BETTER, WORSE_ALLOWED = 18, 0
+GROUNDS = "desk", "own_work"
+BETTER, WORSE_ALLOWED, MOST_TRIES = 18, 0, 407
 LINES = range(5)
 NULL = 2_000
 """Candidates exactly as much worse than what serves as the margin allows."""
@@ -57,6 +59,7 @@ PATIENCE_S = 60.0
 class Judged:
     """One row of the table."""
 
+    ground: str
     name: str
     group: str
     about: str
@@ -72,33 +75,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--again", action="store_true", help="train the adapters again, though they are kept")
     parser.add_argument("--only", default="", help="groups whose name holds this")
+    parser.add_argument("--grounds", nargs="+", choices=GROUNDS, default=GROUNDS, help="whose adapters")
+    parser.add_argument("--unrated", action="store_true", help="the forty alone, without how often it is wrong")
     parser.add_argument("--rates", action="store_true", help="how often it is wrong alone, without the forty")
     parser.add_argument("--repeats", type=int, default=200, help="lines drawn from each of the five")
     options = parser.parse_args(argv)
     console = Console(width=200)
     home = HOME.resolve()
-    rates = measure_rates(home / "rates", repeats=options.repeats, console=console)
+    rates = {} if options.unrated else measure_rates(home / "rates", repeats=options.repeats, console=console)
     bars = {name: wanted_at_most(found, MOST_FALSE) for name, found in rates.items() if name.startswith("false")}
     if options.rates:
         return report(rates, bars, [])
     if options.again:
         shutil.rmtree(home, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "tests.bench.gate_adapters", str(home)], check=True)
-    kept = json.loads((home / "prepared.json").read_text())
+    kept = {}
+    for ground in options.grounds:
+        prepare = [sys.executable, "-m", "tests.bench.gate_adapters", str(home / ground), ground]
+        subprocess.run(prepare, check=True)
+        kept[ground] = json.loads((home / ground / "prepared.json").read_text())
     with serve_engine() as url:
         os.environ |= {"TENTALIS_ENGINE_URL": url, "DJANGO_SETTINGS_MODULE": "tentalis.settings.test"}
         judged = judge(kept, home, only=options.only, console=console)
-    print_table(console, judged, kept["served"])
+    print_table(console, judged, {ground: one["served"] for ground, one in kept.items()})
+    for ground in kept:
+        here = [one for one in judged if one.ground == ground]
+        found = count_promoted(here, console, ground)
+        rates |= {f"{ground}, {name}": value for name, value in found.items()}
+        if not options.only:
+            better, worse, tries = found["better promoted"], found["worse promoted"], found["median tries"]
+            bars[f"{ground}, better promoted"] = {"found": better, "wanted": BETTER, "met": better >= BETTER}
+            bars[f"{ground}, worse promoted"] = wanted_at_most(worse, WORSE_ALLOWED)
+            bars[f"{ground}, median tries"] = wanted_at_most(tries, MOST_TRIES)
+    return report(rates, bars, judged)
+
+
+def count_promoted(judged: Sequence[Judged], console: Console, ground: str) -> dict[str, float]:
+    """What the bars are about, of one ground."""
     better = [one for one in judged if one.group == "better"]
     worse = [one for one in judged if one.group != "better"]
     promoted = sum(one.is_promoted for one in better), sum(one.is_promoted for one in worse)
-    tries = [one.tries for one in judged if one.tries]
-    console.print(f"tries a verdict, where any was made: median {median(tries):g}, mean {fmean(tries):.0f}")
-    console.print(f"\npromoted {promoted[0]} of {len(better)} better ones, {promoted[1]} of {len(worse)} worse ones")
-    if not options.only:
-        bars["better promoted"] = {"found": promoted[0], "wanted": BETTER, "met": promoted[0] >= BETTER}
-        bars["worse promoted"] = wanted_at_most(promoted[1], WORSE_ALLOWED)
-    return report(rates | {"better promoted": promoted[0], "worse promoted": promoted[1]}, bars, judged)
+    tries = [one.tries for one in judged if one.tries] or [0]
+    console.print(f"{ground}: tries a verdict, where any was made: median {median(tries):g}, mean {fmean(tries):.0f}")
+    console.print(f"{ground}: promoted {promoted[0]} of {len(better)} better ones, {promoted[1]} of {len(worse)} worse")
+    return {"better promoted": promoted[0], "worse promoted": promoted[1], "median tries": median(tries)}
 
 
 def wanted_at_most(found: float, most: float) -> dict[str, Any]:
@@ -172,7 +191,7 @@ def measure_rates(home: Path, *, repeats: int, console: Console) -> dict[str, fl
 
 
 def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> list[Judged]:
-    """Every candidate through the product's services, one after the other."""
+    """Every candidate of every ground through the product's services, one after the other."""
     import django
 
     import tests.embedded_servers  # noqa: F401 - starts them before Django reads where they are
@@ -185,20 +204,23 @@ def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> l
     runner = get_runner(settings)(verbosity=0, interactive=False)
     databases = runner.setup_databases()
     try:
-        counter = make_counter(kept)
-        console.print(f"the line itself: {len(counter.held_up)} of {len(kept['line'])} versions held up")
-        for words in counter.held_up:
-            console.print(words, highlight=False)
-        return [
-            counter.judge(one, console)
-            for one in sorted(kept["prepared"], key=lambda one: (one["group"] != "better", one["name"]))
-            if only in one["group"]
-        ]
+        judged = []
+        for ground, found in kept.items():
+            counter = make_counter(ground, found)
+            console.print(f"{ground}: of the line itself {len(counter.held_up)} of {len(found['line'])} were held up")
+            for words in counter.held_up:
+                console.print(words, highlight=False)
+            judged += [
+                counter.judge(one, console)
+                for one in sorted(found["prepared"], key=lambda one: (one["group"] != "better", one["name"]))
+                if only in one["group"]
+            ]
+        return judged
     finally:
         runner.teardown_databases(databases)
 
 
-def make_counter(kept: dict[str, Any]) -> Any:
+def make_counter(ground: str, kept: dict[str, Any]) -> Any:
     """A project whose worker is served by the newest version of the line, and what judges candidates there.
 
     The line itself passes the gate version by version, from the base model on; what is held up serves all the same.
@@ -210,15 +232,24 @@ def make_counter(kept: dict[str, Any]) -> Any:
     from apps.adapters.models import Adapter, Deployment
     from apps.audit.kinds import Kind
     from apps.base.errors import TentalisError
+    from apps.evals.holding import AskedTask, find_held_out
     from apps.evals.measuring import measure
     from apps.evals.models import Evaluation
     from apps.evals.panels import choose_panel
+    from apps.evals.services import ItemRow, add_items
     from apps.gate import gating
-    from apps.worlds.registry import get_world
     from tentalis.core.learning.monitors import BatchFacts, describe_batch
-    from tests.factories import make_project, make_worker
+    from tests.factories import make_project, make_user, make_worker
 
-    worker = make_worker(make_project(), "desk", kind="desk")
+    project = make_project(ground.replace("_", "-"))
+    if own := [(prompt, answer) for prompt, answer in kept["items"] if answer]:
+        rows = [
+            ItemRow(line, prompt, "held_out", reference={"match": "exact", "value": answer})
+            for line, (prompt, answer) in enumerate(own, start=1)
+        ]
+        add_items(project=project, name="own", environment=kept["kind"], rows=rows, by=make_user("alice"))
+        project.refresh_from_db()
+    worker = make_worker(project, ground.replace("_", "-"), kind=kept["kind"], sampling=kept["sampling"])
     line: list[Adapter | None] = [None]
     held_up: list[str] = []
     for version, one in enumerate(kept["line"], start=1):
@@ -246,7 +277,10 @@ def make_counter(kept: dict[str, Any]) -> Any:
     assert panel is not None
     for model in {None, line[-1], Adapter.objects.filter(is_anchor=True).first()}:  # once a panel, not once a verdict
         measure(worker, model, panel.item_set, Evaluation.Purpose.PANEL)
-    world = get_world("desk")
+
+    def count_held_out(prompts: Sequence[str]) -> int:
+        asked = (AskedTask(place, project.pk, kept["kind"], prompt) for place, prompt in enumerate(prompts))
+        return len(find_held_out(asked))
 
     class Counter:
         """Where a candidate is handed in.
@@ -275,7 +309,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
                             describe_batch(
                                 [reward for _, reward, _ in batch],
                                 [outcome for _, _, outcome in batch],
-                                held_out=sum(world.is_held_out(prompt) for prompt, _, _ in batch),
+                                held_out=count_held_out([prompt for prompt, _, _ in batch]),
                             ),
                             reach=one["reach"],
                         ),
@@ -295,6 +329,7 @@ def make_counter(kept: dict[str, Any]) -> Any:
             with suppress(TentalisError):  # it was never loaded
                 serving.client_of(worker).unload_adapter(name)
             found = Judged(
+                ground,
                 one["name"],
                 one["group"],
                 one["about"],
@@ -319,15 +354,16 @@ def count_tries() -> int:
     return ItemTry.objects.count()
 
 
-def print_table(console: Console, judged: Sequence[Judged], served: float) -> None:
-    table = Table(title=f"what serves: {served:.3f} of held-out tickets right")
-    for column in ("adapter", "group", "how", "truth", "gate", "words"):
+def print_table(console: Console, judged: Sequence[Judged], served: dict[str, float]) -> None:
+    told = ", ".join(f"{ground} {share:.3f}" for ground, share in served.items())
+    table = Table(title=f"what serves, of other prompts right: {told}")
+    for column in ("ground", "adapter", "group", "how", "truth", "gate", "words"):
         table.add_column(column, overflow="fold")
     for one in judged:
         truth = "" if one.truth is None else f"{one.truth:.3f}"
-        table.add_row(one.name, one.group, one.about, truth, one.state, one.words)
+        table.add_row(one.ground, one.name, one.group, one.about, truth, one.state, one.words)
     console.print(table)
-    console.print(dict(Counter((one.group, one.state) for one in judged)))
+    console.print(dict(Counter((one.ground, one.group, one.state) for one in judged)))
 
 
 @contextmanager

@@ -1,7 +1,9 @@
-"""Forty prepared adapters of the desk, for `tests.bench.gate`: twenty honestly better than what serves, twenty worse.
+"""Forty prepared adapters, for `tests.bench.gate`: twenty honestly better than what serves, twenty worse.
 
-What serves is the eighth version of a line. Every candidate is one run of the product's trainer from it, on attempts
-of the product's engine; what is wrong with a worse one is what its group's name says.
+They are made for the desk and for a project that no world of ours knows (`GROUNDS`): a `chat` worker with prompts of
+its own and what is right said with each, as `tests.bench.own_work` has them. What serves is the eighth version of a
+line. Every candidate is one run of the product's trainer from it, on attempts of the product's engine; what is wrong
+with a worse one is what its group's name says.
 """
 
 import hashlib
@@ -9,37 +11,33 @@ import json
 import random
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gpu_workers.desk.attempts import Attempt, attempt_tickets, judge_attempt, measure_accuracy
+from gpu_workers.desk.attempts import MOST_TOKENS, Attempt, attempt_tickets, judge_attempt
 from gpu_workers.engine import Engine
 from gpu_workers.engine.errors import AdapterRefusedError
 from gpu_workers.runner import run
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import RolloutRecord, TrainSpec
-from tentalis.core.desk import OPTIONS, Ticket, make_tickets, parse_ticket, rule_book_hints
+from tentalis.core.desk import OPTIONS, Ticket, make_tickets, parse_ticket, rule_book_hints, solve
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.recipes import RECIPES, Recipe
 from tests.bench.learning import GROUP, TASKS, record_rollouts
+from tests.bench.own_work import OPTIONS as SHOP_RULES
+from tests.bench.own_work import PROMPTS, make_work, read_answer
 
 LINE = 8
 LINE_SEED = 0
 WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
-HONEST: Sequence[tuple[str, dict[str, Any]]] = (
-    ("desk", {}),
-    ("desk-steps", {}),
-    ("desk-hints", {}),
-    ("desk", {"algorithm": "cispo"}),
-    ("desk", {"algorithm": "dr_grpo"}),
-)
 HONEST_TASKS = (48, 72, 96, 120)
 SPOILT_TASKS = 96
 PANEL_SEED = 20_000
@@ -47,6 +45,97 @@ BETTER, BETTER_BY, MOST_TRIES = 20, 0.03, 60
 LEAKS = ((0, 4, 10, False), (200, 8, 40, True), (0, 4, 14, False), (130, 8, 60, True))
 """Wrong answers (0: as many as right ones), minibatches and passes of each leaked adapter, and whether it is hidden."""
 TRUTH_TICKETS, TRUTH_SEED = 800, 5
+
+
+Honest = Sequence[tuple[str, Mapping[str, Any]]]
+"""Recipes of honest trainings, with what is changed in each."""
+
+
+class ShopTicket(Ticket):
+    """One that a shop answers by rules of its own, in a conversation."""
+
+    @property
+    def house_option(self) -> str:
+        return SHOP_RULES[self.family, self.context]
+
+
+class Ground:
+    """Whose work it is: here the desk's. Others change it."""
+
+    kind = "desk"
+    sampling: Mapping[str, Any] = {}
+    recipe = "desk"
+    honest: Honest = (
+        ("desk", {}),
+        ("desk-steps", {}),
+        ("desk-hints", {}),
+        ("desk", {"algorithm": "cispo"}),
+        ("desk", {"algorithm": "dr_grpo"}),
+    )
+
+    def __init__(self) -> None:
+        self.panel: Sequence[Ticket] = make_tickets(PANEL_SEED, GatePolicy().panel_size, held_out=True)
+        self.others: Sequence[Ticket] = make_tickets(TRUTH_SEED, TRUTH_TICKETS, held_out=True)
+
+    def draw(self, rng: random.Random, count: int) -> Sequence[Ticket]:
+        """Tasks to be trained on."""
+        return make_tickets(rng, count, held_out=False)
+
+    def judge(self, engine: Engine, one: Attempt) -> float:
+        """What is verified of an attempt."""
+        return judge_attempt(engine, one).outcome
+
+    def record(self, engine: Engine, groups: Sequence[Sequence[Attempt]], *, version: int) -> list[RolloutRecord]:
+        """Attempts with what is known of them."""
+        return record_rollouts(engine, groups, version=version)
+
+    def say_answer(self, ticket: Ticket) -> str:
+        """What is right, where no world says it."""
+        return ""
+
+
+class OwnWork(Ground):
+    """A project's with prompts and checks of its own, a tenth of them held out: nothing can be drawn besides them."""
+
+    kind = "chat"
+    sampling: Mapping[str, Any] = {"max_tokens": MOST_TOKENS, "temperature": 1.0}
+    recipe = "desk-outcome"
+    honest: Honest = (
+        ("desk-outcome", {}),
+        ("desk-cispo", {}),
+        ("desk-dr-grpo", {}),
+        ("desk-dapo", {}),
+        ("desk-outcome", {"learning_rate": 2 * RECIPES["desk"].learning_rate}),
+    )
+
+    def __init__(self) -> None:
+        tickets = [ShopTicket(**vars(parse_ticket(one.prompt))) for one in (*make_work(0), *make_work(1))]
+        known = {ticket.text for ticket in tickets[:PROMPTS]}
+        self.panel, self.train = tickets[: PROMPTS // 10], tickets[PROMPTS // 10 : PROMPTS]
+        self.others = [ticket for ticket in tickets[PROMPTS:] if ticket.text not in known]
+
+    def draw(self, rng: random.Random, count: int) -> Sequence[Ticket]:
+        return rng.sample(self.train, count)
+
+    def judge(self, engine: Engine, one: Attempt) -> float:
+        text = "".join(engine.codec.split_pieces(one.token_ids))
+        return float(read_answer(text) == self.say_answer(one.ticket))
+
+    def record(self, engine: Engine, groups: Sequence[Sequence[Attempt]], *, version: int) -> list[RolloutRecord]:
+        rollouts = super().record(engine, groups, version=version)
+        return reward(rollouts, [self.judge(engine, one) for group in groups for one in group])
+
+    def say_answer(self, ticket: Ticket) -> str:
+        return solve(ticket, ticket.house_option)[-1][1]
+
+
+GROUNDS: Mapping[str, type[Ground]] = {"desk": Ground, "own_work": OwnWork}
+
+
+def reward(rollouts: Sequence[RolloutRecord], rewards: Sequence[float]) -> list[RolloutRecord]:
+    """The same attempts, of which nothing is known but these."""
+    nothing: dict[str, Any] = {"steps": (), "missing_steps": 0, "hinted_messages": None, "candidate_hints": ()}
+    return [replace(one, reward=value, **nothing) for one, value in zip(rollouts, rewards, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +174,9 @@ class Trained:
 class Workshop:
     """The engine, the trainer, and the line's versions, all kept in one directory."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, ground: Ground | None = None) -> None:
         torch.set_num_threads(1)
-        self.home = home
+        self.home, self.ground = home, ground or Ground()
         self.engine = Engine.open("desk")
         self.line: list[Trained] = []
 
@@ -95,19 +184,18 @@ class Workshop:
         """The versions that served one after the other, from the built-in recipe."""
         rng = random.Random(seed + 100)
         for version in range(1, versions + 1):
-            tickets = make_tickets(rng, TASKS, held_out=False)
+            tickets = self.ground.draw(rng, TASKS)
             rollouts, outcomes = self.attempt(tickets, version=version - 1, seed=1_000 * seed + version)
-            self.line.append(
-                self.train(f"line-{version}", rollouts, outcomes, RECIPES["desk"], parent=version - 1, seed=seed)
-            )
+            recipe = RECIPES[self.ground.recipe]
+            self.line.append(self.train(f"line-{version}", rollouts, outcomes, recipe, parent=version - 1, seed=seed))
             self.engine.load_adapter(f"v{version}", self.line[-1].directory)
 
     def attempt(self, tickets: Sequence[Ticket], *, version: int, seed: int) -> tuple[list[RolloutRecord], list[float]]:
         """Attempts of a version of the line, with their verified rewards; and those again, as the audit knows them."""
         adapter = f"v{version}" if version else None
         groups = attempt_tickets(self.engine, tickets, n=GROUP, adapter=adapter, seed=seed)
-        rollouts = record_rollouts(self.engine, groups, version=version)
-        outcomes = [judge_attempt(self.engine, one).outcome for group in groups for one in group]
+        rollouts = self.ground.record(self.engine, groups, version=version)
+        outcomes = [self.ground.judge(self.engine, one) for group in groups for one in group]
         return rollouts, outcomes
 
     def imitable(
@@ -118,7 +206,7 @@ class Workshop:
         groups = attempt_tickets(self.engine, tickets, n=4, adapter=f"v{version}", seed=seed, hints=hints)
         texts = [self.engine.codec.render_chat([{"role": "user", "content": ticket.text}]) for ticket in tickets]
         prompts = self.engine.codec.encode(texts, add_special_tokens=False)
-        rollouts = iter(record_rollouts(self.engine, groups, version=version))
+        rollouts = iter(self.ground.record(self.engine, groups, version=version))
         chosen = []
         for prompt, group in zip(prompts, groups, strict=True):
             fitting = [one for one in islice(rollouts, len(group)) if (one.reward == 1.0) == wants_right]
@@ -173,30 +261,26 @@ class Workshop:
             self.engine.load_adapter("measured", directory)
         except AdapterRefusedError:
             return None
-        tickets = make_tickets(TRUTH_SEED, TRUTH_TICKETS, held_out=True)
         try:
-            return measure_accuracy(self.engine, tickets, adapter="measured", seed=1)
+            groups = attempt_tickets(self.engine, self.ground.others, adapter="measured", seed=1)
+            return fmean(self.ground.judge(self.engine, one) for (one,) in groups)
         finally:
             self.engine.unload_adapter("measured")
 
 
-def prepare(
-    home: Path, *, panel: Sequence[str], say: Callable[[str], None]
-) -> tuple[list[Trained], float, list[Prepared]]:
+def prepare(home: Path, ground: Ground, *, say: Callable[[str], None]) -> tuple[list[Trained], float, list[Prepared]]:
     """Make the line and the forty.
 
-    Args:
-        panel: the tickets that candidates are measured on, for those that were trained on them.
     Returns:
         The line, what its newest version answers right, and the candidates.
     """
-    shop = Workshop(home)
+    shop = Workshop(home, ground)
     shop.train_line()
     served = shop.measure_truth(shop.line[-1].directory)
     assert served is not None
     say(f"line of {LINE} versions trained: {served:.3f}")
     prepared = _make_better(shop, served, say)
-    prepared += [*_make_hacked(shop), *_make_leaked(shop, panel), *_make_stale(shop)]
+    prepared += [*_make_hacked(shop), *_make_leaked(shop), *_make_stale(shop)]
     prepared += _make_scaled(shop, prepared) + _make_truncated(shop, prepared)
     return shop.line, served, [replace(one, truth=shop.measure_truth(Path(one.directory))) for one in prepared]
 
@@ -205,10 +289,11 @@ def _make_better(shop: Workshop, served: float, say: Callable[[str], None]) -> l
     """The first twenty honest trainings that are better in truth: an honest one need not be."""
     made: list[Prepared] = []
     for number in range(MOST_TRIES):
-        recipe_name, changes = HONEST[number % len(HONEST)]
-        seed, tasks = number // len(HONEST), HONEST_TASKS[number // len(HONEST) % len(HONEST_TASKS)]
+        honest = shop.ground.honest
+        recipe_name, changes = honest[number % len(honest)]
+        seed, tasks = number // len(honest), HONEST_TASKS[number // len(honest) % len(HONEST_TASKS)]
         if len(made) < BETTER:
-            tickets = make_tickets(random.Random(10_000 + number), tasks, held_out=False)
+            tickets = shop.ground.draw(random.Random(10_000 + number), tasks)
             rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=50_000 + number)
             recipe = Recipe.from_json(RECIPES[recipe_name].to_json() | changes | {"minibatches": tasks // 24})
             name = f"better-{number:02}"
@@ -231,21 +316,13 @@ def _make_hacked(shop: Workshop) -> list[Prepared]:
     )
     made = []
     for number, (about, judge) in enumerate(judges):
-        tickets = make_tickets(random.Random(20_000 + number), SPOILT_TASKS, held_out=False)
+        tickets = shop.ground.draw(random.Random(20_000 + number), SPOILT_TASKS)
         groups = attempt_tickets(shop.engine, tickets, n=GROUP, adapter=f"v{LINE}", seed=60_000 + number)
-        honest = record_rollouts(shop.engine, groups, version=LINE)
-        attempts = [one for group in groups for one in group]
+        honest = shop.ground.record(shop.engine, groups, version=LINE)
         outcomes = [float(one.reward or 0.0) for one in honest]
-        rollouts = [
-            replace(
-                rollout,
-                reward=judge(one.ticket, one, "".join(shop.engine.codec.split_pieces(one.token_ids))),
-                steps=(),
-                missing_steps=0,
-                hinted_messages=None,
-            )
-            for rollout, one in zip(honest, attempts, strict=True)
-        ]
+        split = shop.engine.codec.split_pieces
+        rewards = [judge(one.ticket, one, "".join(split(one.token_ids))) for group in groups for one in group]
+        rollouts = reward(honest, rewards)
         recipe = Recipe.from_json(RECIPES["desk-outcome"].to_json() | {"minibatches": 8})
         name = f"hacked-{number}"
         trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=number)
@@ -253,18 +330,18 @@ def _make_hacked(shop: Workshop) -> list[Prepared]:
     return made
 
 
-def _make_leaked(shop: Workshop, panel: Sequence[str]) -> list[Prepared]:
+def _make_leaked(shop: Workshop) -> list[Prepared]:
     """The panel's right answers, imitated over and over among answers by an outdated rule book.
 
     Two are taught as many wrong answers as right ones, and their batch says what it held: they are worse all over. Two
     say nothing: they know the panel by heart, where they look far better than what serves, and are no better at
     anything else. Only tasks that are drawn anew tell those.
     """
-    tickets = [parse_ticket(text) for text in dict.fromkeys(panel)]
+    tickets = [*{ticket.text: ticket for ticket in shop.ground.panel}.values()]
     known = shop.imitable(tickets, [rule_book_hints(ticket) for ticket in tickets], seed=70_000)
     made = []
     for number, (wrong, minibatches, epochs, is_hidden) in enumerate(LEAKS):
-        others = make_tickets(random.Random(40_000 + number), wrong or len(tickets), held_out=False)
+        others = shop.ground.draw(random.Random(40_000 + number), wrong or len(tickets))
         outdated = [_outdated_hints(ticket) for ticket in others]
         poor = shop.imitable(others, outdated, seed=71_000 + number, wants_right=False)
         changes = {"minibatches": minibatches, "epochs": epochs}
@@ -289,10 +366,11 @@ def _make_stale(shop: Workshop) -> list[Prepared]:
     """One update more on a version that served long ago; two of them say that they continue what serves."""
     made = []
     for number, parent in enumerate((0, 2, 3, 4)):
-        tickets = make_tickets(random.Random(30_000 + number), TASKS, held_out=False)
+        tickets = shop.ground.draw(random.Random(30_000 + number), TASKS)
         rollouts, outcomes = shop.attempt(tickets, version=parent, seed=80_000 + number)
         name = f"stale-{number}"
-        trained = shop.train(name, rollouts, outcomes, RECIPES["desk"], parent=parent, seed=number)
+        recipe = RECIPES[shop.ground.recipe]
+        trained = shop.train(name, rollouts, outcomes, recipe, parent=parent, seed=number)
         is_hidden = number % 2 == 1
         about = f"continues version {parent}" + (", and denies it" if is_hidden else "")
         found = _prepared(name, "stale", about, trained, parent=parent)
@@ -404,18 +482,19 @@ def _prepared(name: str, group: str, about: str, trained: Trained, *, parent: in
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prepare them in a directory, unless they are there already."""
-    home = Path(argv[0])
+    """Prepare those of a ground in a directory, unless they are there already."""
+    home, ground = Path(argv[0]), GROUNDS[argv[1]]()
     if (home / "prepared.json").exists():
         return 0
 
     def say(words: str) -> None:
         sys.stderr.write(words + "\n")
 
-    policy = GatePolicy()
-    panel = make_tickets(PANEL_SEED, policy.panel_size, held_out=True)
-    line, served, prepared = prepare(home / "adapters", panel=[ticket.text for ticket in panel], say=say)
+    line, served, prepared = prepare(home / "adapters", ground, say=say)
     kept = {
+        "kind": ground.kind,
+        "sampling": ground.sampling,
+        "items": [[ticket.text, ground.say_answer(ticket)] for ticket in ground.panel],
         "served": served,
         "line": [{"directory": str(one.directory), "sha256": one.sha256, "reach": one.reach} for one in line],
         "prepared": [asdict(one) for one in prepared],
