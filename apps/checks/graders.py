@@ -26,11 +26,18 @@ class Graders:
     """Those that checks of a project ask.
 
     Args:
+        asked: the parts that ask.
         voters: model, as a check names it -> who is asked; or why nobody is.
     """
 
     project: Project
+    asked: frozenset[AskedPart]
     voters: Mapping[str, Voter | Unscored]
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, each once, with their versions."""
+        return sorted({self.name(one) for one in self.asked})
 
     def ask(self, asked: AskedPart, context: AttemptContext) -> Said:
         """What one says of an answer. Raises whatever goes wrong in it."""
@@ -78,9 +85,9 @@ def convene_graders(project: Project, checks: Any) -> Graders | None:
 
     What they cost is charged to whatever is charged while they are convened.
     """
-    if not (models := {asked.model for asked in find_asked(checks)}):
+    if not (asked := frozenset(find_asked(checks))):
         return None
-    return Graders(project, {model: _find_voter(project, model) for model in models})
+    return Graders(project, asked, {model: _find_voter(project, model) for model in {one.model for one in asked}})
 
 
 def find_asked(checks: Any) -> Iterator[AskedPart]:

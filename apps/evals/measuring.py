@@ -23,7 +23,7 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.audit.services import move
 from apps.base.inserting import insert
-from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders, find_asked
+from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
 from apps.evals.errors import EvaluationStoppedError, TriesAwaitedError
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
@@ -207,8 +207,7 @@ def describe_asking(worker: Worker, world: World) -> dict[str, Any]:
 def describe_grading(project: Project, item_set: ItemSet) -> dict[str, Any]:
     """Who grades the items beside rules, with their versions; {} where nobody does: else it is another evaluation."""
     graders = convene_graders(project, [item.checks for item in item_set.items])
-    asked = {one for item in item_set.items for one in find_asked(item.checks)}
-    return {"graders": sorted({graders.name(one) for one in asked})} if graders else {}
+    return {"graders": graders.names} if graders else {}
 
 
 def read_measured(evaluation: Evaluation) -> Measured:

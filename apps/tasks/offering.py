@@ -95,9 +95,8 @@ def require_not_lost(awaited: TriesAwaitedError, *, since: datetime) -> None:
 
 
 def _make_task(evaluation: Evaluation, one: WantedTries, place: tuple[int, int]) -> Task:
-    weight = one.item_set.items[place[0]].weight
-    weighs = {"weight": weight} if weight != 1.0 else {}
     item, key, number = one.item_set.items[place[0]], one.item_set.keys[place[0]], place[1]
+    weighs = {"weight": item.weight} if item.weight != 1.0 else {}
     return Task(
         project_id=evaluation.project_id,
         worker_id=evaluation.worker_id,
@@ -147,7 +146,7 @@ def take_in(evaluation: Evaluation, *, by: str) -> None:
     come = _find_stored([task for task in newest.values() if task.state == Task.State.SCORING])
     calls = read_calls([task.pk for task in come])  # by attempt
     known = calls | _read_kept(come)
-    rows = [_grade(task, evaluation, known) for task in come]
+    rows = _grade(come, evaluation, known)
     gone = [task for task in newest.values() if task.state not in OPEN or _is_late(task)]
     again = [task for task in gone if rounds[_read_place(task)] < ROUNDS]
     rows += [_note_gone(task) for task in gone if task not in again]
@@ -222,19 +221,29 @@ def _read_kept(tasks: Sequence[Task]) -> dict[int, BoundCalls]:
     }
 
 
-def _grade(task: Task, evaluation: Evaluation, found: Mapping[int, BoundCalls]) -> ItemTry:
-    row, attempt = _make_row(task), Attempt.objects.get(task=task)
-    if attempt.unfit:
-        return note_lost(row, attempt.unfit)
-    calls, wanted = found.get(attempt.pk), evaluation.adapter.name if evaluation.adapter else ""
-    served = {call.adapter_name for call in calls.calls} if calls else set()
-    if calls is None or served != {wanted}:
-        others = ", ".join(sorted(name or "the base model" for name in served - {wanted}))
-        return note_lost(row, f"answered by {others}, not by what is measured" if others else NO_CALL)
-    item = PanelItem(prompt=task.prompt, reference=task.reference, checks=task.checks)
-    world, draft = get_world(task.environment), _read_draft(attempt, calls)
-    (said,) = verify_items([item], world, [draft], evaluation=evaluation)
-    return grade_try(row, item, world, draft, said)
+def _grade(tasks: Sequence[Task], evaluation: Evaluation, found: Mapping[int, BoundCalls]) -> list[ItemTry]:
+    """What each try is worth; those that can be graded are graded together."""
+    made = {one.task_id: one for one in Attempt.objects.filter(task__in=tasks).prefetch_related("steps")}
+    wanted, rows, graded = evaluation.adapter.name if evaluation.adapter else "", [], []
+    for task in tasks:
+        row, attempt = _make_row(task), made[task.pk]
+        rows.append(row)
+        calls = found.get(attempt.pk)
+        served = {call.adapter_name for call in calls.calls} if calls else set()
+        if attempt.unfit:
+            note_lost(row, attempt.unfit)
+        elif calls is None or served != {wanted}:
+            others = ", ".join(sorted(name or "the base model" for name in served - {wanted}))
+            note_lost(row, f"answered by {others}, not by what is measured" if others else NO_CALL)
+        else:
+            item = PanelItem(prompt=task.prompt, reference=task.reference, checks=task.checks)
+            graded.append((row, item, _read_draft(attempt, calls)))
+    if graded:
+        world, (_, items, drafts) = get_world(tasks[0].environment), zip(*graded, strict=True)
+        for one, said in zip(graded, verify_items(items, world, drafts, evaluation=evaluation), strict=True):
+            row, item, draft = one
+            grade_try(row, item, world, draft, said)
+    return rows
 
 
 def _read_draft(attempt: Attempt, calls: BoundCalls) -> AttemptDraft:
