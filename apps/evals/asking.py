@@ -17,7 +17,7 @@ from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.evals.errors import EvaluationStoppedError
 from apps.evals.measuring import WantedTries, find_measured, play, read_measured
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset
-from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item
+from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item, refuse_tries
 from apps.workers.agents import can_measure, works_outside
 from apps.workers.models import Worker
 from apps.worlds.identity import name_world
@@ -74,6 +74,8 @@ def ask_evaluation(
         raise ConflictError(f"{adapter.name} may not be served: {adapter.barred}")
     if (taskset is None) == (not environment):
         raise BadInputError.at("taskset", "wanted a taskset, or an environment that makes up tasks; found both or none")
+    if words := refuse_tries(worker, get_world(taskset.environment if taskset else environment)):
+        raise BadInputError.at("taskset" if taskset else "environment", words)
     if taskset is not None:
         found = taskset.items.filter(split=split).count()
         item_set = open_items(taskset, split, count=min(found, MOST_ITEMS + 1))

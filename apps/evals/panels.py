@@ -102,7 +102,15 @@ def _draw_skills(panel: Panel) -> Sequence[PanelItem]:
 def find_generator(worker: Worker) -> World | None:
     """The world that makes up a worker's held-out tasks: the only one it may work in, where that draws any."""
     worlds = [world for world in WORLDS.values() if not find_environment_error(worker, world.name)]
-    return worlds[0] if len(worlds) == 1 and worlds[0].panel(1, 0) else None
+    return worlds[0] if len(worlds) == 1 and not refuse_tries(worker, worlds[0]) and worlds[0].panel(1, 0) else None
+
+
+def refuse_tries(worker: Worker, world: World) -> str:
+    """Why nobody has a worker's model try tasks of a world only to measure it; "" where that does no harm. What an
+    agent outside does is its own."""
+    if world.keeps_nothing or works_outside(worker):
+        return ""
+    return f"a try in {world.label} ({world.name}) changes something beyond itself, and is made for a task alone"
 
 
 def has_panel(worker: Worker) -> bool:
@@ -152,6 +160,9 @@ def say_missing(worker: Worker) -> str:
         return OWN_CHOICE
     if not worker.project.has_held_out:
         return "no held-out tasks in this environment"
+    refusals = [refuse_tries(worker, find_world(one.environment)) for one in _find_tasksets(worker)]
+    if refusals and all(refusals):
+        return refusals[0]
     if count := len(_choose_own(worker)[1]):
         return f"{count} held-out {'item' if count == 1 else 'items'} so far: wanted at least {LEAST_OWN}"
     words = "no held-out item in this environment says what a right answer is: give them a reference or checks"
@@ -172,7 +183,7 @@ def find_own(
     version; no conversations where its agent takes none. At most two queries."""
     if not worker.project.has_held_out or not can_measure(worker):
         return {}
-    tasksets = [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
+    tasksets = [one for one in _find_tasksets(worker) if not refuse_tries(worker, find_world(one.environment))]
     rows = Item.objects.filter(taskset__in=tasksets, split=split).select_related("taskset").order_by("content_hash")
     found: dict[str, dict[str, PanelItem]] = {}
     for row in rows:
@@ -182,6 +193,11 @@ def find_own(
         if (row.reference is not None or row.checks is not None or verifies) is is_checked:
             found.setdefault(row.taskset.environment, {}).setdefault(row.content_hash, read_item(row))
     return {environment: tuple(items.values()) for environment, items in found.items()}
+
+
+def _find_tasksets(worker: Worker) -> list[Taskset]:
+    """The newest version of each that the worker can work at."""
+    return [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
 
 
 def has_past(row: Item | PanelItem) -> bool:

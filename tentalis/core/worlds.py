@@ -252,7 +252,8 @@ class World:
 
     Attributes:
         label: what people call it; noun: what they call a task here, such as `task` or `ticket`.
-        keeps_nothing: nothing of a try is left that another would find: it may be tried again, in a shadow too.
+        keeps_nothing: nothing of a try is left that another would find: it may be tried again, in a shadow or to
+            measure a model. A world that acts outside (sends, pays, deploys) says False, and is tried for tasks alone.
         profile: scorer -> its weight, summing to 1, where a project says nothing else.
         manager: which AI manager reviews where a project's policy names none.
         grammar: of its hints; None: any words are one.

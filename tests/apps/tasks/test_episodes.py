@@ -1,8 +1,10 @@
 """Attempts in worlds with turns: kept turn by turn, gone on with, never done twice, and no answer before their end."""
 
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
 from apps.erasure.records import find_person
 from apps.evals.measuring import measure
-from apps.evals.models import Evaluation
-from apps.evals.panels import ItemSet
+from apps.evals.models import Evaluation, Item, Taskset
+from apps.evals.panels import LEAST_OWN, ItemSet, choose_panel, has_panel, say_missing
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Exchange
 from apps.outbox.links import LINKS, run_claim
@@ -40,6 +42,7 @@ from apps.workers.models import Worker
 from apps.worlds.episodes import Episode, PlayedTurn
 from apps.worlds.identity import name_world
 from apps.worlds.registry import WORLDS, get_world
+from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
 from tests.apps.console.builders import sign_in
 from tests.apps.supervision.builders import let_time_pass
@@ -542,6 +545,35 @@ def test_a_model_is_measured_by_playing_episodes_that_nobody_keeps(tallier: Work
     assert all((row.traits or {}).get("length_tokens") for row in found.tries.values())
     assert (stage.resets, stage.closed) == (3, 3)
     assert not Attempt.every.exists()
+
+
+def test_a_world_that_acts_outside_is_not_played_to_measure_a_model(
+    tallier: Worker, stage: Stage, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No gate chooses it, and who asks for it is refused in words."""
+    kind = replace(KINDS._things["tallying"], longest_try=64, base_model="tally-1")
+    monkeypatch.setitem(vars(KINDS), "_loaded", ({**KINDS._things, "tallying": kind}, ()))
+    Project.objects.update(has_held_out=True)
+    worker = Worker.objects.select_related("project").get(pk=tallier.pk)
+    taskset = Taskset.objects.create(project=worker.project, name="tallies", environment="tally")
+    Item.objects.bulk_create(
+        Item(taskset=taskset, split="held_out", prompt=f"{n}", content_hash=f"{n:064x}", bands=[])
+        for n in range(1, LEAST_OWN + 1)
+    )
+    policy, words = GatePolicy(), "a try in Tally (tally) changes something beyond itself"
+    assert choose_panel(worker, version=1, policy=policy) is None
+    assert not has_panel(worker)
+    assert say_missing(worker).startswith(words)
+    for asked in ({"taskset": taskset}, {"environment": "tally"}):
+        with pytest.raises(BadInputError, match=re.escape(words)):
+            flow.ask_evaluation(worker=worker, by=alice, **asked)
+    assert (stage.resets, Evaluation.objects.count()) == (0, 0)
+
+    stage.world.keeps_nothing = True
+    panel = choose_panel(worker, version=1, policy=policy)
+    assert panel is not None
+    assert len(panel.items) == LEAST_OWN
+    assert flow.ask_evaluation(worker=worker, by=alice, taskset=taskset).planned == LEAST_OWN
 
 
 def test_a_conversation_goes_on_as_it_was_last_shown() -> None:
