@@ -151,20 +151,22 @@ def run_control(*, tasks: int, over_s: float, plan: Sequence[Fault], clients: in
     began = time.monotonic()
     with own_home() as home, running_stack(home, make_environ(), is_throwaway=True, only=STORES) as stack:
         addresses = stack.state().addresses
+        database = addresses[
+            "admin_database_url"
+        ]  # the other roles are made at the platform's start, which is not here
         job_s = over_s * CHILDREN / (LINKS * tasks)
-        os.environ |= {DATABASE: addresses["database_url"], BROKER: addresses["redis_url"], JOB_S: str(job_s)}
+        os.environ |= {DATABASE: database, BROKER: addresses["redis_url"], JOB_S: str(job_s)}
         app.conf.update(broker_url=addresses["redis_url"])
-        with psycopg.connect(addresses["database_url"]) as connection:
+        with psycopg.connect(database) as connection:
             connection.execute(TABLES)
         with kept_alive(dict(os.environ), home.log_file("control")) as worker, ThreadPoolExecutor(clients + 1) as pool:
             breaking = pool.submit(break_control, stack, worker, plan)
             submitting = [
-                pool.submit(submit_all, addresses["database_url"], range(number, tasks, clients), over_s)
-                for number in range(clients)
+                pool.submit(submit_all, database, range(number, tasks, clients), over_s) for number in range(clients)
             ]
             acknowledged = sum(future.result() for future in submitting)
             breaking.result()
-            lost, doubled = wait_for_silence(addresses["database_url"], worker)
+            lost, doubled = wait_for_silence(database, worker)
     return ControlReport(acknowledged, lost, doubled, time.monotonic() - began)
 
 
