@@ -295,7 +295,7 @@ def _make_better(shop: Workshop, served: float, say: Callable[[str], None]) -> l
         if len(made) < BETTER:
             tickets = shop.ground.draw(random.Random(10_000 + number), tasks)
             rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=50_000 + number)
-            recipe = Recipe.from_json(RECIPES[recipe_name].to_json() | changes | {"minibatches": tasks // 24})
+            recipe = Recipe.from_json(RECIPES[recipe_name].to_json() | dict(changes) | {"minibatches": tasks // 24})
             name = f"better-{number:02}"
             trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=seed)
             about = f"{changes.get('algorithm', recipe_name)}, {tasks} tasks, seed {seed}"
