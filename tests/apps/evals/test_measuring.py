@@ -1,5 +1,6 @@
 """What is measured once stays: blocks are committed, nothing is tried twice; what says nothing of a model is no 0."""
 
+import itertools
 import json
 from collections import Counter
 from typing import Any
@@ -51,11 +52,11 @@ def test_what_was_measured_is_read_and_not_asked_again(worker: Worker, server: F
 
 
 def test_one_that_broke_off_goes_on_behind_its_last_block(worker: Worker, server: FakeModelServer) -> None:
-    items, spoken = make_set(3 * BLOCK), server.reply
+    items, spoken, replies = make_set(3 * BLOCK), server.reply, itertools.count(1)
 
     def break_down(prompt: str, index: int) -> str:
-        if number_of(prompt) == BLOCK + 3:
-            server.mode = "broken"  # the next one is not answered
+        if next(replies) == BLOCK:
+            server.mode = "broken"  # every request of the first block is in by now, and none of the next
         return spoken(prompt, index)
 
     server.reply = break_down
