@@ -256,7 +256,7 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
         adapter = services.record_adapter(
             worker=worker,
             parent=line[-1],
-            run_id=version,
+            run_id=1_000 * worker.pk + version,  # a training has one adapter, whichever ground it is of
             uri=Path(one["directory"]).as_uri(),
             sha256=one["sha256"],
             by="bench",
