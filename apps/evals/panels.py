@@ -80,8 +80,8 @@ class Panel:
         return ItemSet(self.name, self.world, self.own) if self.own else _draw_panel(self)
 
     def draw_behind(self, count: int) -> Sequence[PanelItem]:
-        """So many tasks that are not on it; [] where there are no more."""
-        return () if self.own else replace(self, size=self.size + count).items[self.size :]
+        """So many tasks that are not on it, of a world that makes them up."""
+        return replace(self, size=self.size + count).items[self.size :]
 
     def draw_skills(self, count: int) -> Sequence[PanelItem]:
         """At most so many tasks of what must not be lost."""

@@ -90,12 +90,16 @@ class SideMeasurements:
                 base=theirs.profile,
             )
 
-        def measure_more(count: int) -> tuple[AnswerProfile, AnswerProfile] | None:
-            items = panel.draw_behind(count)
-            if not items:
-                return None
-            more = ItemSet(f"{panel.name}+{len(items)}", panel.world, items)
-            mine, theirs = self._ask(*(_Question(Evaluation.Purpose.MORE, one, more) for one in (self.adapter, None)))
+        def measure_more(count: int) -> tuple[AnswerProfile, AnswerProfile]:
+            if panel.own:  # none can be drawn besides them: they are tried again
+                more, tries, seed = panel.item_set, ceil(count / panel.size), AGAIN * panel.tries
+            else:
+                items = panel.draw_behind(count)
+                more, tries, seed = ItemSet(f"{panel.name}+{len(items)}", panel.world, items), 1, 0
+            asked = (
+                _Question(Evaluation.Purpose.MORE, one, more, None, tries, seed=seed) for one in (self.adapter, None)
+            )
+            mine, theirs = self._ask(*asked)
             return mine.profile, theirs.profile
 
         course = Course(

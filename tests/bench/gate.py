@@ -249,7 +249,9 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
         ]
         add_items(project=project, name="own", environment=kept["kind"], rows=rows, by=make_user("alice"))
         project.refresh_from_db()
-    worker = make_worker(project, ground.replace("_", "-"), kind=kept["kind"], sampling=kept["sampling"])
+    worker = make_worker(
+        project, ground.replace("_", "-"), kind=kept["kind"], base_model="desk", sampling=kept["sampling"]
+    )
     line: list[Adapter | None] = [None]
     held_up: list[str] = []
     for version, one in enumerate(kept["line"], start=1):

@@ -64,15 +64,21 @@ class CollapseLimits:
     Args:
         broken_tags_over_base, missing_end_over_base, self_overlap_over_base: differences of rates.
         entropy_jump, length_drift: relative to the base; entropy counts upwards only, since learning sharpens.
+        entropy_spread: standard deviations of the base's own answers that entropy may rise at least: what differs so
+            much from task to task is no sign of falling apart, whatever the model's size and however sure it is.
         entropy_floor_nats: jumps are measured from at least this entropy, so that a base that is sure of everything
             does not raise an alarm at every breath.
     Source:
         LoRA scale sweep on the desk: broken tags come first, then a missing end, then entropy; repetition comes late.
+        The spread: Glass 1976, "Primary, secondary, and meta-analysis of research", the difference in standard
+        deviations of the control group. An agent that unlearns a habit is less sure for a while: of 20 better adapters
+        of a shop's agent 6 rose by more than 30 %, none by a standard deviation.
     """
 
     broken_tags_over_base: float = 0.02
     missing_end_over_base: float = 0.02
     entropy_jump: float = 0.3
+    entropy_spread: float = 1.0
     entropy_floor_nats: float = 0.05
     length_drift: float = 0.3
     self_overlap_over_base: float = 0.1
@@ -213,7 +219,7 @@ def find_alarms(
         (
             "entropy_jump",
             entropy,
-            limits.entropy_jump,
+            max(limits.entropy_jump, limits.entropy_spread * (base.entropy_std or 0.0) / base_entropy),
             f"entropy {candidate.entropy_nats:.2f} nats a token, {entropy.found:+.0%} against the base",
         ),
         (

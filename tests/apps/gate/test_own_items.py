@@ -131,3 +131,27 @@ def test_own_items_are_measured_prompts_like_any(clerk: Worker) -> None:
     }
     desk = make_worker(clerk.project, "desk", kind="desk")
     assert (find_generator(desk) or panel.world).name == "desk"
+
+
+@pytest.mark.parametrize(("is_noise", "state"), [(True, "verified"), (False, "refused")])
+def test_an_alarm_that_few_answers_raise_is_answered_by_further_tries_of_the_same_items(
+    clerk: Worker, store: Path, server: Clerk, is_noise: bool, state: str
+) -> None:
+    """Every eighth answer is long: at the seeds of the panel alone, or at all of them."""
+    hold_out(clerk.project, 40)
+    spoken, seen = server._chat, set[str]()
+
+    def chat(body: dict[str, Any]) -> dict[str, Any]:
+        said = body["messages"][-1]["content"].split()[-1]
+        if "@v1-" not in body["model"] or not said.isdecimal() or int(said) % 8 or (is_noise and said in seen):
+            return spoken(body)
+        seen.add(said)
+        server.reply = lambda prompt, index: f"<step>{'so ' * 9}</step><answer>{2 * int(said)}</answer>"
+        return super(Clerk, server)._chat(body)
+
+    server._chat = chat  # type: ignore[method-assign]
+    found, verdict = judge(clerk, 1, store)
+    assert found == state, verdict.words
+    assert [one["detector"] for one in verdict.details["doubted alarms"]] == ["length_drift"]
+    further = Evaluation.objects.filter(purpose="more")
+    assert [(one.tries, one.items, one.played) for one in further] == [(7, 40, 280)] * 2

@@ -46,6 +46,16 @@ def test_each_detector_fires_beyond_its_limit_and_only_then(
     assert words in alarm.words
 
 
+def test_entropy_that_rises_less_than_the_bases_answers_differ_is_no_alarm() -> None:
+    """.11 over .066 is +67 %, and .044 of the .064 by which the base's own answers differ; .14 is more than that."""
+    base = dataclasses.replace(BASE, entropy_nats=0.066, entropy_std=0.064)
+    assert find_alarms(dataclasses.replace(base, entropy_nats=0.11), base) == ()
+    (alarm,) = find_alarms(dataclasses.replace(base, entropy_nats=0.14), base)
+    assert (alarm.detector, alarm.allowed) == ("entropy_jump", pytest.approx(0.97, abs=5e-3))
+    even = dataclasses.replace(base, entropy_std=0.01)
+    assert find_alarms(dataclasses.replace(even, entropy_nats=0.085), even) == ()  # +29 %
+
+
 def test_learning_to_be_sure_is_no_alarm() -> None:
     assert find_alarms(dataclasses.replace(BASE, entropy_nats=0.05), BASE) == ()
 
@@ -73,16 +83,16 @@ def test_nothing_has_no_profile() -> None:
         profile_answers([])
 
 
-NOISY = dataclasses.replace(BASE, answers=24, entropy_std=0.3, length_std=6.0, self_overlap_std=0.02)
+NOISY = dataclasses.replace(BASE, answers=24, entropy_std=0.1, length_std=6.0, self_overlap_std=0.02)
 
 
 def test_the_interval_of_an_entropy_jump_by_hand() -> None:
-    """.53 over .4 is +32.5 %; its error is hypot(.3, 1.325 x .3) / sqrt(24) / .4 = .2541, 1.645 of that .418."""
+    """.53 over .4 is +32.5 %; its error is hypot(.1, 1.325 x .1) / sqrt(24) / .4 = .0847, 1.645 of that .139."""
     (alarm,) = find_alarms(dataclasses.replace(NOISY, entropy_nats=0.53), NOISY)
-    assert alarm.low == pytest.approx(0.325 - 0.418, abs=5e-4)
-    assert alarm.high == pytest.approx(0.325 + 0.418, abs=5e-4)
+    assert alarm.low == pytest.approx(0.325 - 0.139, abs=5e-4)
+    assert alarm.high == pytest.approx(0.325 + 0.139, abs=5e-4)
     assert alarm.may_be_noise
-    assert alarm.words.endswith("; 24 answers are too few to tell: -9.3% to +74.3%, 30.0% are allowed")
+    assert alarm.words.endswith("; 24 answers are too few to tell: +18.6% to +46.4%, 30.0% are allowed")
 
 
 def test_the_interval_of_a_rate_by_hand() -> None:
@@ -130,7 +140,7 @@ def test_a_doubtful_alarm_of_few_answers_is_measured_again_and_may_fall() -> Non
 
 
 def test_what_all_answers_measure_decides_sure_or_not() -> None:
-    """(24 x .53 + 276 x .53) / 300 = .53 over .4: +32.5 % [23.6, 41.4], and 30 % within it."""
+    """(24 x .53 + 276 x .53) / 300 = .53 over .4: +32.5 % [25, 40], and 30 % within it."""
     meter = Meter((dataclasses.replace(MORE, entropy_nats=0.53, entropy_std=0.3), MORE))
     (alarm,) = decide_alarms(DOUBTFUL, NOISY, measure_more=meter).alarms
     assert alarm.found == pytest.approx(0.325)
@@ -179,7 +189,7 @@ def test_doubt_alone_never_clears_an_adapter(candidate: AnswerProfile, base: Ans
     """The same detectors fire whatever the spread, and whether it is known."""
     unknown = {"entropy_std": None, "length_std": None, "self_overlap_std": None}
     fired = [(one.detector, one.found) for one in find_alarms(candidate, base)]
-    plain = find_alarms(dataclasses.replace(candidate, **unknown), dataclasses.replace(base, **unknown))  # type: ignore[arg-type]
+    plain = find_alarms(dataclasses.replace(candidate, **unknown), base)  # type: ignore[arg-type]
     assert fired == [(one.detector, one.found) for one in plain]
 
 
@@ -200,7 +210,7 @@ def test_joined_profiles_are_the_profile_of_all_answers() -> None:
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     """An adapter that is as its base, 24 answers of either: 2,000 times of 2,000, far from its bar by noise alone."""
     rng, covered, fired = random.Random(2), 0, 0
-    bar = CollapseLimits(entropy_jump=-10.0)
+    bar, narrow = CollapseLimits(entropy_jump=-10.0, entropy_spread=-100.0), CollapseLimits(entropy_spread=0.0)
 
     def draw() -> AnswerProfile:
         return profile_answers(
@@ -218,6 +228,6 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
         assert alarm.low is not None
         assert alarm.high is not None
         covered += alarm.low <= 0.0 <= alarm.high
-        fired += bool(find_alarms(candidate, base))
+        fired += bool(find_alarms(candidate, base, limits=narrow))
     assert 0.87 <= covered / 2_000 <= 0.93
     assert fired / 2_000 > 0.05, "so often noise alone goes beyond the bar"
