@@ -72,7 +72,7 @@ class CollapseLimits:
         LoRA scale sweep on the desk: broken tags come first, then a missing end, then entropy; repetition comes late.
         The spread: Glass 1976, "Primary, secondary, and meta-analysis of research", the difference in standard
         deviations of the control group. An agent that unlearns a habit is less sure for a while: of 20 better adapters
-        of a shop's agent 6 rose by more than 30 %, none by a standard deviation.
+        of a shop's agent 5 rose by more than 30 %, none by a standard deviation.
     """
 
     broken_tags_over_base: float = 0.02
