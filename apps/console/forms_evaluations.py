@@ -1,14 +1,18 @@
-"""Which model is to try which items."""
+"""Which model is to try which items, and which evaluations are compared together."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from django import forms
+from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
+from apps.console.selectors.evaluations import list_comparable, name_evaluation
 from apps.evals.asking import MOST_TRIES, AskedFields
-from apps.evals.models import Item, Taskset
+from apps.evals.experiments import MAX_NAME_CHARS, MOST_SCENARIOS, AskedScenario
+from apps.evals.models import Evaluation, Item, Taskset
 from apps.workers.models import Worker
 
 
@@ -52,3 +56,51 @@ class EvaluationForm(forms.Form):
     def asked(self) -> AskedFields:
         names = ("adapter", "taskset", "split", "tries", "is_greedy")
         return cast("AskedFields", {name: self.cleaned_data[name] for name in names})
+
+
+class ExperimentForm(forms.Form):
+    """Some evaluations against one of the same items; `scenarios` is what `experiments.make_experiment` takes."""
+
+    experiment = forms.CharField(label=_("Name"), max_length=MAX_NAME_CHARS)
+    reference = forms.ModelChoiceField(label=_("Compare with"), queryset=Evaluation.objects.none(), empty_label=None)
+    candidates = forms.ModelMultipleChoiceField(
+        label=_("These"),
+        queryset=Evaluation.objects.none(),
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("Each is a question of its own, and chance has that many more ways to look like a difference."),
+    )
+
+    def __init__(self, project: Project, *told: Any, **options: Any) -> None:
+        super().__init__(*told, **options)
+        offered = list_comparable(project)
+        for name in ("reference", "candidates"):
+            field: Any = self.fields[name]
+            field.queryset, field.label_from_instance = offered, name_evaluation
+
+    def clean_candidates(self) -> Sequence[Evaluation]:
+        found = list(self.cleaned_data["candidates"])
+        if len(found) > MOST_SCENARIOS:
+            raise forms.ValidationError(
+                _now("wanted %(most)s at most, found %(n)s"), params={"most": MOST_SCENARIOS, "n": len(found)}
+            )
+        return found
+
+    def clean(self) -> dict[str, Any]:
+        fields = super().clean() or {}
+        reference: Evaluation | None = fields.get("reference")
+        for one in fields.get("candidates", ()):
+            if reference is not None and one.item_set_hash != reference.item_set_hash:
+                params = {"wanted": reference.item_set, "found": one.item_set, "number": one.pk}
+                words = _now("wanted evaluations of %(wanted)s, found %(number)s of %(found)s")
+                self.add_error("candidates", forms.ValidationError(words, params=params))
+            if one == reference:
+                words = _now("wanted others than evaluation %(number)s itself")
+                self.add_error("candidates", forms.ValidationError(words, params={"number": one.pk}))
+        return fields
+
+    @property
+    def scenarios(self) -> list[AskedScenario]:
+        reference = self.cleaned_data["reference"]
+        return [
+            AskedScenario(f"{one.pk} against {reference.pk}", one, reference) for one in self.cleaned_data["candidates"]
+        ]

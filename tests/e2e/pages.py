@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
@@ -9,6 +10,7 @@ from apps.accounts.models import ApiToken, Invitation, Project, Role, User
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.calibration.models import Rater
 from apps.console.forms_settings import make_sections
+from apps.evals.models import Evaluation, Experiment
 from apps.feedback.claims import claim
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.side_by_side import open_pair
@@ -131,6 +133,9 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "checks": path("check-list"),
         "evaluation_new": path("evaluation-new"),
         "evaluation_beside": path("evaluation", asked[0].pk) + f"?beside={asked[1].pk}",
+        "experiment_new": path("experiment-new"),
+        "experiment": path("experiment", _experiment(scene, asked).pk),
+        "experiments": path("experiment-list"),
         **{f"taskset_{name}": path(f"taskset-{name}", taskset.pk) for name in ("add", "split", "freeze")},
         "run_describe": path("run-describe", scene.run.pk),
         "train": path("train", scene.worker.name),
@@ -179,6 +184,13 @@ def _compare(scene: Scene) -> tuple[Review, Adapter]:
         AnswerPair.objects.create(adapter=adapter, mine=mine, theirs=theirs, task=task)
     review = task.reviews.get()
     return claim(review=review, by=scene.alice), adapter
+
+
+def _experiment(scene: Scene, asked: QuerySet[Evaluation]) -> Experiment:
+    made = Experiment.objects.create(project=scene.project, experiment="Three candidates", asked_by="user:alice")
+    for one in asked[1:3]:
+        made.scenarios.create(scenario=f"{one.pk}", candidate=one, reference=asked[0])
+    return made
 
 
 def _ask_at_length(scene: Scene) -> Task:

@@ -4,15 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
+from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.evals.asking import reopen_items
-from apps.evals.models import Evaluation, ItemTry
+from apps.evals.comparing import EvaluationComparison
+from apps.evals.experiments import answer_scenarios
+from apps.evals.models import Evaluation, Experiment, ItemTry, Scenario
 
 PAGE = 25
 COMPARABLE = 20
+ASKABLE = 100
+"""Evaluations offered to an experiment: the newest."""
 SHOWN_ITEMS = 25
 
 
@@ -41,10 +46,67 @@ def find_asked(project: Project, *, before: int | None = None) -> tuple[list[Eva
     return found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None
 
 
+def name_evaluation(evaluation: Evaluation) -> str:
+    """Its number, its model and its items, in one line."""
+    model = evaluation.adapter or _("%(worker)s, the base model") % {"worker": evaluation.worker.name}
+    return f"{evaluation.pk}: {model}, {evaluation.item_set}"
+
+
 def find_comparable(evaluation: Evaluation) -> list[Evaluation]:
     """The newest others that people asked for on the very same items."""
     same = _asked(evaluation.project).filter(item_set_hash=evaluation.item_set_hash, played__gt=0)
     return list(same.exclude(pk=evaluation.pk)[:COMPARABLE]) if evaluation.item_set_hash else []
+
+
+def list_comparable(project: Project) -> QuerySet[Evaluation]:
+    """What an experiment may be asked of: the newest that people asked for and that may still be, or are, measured."""
+    lost = (Evaluation.State.FAILED, Evaluation.State.CANCELLED)
+    newest = _asked(project).exclude(state__in=lost).exclude(item_set_hash="").values("pk")[:ASKABLE]
+    return _asked(project).filter(pk__in=list(newest.values_list("pk", flat=True)))
+
+
+@dataclass(frozen=True)
+class AnsweredScenario:
+    """A question of an experiment, and what it was answered or why it was not yet."""
+
+    scenario: Scenario
+    found: EvaluationComparison | None
+    why: str
+
+    @property
+    def sign(self) -> int:
+        """1 where the candidate is shown to be better, -1 where it is worse, 0 where neither is shown."""
+        if self.found is None or self.found.outcomes.p > 1 - self.found.outcomes.confidence:
+            return 0
+        return 1 if self.found.outcomes.difference > 0 else -1
+
+    @property
+    def candidate(self) -> str:
+        return name_evaluation(self.scenario.candidate)
+
+    @property
+    def reference(self) -> str:
+        return name_evaluation(self.scenario.reference)
+
+
+def find_experiments(project: Project, *, before: int | None = None) -> tuple[list[Experiment], int | None]:
+    """A page of experiments, newest first, and the id to go on below."""
+    rows: QuerySet[Experiment] = project.experiments.annotate(questions=Count("scenarios")).order_by("-id")
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    found = list(rows[: PAGE + 1])
+    return found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None
+
+
+def list_answered(experiment: Experiment) -> list[AnsweredScenario]:
+    answers = answer_scenarios(experiment)
+    sides = ("candidate__adapter", "candidate__worker", "reference__adapter", "reference__worker")
+    return [
+        AnsweredScenario(row, None, found)
+        if isinstance(found := answers[row.pk], str)
+        else AnsweredScenario(row, found, "")
+        for row in experiment.scenarios.select_related(*sides)
+    ]
 
 
 def list_tried(evaluation: Evaluation, *, start: int = 0) -> tuple[list[TriedItem], int | None]:

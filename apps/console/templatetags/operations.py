@@ -92,6 +92,12 @@ def in_points(share: float) -> str:
     return f"{100 * share:+.1f}".replace("-", "−")
 
 
+@register.filter
+def p_value(value: float) -> str:
+    """A chance in [0, 1]."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 class BoxUnit(NamedTuple):
     """What training time is counted in: its seconds, and its name in a sentence and above a column."""
 

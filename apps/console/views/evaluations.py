@@ -1,4 +1,4 @@
-"""How models did on sets of items, as people asked."""
+"""How models did on sets of items, as people asked, and several of them compared together."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms_evaluations import EvaluationForm
+from apps.console.forms_evaluations import EvaluationForm, ExperimentForm
 from apps.console.selectors import evaluations
 from apps.console.views.frame import (
     Scene,
@@ -24,7 +24,8 @@ from apps.console.views.frame import (
 )
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
-from apps.evals.models import Evaluation
+from apps.evals.experiments import make_experiment
+from apps.evals.models import Evaluation, Experiment
 from apps.pipeline import flow
 
 State = Evaluation.State
@@ -99,6 +100,37 @@ def resume(request: HttpRequest, scene: Scene, evaluation_id: int) -> HttpRespon
 @project_view(Right.EVALS_WRITE)
 def cancel(request: HttpRequest, scene: Scene, evaluation_id: int) -> HttpResponse:
     return _change(request, scene, evaluation_id, _("It is cancelled."), asking.cancel_evaluation)
+
+
+@require_GET
+@project_view(Right.EVALS_READ)
+def list_experiments(request: HttpRequest, scene: Scene) -> HttpResponse:
+    rows, older = evaluations.find_experiments(scene.project, before=read_number(request, "before"))
+    context = {"rows": rows, "older": older, "may_change": scene.may(Right.EVALS_WRITE)}
+    return show(request, scene, "experiments", context)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.EVALS_WRITE)
+def ask_experiment(request: HttpRequest, scene: Scene) -> HttpResponse:
+    form = ExperimentForm(scene.project, posted(request))
+
+    def do() -> Experiment:
+        name = form.cleaned_data["experiment"]
+        return make_experiment(project=scene.project, experiment=name, scenarios=form.scenarios, by=scene.user)
+
+    asked, status = fill_in(request, form, do)
+    if asked is not None:
+        return leave(scene, "experiment", asked.pk)
+    return show(request, scene, "experiment_form", {"form": form}, status=status or 200)
+
+
+@require_GET
+@project_view(Right.EVALS_READ)
+def show_experiment(request: HttpRequest, scene: Scene, experiment_id: int) -> HttpResponse:
+    experiment = get_object_or_404(Experiment, project=scene.project, pk=experiment_id)
+    answered = evaluations.list_answered(experiment)
+    return show(request, scene, "experiment", {"experiment": experiment, "answered": answered})
 
 
 def _change(

@@ -76,6 +76,37 @@ def test_two_models_on_the_same_items_are_compared(client: Client, project: Proj
     assert client.get(path("evaluation", better.pk) + "?beside=x").status_code == 404
 
 
+def test_several_are_compared_with_one_of_the_same_items(client: Client, project: Project) -> None:
+    worker = make_worker(project)
+    assert "Nothing to compare yet" in read(client, path("experiment-new"))
+    shared: dict[str, Any] = {"items": "exam@1/held_out", "item_set_hash": "5f"}
+    asked: dict[str, Any] = {"purpose": "report", "asked_by": "user:alice"}
+    base, better, same = (
+        make_measured(worker, None, outcomes, seed=seed, **shared, **asked)
+        for seed, outcomes in enumerate([[0, 0, 0, 1] * 10, [1, 1, 0, 1] * 10, [0, 0, 1, 0] * 10])
+    )
+    other = make_measured(worker, None, [1], items="rivers@1/train", item_set_hash="6a", **asked)
+    said = {"experiment": "two <seeds>", "reference": base.pk}
+    refused = client.post(path("experiment-new"), {**said, "candidates": [base.pk, other.pk]})
+    assert refused.status_code == 400
+    words = " ".join(refused.content.decode().split())
+    assert f"wanted evaluations of exam@1/held_out, found {other.pk} of rivers@1/train" in words
+    assert f"wanted others than evaluation {base.pk} itself" in words
+    assert client.post(path("experiment-new"), said).status_code == 400
+    assert not project.experiments.exists()
+    made = client.post(path("experiment-new"), {**said, "candidates": [better.pk, same.pk]})
+    experiment = project.experiments.get()
+    assert made["Location"] == path("experiment", experiment.pk)
+    page = read(client, path("experiment", experiment.pk))
+    assert "<h1>two &lt;seeds&gt;</h1>" in page
+    assert "corrected for all 2 comparisons" in page
+    assert page.count("This one is better.") == 1
+    assert page.count("No difference is shown;") == 1
+    assert "two &lt;seeds&gt;" in read(client, path("experiment-list"))
+    Evaluation.objects.filter(pk=better.pk).update(state="running")
+    assert f"evaluation {better.pk} is running: wanted it done" in read(client, path("experiment", experiment.pk))
+
+
 def test_what_the_gate_measures_can_be_read_and_not_stopped(client: Client, project: Project) -> None:
     measured = make_measured(make_worker(project), None, [1, 0])
     assert path("evaluation-pause", measured.pk) not in read(client, path("evaluation", measured.pk))
