@@ -1,5 +1,5 @@
 """What "right" means, as data: {"check": kind, …}, {"all": […]}, {"any": […]}, {"weighted": [[2, check], …]} or
-{"use": "name@version"}.
+{"use": "name@version"}, maybe with facts that it takes its values from (`apps.checks.facts`).
 
 A check that cannot be read is refused where it is written. Reading takes bounded time and so does running: patterns run
 in RE2, schemas have no circles, and what would take too long is left unscored. The kinds `scorer` and `judge` ask
@@ -13,11 +13,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import re2
 
 from apps.checks import schemas, tongues
+from apps.checks.facts import Facts, bind, find_facts, find_open, is_fact, read_given
 from apps.checks.graders import SCORERS
 from apps.checks.results import (
     AskedPart,
@@ -77,8 +79,10 @@ class Check:
 
     Args:
         kind: its kind, or what joins its parts; size: checks in it, itself too.
-        spec: as it is stored, with every check that it uses written out: {"use": "name@version", "is": check}.
+        spec: as it is stored, with every check that it uses written out: {"use": "name@version", "is": check}, and with
+            the facts that such a check wants: {"use": …, "with": {"order": "4711"}, "is": …}.
         asked: how many parts of it ask somebody.
+        facts: those that it wants of whoever uses it; until it has them it says nothing of any answer.
     """
 
     kind: str
@@ -86,6 +90,7 @@ class Check:
     do: RunAsking
     spec: Any
     asked: int = 0
+    facts: frozenset[str] = frozenset()
 
     def run(self, answer: str, ask: Ask | None = None) -> CheckResult:
         """What it says of an answer. Whatever goes wrong in it leaves it unscored.
@@ -97,6 +102,8 @@ class Check:
             return leave_unscored(
                 self.kind, f"wanted an answer of at most {MOST_ANSWER:,} characters, found {len(answer):,}"
             )
+        if self.facts:
+            return leave_unscored(self.kind, f"it wants facts of a task or an item: {_list(sorted(self.facts))}")
         try:
             return self.do(answer, ask)
         except Exception as error:
@@ -104,20 +111,23 @@ class Check:
             return leave_unscored(self.kind, f"it could not be run: {type(error).__name__}: {error}"[:500])
 
 
-def read_check(spec: Any, *, where: str = "check", find: Find | None = None) -> Check:
+def read_check(
+    spec: Any, *, where: str = "check", find: Find | None = None, facts: Facts | None = MappingProxyType({})
+) -> Check:
     """A check as it is written.
 
     Args:
+        facts: what is known of the task or item that it is for. None: it is for many, and what it wants stays open.
         where: the field it stands in, for words.
         find: gives a project's named checks. What is written out and says something else than the project's check of
             that name is another project's: it is taken without the name. None: all is written out, as it is stored.
     Raises:
         CheckError: saying which field, what was wanted and what was found.
     """
-    return _read(spec, where, find, 1)
+    return _read(spec, where, find, 1, facts)
 
 
-def _read(spec: Any, where: str, find: Find | None, level: int) -> Check:
+def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | None) -> Check:
     if not isinstance(spec, Mapping):
         raise CheckError(f"{where}: wanted an object such as {{'check': 'contains', …}}, found {spec!r:.200}")
     if level > MOST_LEVELS:
@@ -126,16 +136,27 @@ def _read(spec: Any, where: str, find: Find | None, level: int) -> Check:
         kind = spec["check"]
         if not isinstance(kind, str) or kind not in (*KINDS, *ASKING):
             raise CheckError(f"{where}.check: wanted one of {', '.join((*KINDS, *ASKING))}, found {kind!r:.200}")
+        wanted = find_facts(spec, where)
+        if wanted and kind in ASKING:
+            raise CheckError(f"{where}: wanted no facts, for a {kind} reads the task itself, found {_list(wanted)}")
+        if wanted and facts is not None:
+            spec = {
+                name: bind(value, facts, f"{where}.{name}", quote=re2.escape if name == "pattern" else None)
+                for name, value in spec.items()
+            }
+            wanted = frozenset()
         fields = CheckFields({name: value for name, value in spec.items() if name != "check"}, where)
         do = _read_asking(kind, fields) if kind in ASKING else _asks_nobody(KINDS[kind](fields))
         fields.refuse_others()
-        return Check(kind, 1, do, dict(spec), asked=int(kind in ASKING))
-    if "use" in spec and not spec.keys() - {"use", "is"}:
-        return _read_used(spec, where, find, level)
+        return Check(kind, 1, do, dict(spec), asked=int(kind in ASKING), facts=wanted)
+    if "use" in spec and not spec.keys() - {"use", "with", "is"}:
+        return _read_used(spec, where, find, level, facts)
     joined = next(iter(spec), None)
     if len(spec) != 1 or joined not in {"all", "any", "weighted"}:
         raise CheckError(f"{where}: wanted one of check, all, any, weighted or use, found {_list(spec)}")
-    return _read_joined(joined, spec[joined], f"{where}.{joined}", partial(_read, find=find, level=level + 1))
+    return _read_joined(
+        joined, spec[joined], f"{where}.{joined}", partial(_read, find=find, level=level + 1, facts=facts)
+    )
 
 
 def _read_joined(joined: str, given: Any, where: str, read: Callable[..., Check]) -> Check:
@@ -165,7 +186,8 @@ def _read_joined(joined: str, given: Any, where: str, read: Callable[..., Check]
 
     specs = [part.spec for part in parts]
     told = [list(pair) for pair in zip(weights, specs, strict=True)] if joined == "weighted" else specs
-    return Check(joined, size, run, {joined: told}, asked)
+    open_facts = frozenset[str]().union(*(part.facts for part in parts))
+    return Check(joined, size, run, {joined: told}, asked, open_facts)
 
 
 def _bound_asked(checks: Sequence[Check], where: str) -> int:
@@ -194,37 +216,57 @@ def run_parts(
     return [said[place] for place in range(len(parts))]
 
 
-def _read_used(spec: Mapping[str, Any], where: str, find: Find | None, level: int) -> Check:
+def _read_used(spec: Mapping[str, Any], where: str, find: Find | None, level: int, facts: Facts | None) -> Check:
     name = spec["use"]
     if not isinstance(name, str) or not name or len(name) > 120:
         raise CheckError(f"{where}.use: wanted name@version, found {name!r:.200}")
-    stored = spec.get("is")
+    stored, is_named = spec.get("is"), True
     if find is not None:
         named = find(name)
         if "is" in spec and (named is None or named[1] != stored):
-            return _read(stored, f"{where}.is", find, level + 1)
-        if named is None:
+            is_named = False
+        elif named is None:
             raise CheckError(f"{where}.use: wanted a check of this project, found none named {name!r:.200}")
-        name, stored = named
+        else:
+            name, stored = named
     elif "is" not in spec:
         raise CheckError(f"{where}.use: wanted a check of a project, found {name!r} where there is none")
-    check = _read(stored, f"{where}.use({name})", None, level + 1)
+    wanted = find_open(stored, f"{where}.use({name})")
+    given = read_given(spec.get("with", {}), f"{where}.with", wanted=wanted)
+    open_facts = (wanted - frozenset(given)) | find_facts(given, f"{where}.with")
+    if not open_facts:
+        facts = {}
+    if facts is not None:
+        given = {one: bind(given.get(one, {"fact": one}), facts, f"{where}.with.{one}") for one in sorted(wanted)}
+        open_facts = frozenset()
+    if not is_named and (given or open_facts) and facts is None:
+        raise CheckError(f"{where}.is: wanted {name!r} of this project, or all of its facts, found neither")
+    inside = find if not is_named else None
+    words = f"{where}.use({name})" if is_named else f"{where}.is"
+    check = _read(stored, words, inside, level + 1, None if facts is None else given)
+    if not is_named:
+        return check
 
     def run(answer: str, ask: Ask | None) -> CheckResult:
         return replace(check.run(answer, ask), check=name)
 
-    return Check(name, check.size + 1, run, {"use": name, "is": check.spec}, check.asked)
+    whole = {"use": name, "is": stored} | ({"with": dict(given)} if given else {})
+    return Check(name, check.size + 1, run, whole, check.asked, open_facts)
 
 
 class CheckFields:
-    """The fields of one check, taken one by one; what nobody takes is refused."""
+    """The fields of one check, taken one by one; what nobody takes is refused.
+
+    A fact that is not known yet reads as something that could stand there: it is looked at again where it is known.
+    """
 
     def __init__(self, given: Mapping[str, Any], where: str) -> None:
         self.given, self.where, self.taken = given, where, set[str]()
 
-    def take(self, name: str, default: Any = None) -> Any:
+    def take(self, name: str, default: Any = None, *, stand_in: Any = "1") -> Any:
         self.taken.add(name)
-        return self.given.get(name, default)
+        value = self.given.get(name, default)
+        return stand_in if is_fact(value) else value
 
     def refuse(self, name: str, wanted: str) -> NoReturn:
         found = repr(self.given[name])[:200] if name in self.given else "none"
@@ -241,10 +283,11 @@ class CheckFields:
             self.refuse(name, wanted)
         return _kept(value, f"{self.where}.{name}")
 
-    def texts(self, name: str) -> list[str]:
-        value = self.take(name)
+    def texts(self, name: str, *, stand_in: str = "1") -> list[str]:
+        value = self.take(name, stand_in=[stand_in])
         if not isinstance(value, list) or not 1 <= len(value) <= MOST_WORDS:
             self.refuse(name, f"a list of 1 to {MOST_WORDS} texts")
+        value = [stand_in if is_fact(text) else text for text in value]
         for text in value:
             if not isinstance(text, str) or not text.strip() or len(text) > 200:
                 self.refuse(name, "texts of at most 200 characters")
@@ -252,13 +295,13 @@ class CheckFields:
         return value
 
     def flag(self, name: str) -> bool:
-        value = self.take(name, default=False)
+        value = self.take(name, default=False, stand_in=False)
         if not isinstance(value, bool):
             self.refuse(name, "true or false")
         return value
 
-    def count(self, name: str) -> int | None:
-        value = self.take(name)
+    def count(self, name: str, *, stand_in: int) -> int | None:
+        value = self.take(name, stand_in=stand_in)
         if value is not None and (type(value) is not int or not 0 <= value <= MOST_ANSWER):
             self.refuse(name, f"a whole number from 0 to {MOST_ANSWER:,}")
         return value
@@ -315,7 +358,7 @@ def _read_number(fields: CheckFields) -> Run:
     target = find_last_number(fields.text("value", takes_numbers=True))
     if target is None or not math.isfinite(target):
         fields.refuse("value", "a number")
-    tolerance = _number(fields.take("tolerance", default=0), f"{fields.where}.tolerance", least=0.0)
+    tolerance = _number(fields.take("tolerance", default=0, stand_in=0), f"{fields.where}.tolerance", least=0.0)
 
     def run(answer: str) -> CheckResult:
         found = find_last_number(answer)
@@ -361,10 +404,11 @@ def _open_pattern(text: str) -> Any:
 
 
 def _read_schema(fields: CheckFields) -> Run:
-    schema = fields.take("schema")
+    schema = fields.take("schema", stand_in=True)
     if schema is None:
         fields.refuse("schema", "a JSON schema")
-    schemas.check_schema(schema, f"{fields.where}.schema")
+    if not find_facts(schema, f"{fields.where}.schema"):
+        schemas.check_schema(schema, f"{fields.where}.schema")
 
     def run(answer: str) -> CheckResult:
         fenced = _FENCED.fullmatch(answer.strip())
@@ -390,7 +434,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _read_length(fields: CheckFields) -> Run:
-    unit, least, most = fields.take("unit", default="characters"), fields.count("min"), fields.count("max")
+    unit = fields.take("unit", default="characters", stand_in="words")
+    least, most = fields.count("min", stand_in=0), fields.count("max", stand_in=MOST_ANSWER)
     if unit not in _UNITS:
         fields.refuse("unit", f"one of {', '.join(_UNITS)}")
     if least is None and most is None:
@@ -423,7 +468,7 @@ def _read_forbidden(fields: CheckFields) -> Run:
 
 
 def _read_language(fields: CheckFields) -> Run:
-    wanted = fields.texts("languages")
+    wanted = fields.texts("languages", stand_in="en")
     if unknown := [code for code in wanted if code not in tongues.LANGUAGES]:
         fields.refuse("languages", f"codes of ISO 639-1 such as de, en, fr (not known: {_list(unknown)})")
 
@@ -491,12 +536,14 @@ def _asks_nobody(run: Run) -> RunAsking:
     return lambda answer, _ask: run(answer)
 
 
-def read_checks(specs: Any, *, where: str = "checks", find: Find | None = None) -> list[Check]:
-    """One check, or a list of them."""
+def read_checks(
+    specs: Any, *, where: str = "checks", find: Find | None = None, facts: Facts = MappingProxyType({})
+) -> list[Check]:
+    """One check, or a list of them, with the facts of the task or item they are for."""
     if isinstance(specs, Mapping):
-        return [read_check(specs, where=where, find=find)]
+        return [read_check(specs, where=where, find=find, facts=facts)]
     if not isinstance(specs, Sequence) or isinstance(specs, str) or len(specs) > MOST_PARTS:
         raise CheckError(f"{where}: wanted a list of at most {MOST_PARTS} checks, found {specs!r:.200}")
-    checks = [read_check(spec, where=f"{where}[{place}]", find=find) for place, spec in enumerate(specs)]
+    checks = [read_check(spec, where=f"{where}[{place}]", find=find, facts=facts) for place, spec in enumerate(specs)]
     _bound_asked(checks, where)
     return checks

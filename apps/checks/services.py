@@ -12,6 +12,7 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError
+from apps.checks.facts import Facts, find_open
 from apps.checks.graders import find_asked
 from apps.checks.language import Check, Find, read_check, read_checks
 from apps.checks.models import NamedCheck
@@ -88,25 +89,32 @@ def find_named(project: Project) -> Find:
 
 
 def read_written(project: Project, spec: Any) -> Check:
-    """A check that somebody writes in a project. Raises BadInputError at `spec`."""
+    """A check that somebody writes in a project, for many tasks: the facts it wants are not known yet.
+
+    Raises:
+        BadInputError: at `spec`.
+    """
     try:
-        check = read_check(spec, where="spec", find=find_named(project))
+        check = read_check(spec, where="spec", find=find_named(project), facts=None)
         _refuse_judges_of_others(project, check.spec)
     except CheckError as error:
         raise BadInputError.at("spec", str(error)) from None
     return check
 
 
-def settle_checks(project: Project, specs: Any, *, find: Find | None = None) -> list[Any] | None:
-    """The checks of a task or an item as they are stored; None for none.
+def settle_checks(
+    project: Project, specs: Any, *, find: Find | None = None, facts: Facts | None = None
+) -> list[Any] | None:
+    """The checks of a task or an item as they are stored, with the facts they want; None for none.
 
     Args:
         specs: a check, or a list of them.
+        facts: what is known of the task or item, by name.
         find: `find_named` of the project, where many are settled.
     Raises:
         CheckError: saying what was wanted and what was found.
     """
-    stored = [check.spec for check in read_checks(specs, find=find or find_named(project))]
+    stored = [check.spec for check in read_checks(specs, find=find or find_named(project), facts=facts or {})]
     _refuse_judges_of_others(project, stored)
     return stored or None
 
@@ -118,6 +126,17 @@ def _refuse_judges_of_others(project: Project, specs: Any) -> None:
 
 
 def find_default_checks(project: Project, environment: str) -> list[Any] | None:
-    """Those of tasks that bring none, as they are stored; None for none."""
+    """Those of tasks that bring none, as `settle_defaults` takes them; None for none."""
     rows = NamedCheck.objects.filter(project=project, default_for=environment).order_by("name")
     return [{"use": str(row), "is": row.spec} for row in rows] or None
+
+
+def settle_defaults(defaults: list[Any] | None, facts: Facts | None) -> list[Any] | None:
+    """A project's default checks as a task stores them, with the facts they want.
+
+    Raises:
+        CheckError: naming a fact that the task lacks.
+    """
+    if defaults is None or not find_open(defaults):
+        return defaults
+    return [check.spec for check in read_checks(defaults, facts=facts or {})]

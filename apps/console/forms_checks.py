@@ -9,6 +9,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.base.web_json import read_web_json
+from apps.checks.facts import write_facts
 from tentalis.core.field_limits import MAX_ABOUT_CHARS, MAX_PROMPT_CHARS
 
 PARTS = 5
@@ -71,6 +72,8 @@ KINDS: Mapping[str, tuple[Any, Build]] = {
     "use": (_("passes this check (name@version)"), lambda text: {"use": text}),
 }
 """What people choose -> its words, and how the text beside it becomes a check."""
+WITHOUT_FACTS = frozenset({"json_schema", "scorer", "judge", "use"})
+"""Of these a text in braces stays as it is: JSON says {"fact": "order"} itself."""
 JOINS = (
     ("all", _("all of these hold")),
     ("any", _("one of these holds")),
@@ -125,7 +128,8 @@ class CheckForm(forms.Form):
                     self.add_error(f"kind_{place}", _("Choose what the answer has to be."))
                 continue
             try:
-                parts.append(KINDS[kind][1](text))
+                part = KINDS[kind][1](text)
+                parts.append(part if kind in WITHOUT_FACTS else {name: write_facts(part[name]) for name in part})
             except ValueError as error:
                 self.add_error(f"value_{place}", str(error))
             weights.append(data.get(f"weight_{place}") or 1.0)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -37,6 +38,7 @@ class ItemRow(NamedTuple):
 
     Args:
         line: what a fault of it is told at.
+        facts: what its checks take their values from.
     """
 
     line: int
@@ -48,6 +50,7 @@ class ItemRow(NamedTuple):
     seed: int | None = None
     weight: Any = 1.0
     source: str = ""
+    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 class Added(NamedTuple):
@@ -252,7 +255,7 @@ def _read_row(row: ItemRow, world: World, project: Project, named: Find) -> Item
         prompt=row.prompt,
         messages=messages,
         reference=row.reference,
-        checks=None if row.checks is None else settle_checks(project, row.checks, find=named),
+        checks=None if row.checks is None else settle_checks(project, row.checks, find=named, facts=row.facts),
         seed=row.seed,
         weight=float(row.weight),
         source=row.source[:200],

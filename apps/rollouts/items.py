@@ -131,6 +131,7 @@ def _read_item(row: TaskRow, split: str, name: str) -> ItemRow:
         seed=row.seed,
         weight=weight,
         source=f"{name or 'rows'}, line {row.line}",
+        facts={fact: value for fact, value in said.items() if fact not in ITEM_FIELDS},
     )
 
 

@@ -9,8 +9,8 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
-from apps.checks.language import Check
-from apps.checks.results import CheckResult, CheckVerdict
+from apps.checks.language import Ask, Check, read_check
+from apps.checks.results import CheckError, CheckResult, CheckVerdict, leave_unscored
 from apps.checks.services import read_written
 from apps.inference.metering import charge
 from apps.tasks.drafts import rebuild_draft
@@ -80,7 +80,7 @@ def try_check(
 
 def _run_each(check: Check, tried: Sequence[Tried], graders: Graders | None, environment: str) -> list[CheckResult]:
     if graders is None:
-        return [check.run(draft.answer) for _, draft in tried]
+        return [_run(check, attempt, draft.answer) for attempt, draft in tried]
 
     def ask(one: Tried) -> CheckResult:
         attempt, draft = one
@@ -92,10 +92,20 @@ def _run_each(check: Check, tried: Sequence[Tried], graders: Graders | None, env
             "draft": draft,
         }
         context = open_context(graders, **told, verification=read_verification(attempt) if attempt else None)
-        return check.run(draft.answer, partial(graders.ask, context=context))
+        return _run(check, attempt, draft.answer, partial(graders.ask, context=context))
 
     with ScopedThreadPool(ATTEMPTS_AT_ONCE) as pool:
         return list(pool.map(ask, tried))
+
+
+def _run(check: Check, attempt: Attempt | None, answer: str, ask: Ask | None = None) -> CheckResult:
+    """What it says with the facts of the answer's task; where that lacks one, the answer is unscored."""
+    if check.facts and attempt is not None:
+        try:
+            check = read_check(check.spec, facts=attempt.task.metadata)
+        except CheckError as error:
+            return leave_unscored(check.kind, str(error))
+    return check.run(answer, ask)
 
 
 def _find_answers(project: Project, answers: Sequence[str] | None, environment: str, most: int) -> list[Tried]:

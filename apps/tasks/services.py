@@ -20,7 +20,7 @@ from apps.audit.services import move, move_many, record, record_many
 from apps.base.errors import BadInputError
 from apps.base.inserting import insert
 from apps.checks.results import CheckError
-from apps.checks.services import find_default_checks, find_named, settle_checks
+from apps.checks.services import find_default_checks, find_named, settle_checks, settle_defaults
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -65,7 +65,7 @@ def submit_task(
         group_size: attempts at it; None takes the project's.
         seed: the same seed and adapter give the same attempts.
         checks: a check or a list of them, beside what the environment verifies by itself; None takes the project's
-            defaults for the environment, [] none.
+            defaults for the environment, [] none. The facts that they want are values of `metadata`.
     Raises:
         BadInputError: a field is not what is wanted; every fault is in `errors`.
         NotAllowedError: `by` may not submit to this project.
@@ -77,7 +77,10 @@ def submit_task(
     size = project.group_size if group_size is None else group_size
     errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference, seed)
     try:
-        settled = settle_checks(project, checks) if checks is not None else find_default_checks(project, environment)
+        if checks is None:
+            settled = settle_defaults(find_default_checks(project, environment), metadata)
+        else:
+            settled = settle_checks(project, checks, facts=metadata)
     except CheckError as error:
         errors["checks"] = [str(error)]
     if errors:
@@ -198,9 +201,12 @@ def _make_tasks(
         size = usual if row.group_size is None else row.group_size
         reference = row.reference if row.match is None else read_reference(row.reference, row.match)
         errors = _find_faults(project, row.prompt, environment, worker, size, row.metadata, None, reference, row.seed)
-        checks = usual_checks
+        checks = None
         try:
-            checks = checks if row.checks is None else settle_checks(project, row.checks, find=named)
+            if row.checks is None:
+                checks = settle_defaults(usual_checks, row.metadata)
+            else:
+                checks = settle_checks(project, row.checks, find=named, facts=row.metadata)
         except CheckError as error:
             errors["checks"] = [str(error)]
         if common := {name: words for name, words in errors.items() if name in {"environment", "worker"}}:
