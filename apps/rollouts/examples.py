@@ -14,7 +14,7 @@ from apps.rollouts.contents import ITEMS
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
 from apps.rollouts.tokens import TokenPart, load_conversations, read_parts
 from apps.tasks.models import Attempt
-from tentalis.core.contracts import DemonstrationRecord, PairRecord
+from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord
 
 PAGE = 200
 MOST_ITEMS = 20_000
@@ -114,21 +114,20 @@ class _PageReader:
             IncompleteConversationError: a part of a conversation was deleted.
         """
         prompts: list[list[int]] = []
-        sides: dict[str, Any] = {}
-        for side, attempt, text in (
-            ("chosen", pair.chosen, pair.text),
-            ("rejected", pair.rejected, pair.rejected_text),
-        ):
+        sides: list[AnswerRecord] = []
+        for attempt, text in ((pair.chosen, pair.text), (pair.rejected, pair.rejected_text)):
             if attempt is None:
-                sides |= {f"{side}_answer": text, f"{side}_token_ids": [], f"{side}_sampled": []}
+                sides.append(AnswerRecord(text=text))
                 continue
             part, kept = self._read(attempt, pair.kept_tokens)
             prompts.append([*part.joined.prompt, *part.joined.tokens[:kept]])
-            sides |= {
-                f"{side}_token_ids": part.joined.tokens[kept:],
-                f"{side}_sampled": part.joined.sampled[kept:],
-                f"{side}_logprobs": part.joined.logprobs[kept:] if _is_of(attempt, parent) else None,
-            }
+            sides.append(
+                AnswerRecord(
+                    token_ids=part.joined.tokens[kept:],
+                    counts=part.joined.sampled[kept:],
+                    logprobs=part.joined.logprobs[kept:] if _is_of(attempt, parent) else None,
+                )
+            )
         if any(prompt != prompts[0] for prompt in prompts):
             raise UnusableItemError("the two attempts answered different prompts")
         return PairRecord(
@@ -137,8 +136,9 @@ class _PageReader:
             source=pair.source,
             messages=pair.messages,
             prompt_token_ids=prompts[0] if prompts and not pair.messages else [],
+            chosen=sides[:1],
+            rejected=sides[1:],
             weight=pair.weight,
-            **sides,
         )
 
     def show(self, shown: Demonstration) -> list[DemonstrationRecord]:

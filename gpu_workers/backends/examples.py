@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from gpu_workers.artifacts import path_from_uri
@@ -12,7 +13,7 @@ from gpu_workers.backends.held_out import choose_held_out, find_tasks
 from gpu_workers.backends.replaying import ReplayError
 from gpu_workers.backends.rollout_files import read_records
 from gpu_workers.backends.training_example import Refused
-from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainSpec
+from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord, RolloutRecord, TrainSpec
 
 GOOD = 0.5
 """A reward from which an answer is one to learn, for KTO."""
@@ -23,7 +24,7 @@ Item = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer to one prompt.
+    """One answer to one prompt; an attempt of several calls is several, each to a prompt of its own.
 
     Args:
         prompt: (P,) token ids; tokens: (T,) the answer, end token included.
@@ -40,29 +41,41 @@ class Answer:
     def item(self) -> Item:
         return self.prompt, self.tokens
 
-    @property
+    @cached_property
     def size_tokens(self) -> int:
         """Tokens that count."""
         return sum(self.counts)
 
+    @cached_property
+    def reference_nats(self) -> float:
+        """The reference's log-prob of all tokens that count; 0 where nobody told it."""
+        known = zip(self.reference or (), self.counts, strict=self.reference is not None)
+        return sum(value for value, counts in known if counts)
+
 
 @dataclass(frozen=True)
 class Example:
-    """What there is to learn: a chosen answer over a rejected one, or one of them alone.
+    """What there is to learn: a chosen attempt over a rejected one, or one of them alone.
 
     Args:
         group_id: the task; whole tasks are held out.
         weight: trust, > 0.
+        chosen, rejected: all answers of the attempt, which is as likely as all of them together; () for none.
     """
 
     group_id: int
     weight: float
-    chosen: Answer | None = None
-    rejected: Answer | None = None
+    chosen: tuple[Answer, ...] = ()
+    rejected: tuple[Answer, ...] = ()
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        return tuple(answer for answer in (self.chosen, self.rejected) if answer is not None)
+        return self.chosen + self.rejected
+
+    @property
+    def chosen_tokens(self) -> int:
+        """Tokens of the chosen attempt that count."""
+        return sum(answer.size_tokens for answer in self.chosen)
 
 
 class Unreadable(NamedTuple):
@@ -93,7 +106,10 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
     if algorithm == "kto":
         rollouts = list(read_records(path, RolloutRecord, sha256=spec.rollouts_sha256))
         tasks = find_tasks(rollouts)
-        made = (_from_rollout(one, tasks[one.rollout_id]) for one in rollouts)
+        attempts: dict[int, list[RolloutRecord]] = {}
+        for one in rollouts:
+            attempts.setdefault(one.rollout_id, []).append(one)
+        made = (_from_attempt(parts, tasks[rollout_id]) for rollout_id, parts in attempts.items())
     elif algorithm == "sft":
         demonstrations = read_records(path, DemonstrationRecord, sha256=spec.rollouts_sha256)
         made = (_from_demonstration(one, base) for one in demonstrations)
@@ -101,14 +117,14 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
         made = (_from_pair(one, base) for one in read_records(path, PairRecord, sha256=spec.rollouts_sha256))
     examples: list[Example] = []
     refused = Refused()
-    for one in made:
-        reason = one if isinstance(one, str) else "" if isinstance(one, Unreadable) else _find_misfit(one, base)
-        if isinstance(one, Unreadable):
-            refused.note("template_refuses", one.words, record=one.record)
+    for found in made:
+        reason = found if isinstance(found, str) else _find_misfit(found, base) if isinstance(found, Example) else ""
+        if isinstance(found, Unreadable):
+            refused.note("template_refuses", found.words, record=found.record)
         elif reason:
             refused.counts[reason] += 1
-        elif isinstance(one, Example):
-            examples.append(one)
+        elif isinstance(found, Example):
+            examples.append(found)
     held_out = choose_held_out({example.group_id for example in examples}, share=held_out_share)
     if not held_out:
         reasons = (
@@ -126,56 +142,58 @@ def read_examples(spec: TrainSpec, algorithm: str, base: BaseModel, *, held_out_
     )
 
 
-def _from_rollout(rollout: RolloutRecord, group_id: int) -> Example | str:
-    """Half-hearted judgements teach half: the weight falls to 0 where the reward is as far from good as from bad."""
-    if rollout.reward is None:
+def _from_attempt(parts: Sequence[RolloutRecord], group_id: int) -> Example | str:
+    """A judged attempt, whose sequences share its reward.
+
+    Half-hearted judgements teach half: the weight falls to 0 where the reward is as far from good as from bad.
+    """
+    reward = parts[0].reward
+    if reward is None:
         return "no_reward"
-    answer = Answer(tuple(rollout.prompt_token_ids), tuple(rollout.token_ids), tuple(rollout.sampled))
-    weight = rollout.weight * abs(2 * rollout.reward - 1)
-    if rollout.reward >= GOOD:
-        return Example(group_id, weight, chosen=answer)
-    return Example(group_id, weight, rejected=answer)
+    answers = tuple(Answer(tuple(one.prompt_token_ids), tuple(one.token_ids), tuple(one.sampled)) for one in parts)
+    weight = parts[0].weight * abs(2 * reward - 1)
+    if reward >= GOOD:
+        return Example(group_id, weight, chosen=answers)
+    return Example(group_id, weight, rejected=answers)
 
 
 def _from_pair(pair: PairRecord, base: BaseModel) -> Example | Unreadable | str:
     try:
-        prompt = tuple(pair.prompt_token_ids) or base.replayer.read(pair.messages)
+        chosen, rejected = (
+            tuple(
+                _read_answer(one, one.prompt_token_ids or pair.prompt_token_ids, pair.messages, base) for one in answers
+            )
+            for answers in (pair.chosen, pair.rejected)
+        )
     except ReplayError as error:
         return Unreadable(f"pair {pair.pair_id}", str(error))
-    chosen, rejected = (
-        _read_answer(prompt, tokens, counts, logprobs, text, base)
-        for tokens, counts, logprobs, text in (
-            (pair.chosen_token_ids, pair.chosen_sampled, pair.chosen_logprobs, pair.chosen_answer),
-            (pair.rejected_token_ids, pair.rejected_sampled, pair.rejected_logprobs, pair.rejected_answer),
-        )
-    )
-    if chosen.tokens == rejected.tokens:
+    if [answer.item for answer in chosen] == [answer.item for answer in rejected]:
         return "same_answers"
     return Example(pair.group_id, pair.weight, chosen, rejected)
 
 
 def _from_demonstration(one: DemonstrationRecord, base: BaseModel) -> Example | Unreadable | str:
+    told = AnswerRecord(token_ids=one.token_ids, counts=one.counts, text=one.answer)
     try:
-        prompt = tuple(one.prompt_token_ids) or base.replayer.read(one.messages)
+        answer = _read_answer(told, one.prompt_token_ids, one.messages, base)
     except ReplayError as error:
         return Unreadable(f"demonstration {one.demonstration_id}", str(error))
-    return Example(
-        one.group_id, one.weight, chosen=_read_answer(prompt, one.token_ids, one.counts, None, one.answer, base)
-    )
+    return Example(one.group_id, one.weight, chosen=(answer,))
 
 
 def _read_answer(
-    prompt: tuple[int, ...],
-    tokens: Sequence[int],
-    counts: Sequence[bool],
-    logprobs: Sequence[float] | None,
-    text: str,
-    base: BaseModel,
+    told: AnswerRecord, prompt_token_ids: Sequence[int], messages: Sequence[Mapping[str, str]], base: BaseModel
 ) -> Answer:
-    """The exact tokens, else the text as the model would have ended it."""
-    if tokens:
-        return Answer(prompt, tuple(tokens), tuple(counts), None if logprobs is None else tuple(logprobs))
-    written = (*base.codec.encode([text], add_special_tokens=False)[0], base.end_of_turn)
+    """The exact tokens, else the text as the model would have ended it.
+
+    Raises:
+        ReplayError: the prompt is known as messages only, and the model's template refuses them.
+    """
+    prompt = tuple(prompt_token_ids) or base.replayer.read(messages)
+    if told.token_ids:
+        reference = None if told.logprobs is None else tuple(told.logprobs)
+        return Answer(prompt, tuple(told.token_ids), tuple(told.counts), reference)
+    written = (*base.codec.encode([told.text], add_special_tokens=False)[0], base.end_of_turn)
     return Answer(prompt, written, (True,) * len(written))
 
 
@@ -203,53 +221,50 @@ class Sheet:
     """The answers of some examples, each once, and where each example finds its own.
 
     Args:
-        chosen, rejected: place in `answers` of each example's; None where it has none.
+        chosen, rejected: places in `answers` of each example's; () where it has none.
     """
 
+    examples: Sequence[Example]
     answers: list[Answer]
-    chosen: list[int | None]
-    rejected: list[int | None]
+    chosen: list[tuple[int, ...]]
+    rejected: list[tuple[int, ...]]
 
     @property
     def items(self) -> list[Item]:
         return [answer.item for answer in self.answers]
 
-    def first_place(self, example: int) -> int:
-        """A place in `answers` of an example's; its other answer has the same prompt, and so the same micro-batch."""
-        chosen, rejected = self.chosen[example], self.rejected[example]
-        place = chosen if chosen is not None else rejected
-        if place is None:
-            raise ValueError(f"example {example} has no answer")
-        return place
+    @property
+    def places(self) -> list[tuple[int, ...]]:
+        """Of all answers of each example."""
+        return [good + bad for good, bad in zip(self.chosen, self.rejected, strict=True)]
+
+    def take(self, members: Sequence[int]) -> "Sheet":
+        """The examples that these answers are of, which are all of theirs; the answers in this order."""
+        places = {member: place for place, member in enumerate(members)}
+        mine = [index for index, of in enumerate(self.places) if of[0] in places]
+        return Sheet(
+            [self.examples[index] for index in mine],
+            [self.answers[member] for member in members],
+            *([tuple(places[one] for one in side[index]) for index in mine] for side in (self.chosen, self.rejected)),
+        )
 
 
 def gather(examples: Sequence[Example]) -> Sheet:
     """An answer that many pairs hold is computed once; other tokens that count, or another reference, are another."""
     places: dict[Answer, int] = {}
-    answers: list[Answer] = []
 
-    def find(answer: Answer | None) -> int | None:
-        if answer is None:
-            return None
-        if answer not in places:
-            places[answer] = len(answers)
-            answers.append(answer)
-        return places[answer]
+    def find(answers: Sequence[Answer]) -> tuple[int, ...]:
+        return tuple(places.setdefault(answer, len(places)) for answer in answers)
 
     chosen = [find(example.chosen) for example in examples]
     rejected = [find(example.rejected) for example in examples]
-    return Sheet(answers, chosen, rejected)
+    return Sheet(examples, list(places), chosen, rejected)
 
 
 def map_answers(examples: Sequence[Example], change: Callable[[Answer], Answer]) -> list[Example]:
     """The examples with each answer changed."""
     return [
-        Example(
-            one.group_id,
-            one.weight,
-            None if one.chosen is None else change(one.chosen),
-            None if one.rejected is None else change(one.rejected),
-        )
+        replace(one, chosen=tuple(map(change, one.chosen)), rejected=tuple(map(change, one.rejected)))
         for one in examples
     ]
 

@@ -1,13 +1,14 @@
 """Sharing prompts and their completions out over micro-batches of a bounded size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.plain_decoder import LowRank
-from gpu_workers.learning.packing import PackedRow, split_rows
+from gpu_workers.learning.packing import PackedRow, find_size, split_blocks
 from tentalis.core.contracts import RolloutRecord
 
 MOST_TOKENS = 16_384
@@ -17,32 +18,120 @@ ROOM_SHARE = 0.4
 """The same of a GPU, as a share of its memory."""
 
 
-def pack_items(
-    items: Sequence[tuple[Sequence[int], Sequence[int]]], model: BaseModel, *, keeps_together: bool = False
-) -> list[tuple[Batch, list[int]]]:
-    """Share (prompt, completion) pairs out over micro-batches; a prompt that several share is in a batch once.
+Completion = tuple[Sequence[int], Sequence[int]]
+"""A prompt and what stands behind it, as token ids."""
 
-    Args:
-        keeps_together: all completions of a prompt are in one batch, however large it gets; else only one alone may
-            exceed the budget.
-    Returns:
-        Each batch with the position in `items` of each of its completions, in the batch's order.
+
+class Packed(NamedTuple):
+    """A micro-batch, with the position of each of its completions among those that were packed, in its order."""
+
+    batch: Batch
+    members: list[int]
+
+
+class _Row(NamedTuple):
+    """A prompt with some of its completions, and their positions."""
+
+    tokens: PackedRow
+    members: Sequence[int]
+
+
+def pack_items(items: Sequence[Completion], model: BaseModel) -> list[Packed]:
+    """Share completions out over micro-batches; a prompt that several share is in a batch once.
+
+    Only a completion alone may exceed the budget.
     """
     budget = find_budget(model)
-    by_prompt: dict[tuple[int, ...], list[int]] = {}
-    for index, (prompt, _) in enumerate(items):
-        by_prompt.setdefault(tuple(prompt), []).append(index)
-    rows: list[PackedRow] = []
-    members: list[list[int]] = []
-    for prompt, all_of in by_prompt.items():
-        sizes = [len(items[index][1]) for index in all_of]
-        for part in [all_of] if keeps_together else _split_group(all_of, sizes, room=budget - len(prompt)):
-            members.append(part)
-            rows.append(PackedRow(prompt, [items[index][1] for index in part]))
-    return [
-        (model.lay_out([rows[row] for row in part]), [index for row in part for index in members[row]])
-        for part in split_rows(rows, budget_tokens=budget)
+    blocks = [
+        [_Row(PackedRow(prompt, [items[member][1] for member in part]), part)]
+        for prompt, members in _group_by_prompt(items, range(len(items))).items()
+        for part in _split_group(members, [len(items[member][1]) for member in members], room=budget - len(prompt))
     ]
+    return _pack(blocks, model, budget=budget)
+
+
+def pack_bundles(
+    items: Sequence[Completion], bundles: Sequence[Collection[int]], model: BaseModel
+) -> list[list[Packed]]:
+    """The same where what is made of a bundle's completions is no sum over them, so that they are wanted at once.
+
+    Args:
+        bundles: positions in `items`; those that share one are one bundle. Every position is in a bundle.
+    Returns:
+        Parts of whole bundles: one micro-batch each, or several for a bundle that is larger than the budget.
+    """
+    budget = find_budget(model)
+    joined = [sorted({member for index in part for member in bundles[index]}) for part in _connect(bundles)]
+    whole: list[list[_Row]] = []
+    spread: list[list[int]] = []
+    for cluster in _connect([{tuple(items[member][0]) for member in bundle} for bundle in joined]):
+        for unit in _fill(items, [joined[index] for index in cluster], budget=budget):
+            block = _make_rows(items, unit)
+            if find_size([row.tokens for row in block]) <= budget:
+                whole.append(block)
+            else:
+                spread.append(unit)
+    parts = [[packed] for packed in _pack(whole, model, budget=budget)]
+    for unit in spread:
+        packed = pack_items([items[member] for member in unit], model)
+        parts.append([Packed(batch, [unit[place] for place in places]) for batch, places in packed])
+    return parts
+
+
+def _fill(items: Sequence[Completion], bundles: Sequence[Sequence[int]], *, budget: int) -> list[list[int]]:
+    """Bundles in order, as many together as the budget holds: they have prompts in common."""
+    units: list[list[int]] = []
+    for bundle in bundles:
+        more = sorted([*units[-1], *bundle]) if units else []
+        if more and find_size([row.tokens for row in _make_rows(items, more)]) <= budget:
+            units[-1] = more
+        else:
+            units.append(list(bundle))
+    return units
+
+
+def _pack(blocks: Sequence[Sequence[_Row]], model: BaseModel, *, budget: int) -> list[Packed]:
+    parts = split_blocks([[row.tokens for row in block] for block in blocks], budget_tokens=budget)
+    batches = [[row for index in part for row in blocks[index]] for part in parts]
+    return [
+        Packed(model.lay_out([row.tokens for row in rows]), [member for row in rows for member in row.members])
+        for rows in batches
+    ]
+
+
+def _make_rows(items: Sequence[Completion], members: Iterable[int]) -> list[_Row]:
+    """Each prompt with all of its completions."""
+    return [
+        _Row(PackedRow(prompt, [items[member][1] for member in of_prompt]), of_prompt)
+        for prompt, of_prompt in _group_by_prompt(items, members).items()
+    ]
+
+
+def _group_by_prompt(items: Sequence[Completion], members: Iterable[int]) -> dict[tuple[int, ...], list[int]]:
+    by_prompt: dict[tuple[int, ...], list[int]] = {}
+    for member in members:
+        by_prompt.setdefault(tuple(items[member][0]), []).append(member)
+    return by_prompt
+
+
+def _connect(groups: Sequence[Collection[Hashable]]) -> list[list[int]]:
+    """Which groups hang together by what they share: indices, in order of the first of each."""
+    leaders = list(range(len(groups)))
+
+    def find(index: int) -> int:
+        while leaders[index] != index:
+            leaders[index] = index = leaders[leaders[index]]
+        return index
+
+    known: dict[Hashable, int] = {}
+    for index, group in enumerate(groups):
+        for key in group:
+            one, other = sorted((find(known.setdefault(key, index)), find(index)))
+            leaders[other] = one
+    connected: dict[int, list[int]] = {}
+    for index in range(len(groups)):
+        connected.setdefault(find(index), []).append(index)
+    return list(connected.values())
 
 
 def _split_group(members: Sequence[int], sizes: Sequence[int], *, room: int) -> list[list[int]]:

@@ -1,11 +1,13 @@
 """Learning from answers whoever wrote them: pairs, single judged answers and demonstrations, update by update.
 
-The policy is held to the one the run starts from: its log-probs come with the record, or are computed once.
+The policy is held to the one the run starts from: its log-probs come with the record, or are computed once. An attempt
+is as likely as all of its answers together. Where these do not fit into one micro-batch, their sums are computed first,
+then how the loss changes with each sum, and then each answer's gradient for itself: the same gradient in less memory.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gpu_workers.backends.adapter_files import LoraTensors
-from gpu_workers.backends.base_models import BaseModel, Batch
+from gpu_workers.backends.base_models import BaseModel
 from gpu_workers.backends.examples import (
     Answer,
     Example,
@@ -24,7 +26,7 @@ from gpu_workers.backends.examples import (
     map_answers,
     read_examples,
 )
-from gpu_workers.backends.micro_batches import pack_items, score_answers
+from gpu_workers.backends.micro_batches import Packed, pack_bundles, score_answers
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.publication_checks import ASKED_HERE, examine, find_faults, is_asked_here
 from gpu_workers.learning.preferences import (
@@ -104,13 +106,13 @@ class PreferenceTrainingLoop:
         tokens = sum(answer.size_tokens for answer in sheet.answers)
         totals = Totals(
             float(len(examples)),
-            float(max(1, sum(one.chosen.size_tokens for one in examples if one.chosen is not None))),
+            _count_chosen(examples),
             self._weigh_sides(),
             self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0,
         )
         sums: defaultdict[str, float] = defaultdict(float)
-        for batch, members in pack_items(sheet.items, self._base, keeps_together=True):
-            for name, value in self._backward(batch, members, sheet, examples, totals, optimizer).items():
+        for part in pack_bundles(sheet.items, sheet.places, self._base):
+            for name, value in self._backward(part, sheet, totals, optimizer).items():
                 sums[name] += value
         grad_norm = optimizer.step(sums["loss"])
         metrics = {
@@ -164,98 +166,83 @@ class PreferenceTrainingLoop:
     def _weigh_sides(self) -> tuple[float, float]:
         """KTO's two weights: the same in every update, for the sides are balanced over the run."""
         recipe = self._recipe
-        sides = [one.chosen is not None for one in self._examples]
+        sides = [bool(one.chosen) for one in self._examples]
         return balance_sides(sides, desirable=recipe.kto_desirable, undesirable=recipe.kto_undesirable)
 
     def _measure_drift(self, examples: Sequence[Example], optimizer: Optimizer) -> float:
-        """KTO's z_0: each answer after the prompt of the next example that has another one."""
-        mixed: list[tuple[Item, Answer]] = []
-        for place, example in enumerate(examples):
-            (answer,) = example.answers
-            others = (other.answers[0].prompt for other in (*examples[place + 1 :], *examples[:place]))
-            prompt = next((other for other in others if other != answer.prompt), None)
-            if prompt is not None and len(prompt) + len(answer.tokens) <= self._base.context_length:
-                mixed.append(((prompt, answer.tokens), answer))
-        mixed = mixed[:: max(1, -(-len(mixed) // MOST_MISMATCHED))]
-        items = [item for item, _ in mixed]
-        gains = [
-            sum(new - old for new, old, counts in zip(now, before, answer.counts, strict=True) if counts)
-            for now, before, (_, answer) in zip(
-                self._score(items, optimizer), self._score(items, self._start), mixed, strict=True
-            )
+        """KTO's z_0: each attempt after the prompts of the next example that answered others."""
+        mixed = [
+            crossed
+            for place, example in enumerate(examples)
+            if (crossed := _cross(example, (*examples[place + 1 :], *examples[:place])))
+            and all(len(one.prompt) + len(one.tokens) <= self._base.context_length for one in crossed)
         ]
-        return estimate_drift(torch.tensor(gains))
-
-    def _backward(
-        self,
-        batch: Batch,
-        members: Sequence[int],
-        sheet: Sheet,
-        examples: Sequence[Example],
-        totals: Totals,
-        optimizer: Optimizer,
-    ) -> dict[str, float]:
-        """Add one micro-batch's gradients; its share of the update's mean terms."""
-        places = {member: place for place, member in enumerate(members)}
-        mine = [index for index in range(len(examples)) if sheet.first_place(index) in places]
-        found = self._base.score(batch, optimizer.changes(self._modules, self._recipe.lora_scale))
-        answers = [sheet.answers[member] for member in members]
-        sums = Sums(found.logprobs, answers, batch.sizes)
-        loss, terms = self._weigh(
-            sums,
-            [examples[index] for index in mine],
-            [_find(sheet.chosen[index], places) for index in mine],
-            [_find(sheet.rejected[index], places) for index in mine],
-            totals,
+        mixed = mixed[:: max(1, -(-len(mixed) // MOST_MISMATCHED))]
+        answers = [answer for crossed in mixed for answer in crossed]
+        items = [answer.item for answer in answers]
+        scored = zip(self._score(items, optimizer), self._score(items, self._start), answers, strict=True)
+        gains = iter(
+            [
+                sum(new - old for new, old, counts in zip(now, before, answer.counts, strict=True) if counts)
+                for now, before, answer in scored
+            ]
         )
-        torch.autograd.backward(loss)
+        return estimate_drift(torch.tensor([sum(next(gains) for _ in crossed) for crossed in mixed]))
+
+    def _backward(self, part: Sequence[Packed], sheet: Sheet, totals: Totals, optimizer: Optimizer) -> dict[str, float]:
+        """Add the gradients of the examples whose answers are in these micro-batches; their share of the update's mean
+        terms."""
+        mine = sheet.take([member for packed in part for member in packed.members])
+        with torch.set_grad_enabled(len(part) == 1):
+            sums = torch.cat([self._sum_batch(packed, sheet, optimizer) for packed in part])
+        if len(part) > 1:
+            sums.requires_grad_()
+        loss, terms = self._weigh(mine, sums, totals)
+        if len(part) == 1:
+            torch.autograd.backward(loss)
+        else:
+            (slopes,) = torch.autograd.grad(loss, sums)
+            for packed, slope in zip(part, torch.split(slopes, [len(packed.members) for packed in part]), strict=True):
+                torch.autograd.backward((slope * self._sum_batch(packed, sheet, optimizer)).sum())
         return terms | {"loss": float(loss.detach())}
+
+    def _sum_batch(self, packed: Packed, sheet: Sheet, optimizer: Optimizer) -> Tensor:
+        """Log-probs of a micro-batch's answers (A,), nats, summed over the tokens that count."""
+        batch, members = packed
+        found = self._base.score(batch, optimizer.changes(self._modules, self._recipe.lora_scale)).logprobs
+        return sum_answers(found, _join_counts([sheet.answers[one] for one in members], found.device), batch.sizes)
 
     @torch.inference_mode()
     def _measure(self, examples: Sequence[Example], optimizer: Optimizer) -> dict[str, float]:
         """The same terms over examples that are not learnt from, as sums are."""
         sheet = gather(examples)
-        scored = self._score(sheet.items, optimizer)
-        flat = torch.tensor([value for values in scored for value in values])
-        sums = Sums(flat, sheet.answers, [len(values) for values in scored])
-        tokens = float(max(1, sum(one.chosen.size_tokens for one in examples if one.chosen is not None)))
+        sums = _sum_up(sheet.answers, self._score(sheet.items, optimizer))
         drift = self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0
-        totals = Totals(float(len(examples)), tokens, self._weigh_sides(), drift)
-        _, terms = self._weigh(sums, examples, sheet.chosen, sheet.rejected, totals)
+        totals = Totals(float(len(examples)), _count_chosen(examples), self._weigh_sides(), drift)
+        _, terms = self._weigh(sheet, sums, totals)
         if self._recipe.algorithm == "kto":
-            terms |= _compare_sides(sums.gains, examples, sheet)
+            gains = Sums(sums, sheet.answers, sheet.places).gains
+            terms |= _compare_sides(gains, examples)
         return terms
 
-    def _weigh(
-        self,
-        sums: "Sums",
-        examples: Sequence[Example],
-        chosen: Sequence[int | None],
-        rejected: Sequence[int | None],
-        totals: Totals,
-    ) -> tuple[Tensor, dict[str, float]]:
+    def _weigh(self, sheet: Sheet, answers: Tensor, totals: Totals) -> tuple[Tensor, dict[str, float]]:
         """The loss of some examples, and what to tell of them; shares of the update's means.
 
         Args:
-            chosen, rejected: place in `sums` of each example's answer.
+            answers: (A,) nats, of the sheet's answers.
         """
-        recipe, device = self._recipe, sums.gains.device
-        weights = torch.tensor([example.weight for example in examples], device=device)
-        has_chosen = [place is not None for place in chosen]
-        good = torch.tensor([place for place in chosen if place is not None], device=device, dtype=torch.long)
-        bad = torch.tensor([place for place in rejected if place is not None], device=device, dtype=torch.long)
-        terms = {"chosen_gain": float(sums.gains[good].detach().sum()) / totals.tokens}
+        recipe, device = self._recipe, answers.device
+        weights = torch.tensor([example.weight for example in sheet.examples], device=device)
+        chosen, rejected = (Sums(answers, sheet.answers, side) for side in (sheet.chosen, sheet.rejected))
+        terms = {"chosen_gain": float(chosen.gains.detach().sum()) / totals.tokens}
         if recipe.algorithm == "sft":
-            loss = imitation(sums.logprobs[good], weights, total=totals.tokens)
+            loss = imitation(chosen.logprobs, weights, total=totals.tokens)
             return loss, terms | {"loss_preference": float(loss.detach())}
         if recipe.algorithm == "kto":
-            is_good = torch.tensor(has_chosen, device=device)
-            order = torch.tensor(
-                [c if c is not None else r for c, r in zip(chosen, rejected, strict=True)], device=device
-            )
+            is_good = torch.tensor([bool(places) for places in sheet.chosen], device=device)
             sides = torch.where(is_good, totals.sides[0], totals.sides[1])
             loss = kto(
-                sums.gains[order],
+                chosen.gains + rejected.gains,  # one of the two is nobody's, and 0
                 is_good,
                 weights * sides,
                 drift=totals.drift,
@@ -264,50 +251,79 @@ class PreferenceTrainingLoop:
             )
             return loss, terms | {"loss_preference": float(loss.detach())}
         preferred = dpo if recipe.algorithm == "dpo" else ipo
-        chosen_gains, rejected_gains = sums.gains[good], sums.gains[bad]
-        preference = preferred(chosen_gains, rejected_gains, weights, beta=recipe.beta, total=totals.examples)
-        likelihood = imitation(sums.logprobs[good] / sums.sizes[good], weights, total=totals.examples)
-        margin = chosen_gains.detach() - rejected_gains.detach()
+        preference = preferred(chosen.gains, rejected.gains, weights, beta=recipe.beta, total=totals.examples)
+        likelihood = imitation(chosen.logprobs / chosen.sizes, weights, total=totals.examples)
+        margin = chosen.gains.detach() - rejected.gains.detach()
         return preference + recipe.nll_coef * likelihood, terms | {
             "loss_preference": float(preference.detach()),
             "nll_chosen": float(likelihood.detach()),
             "margin": float(margin.sum()) / totals.examples,
-            "pair_accuracy": count_right(chosen_gains.detach(), rejected_gains.detach()) / totals.examples,
+            "pair_accuracy": count_right(chosen.gains.detach(), rejected.gains.detach()) / totals.examples,
         }
 
 
 class Sums:
-    """Sums over the counted tokens of each of C answers.
+    """Sums over all counted tokens of each of E attempts.
 
     Args:
-        logprobs: (C,) nats; gains: (C,) nats since the reference; sizes: (C,) counted tokens.
+        logprobs: (E,) nats; gains: (E,) nats since the reference; sizes: (E,) counted tokens.
     """
 
-    def __init__(self, logprobs: Tensor, answers: Sequence[Answer], sizes: Sequence[int]) -> None:
-        """Take log-probs (N,) of all answers end to end."""
+    def __init__(self, logprobs: Tensor, answers: Sequence[Answer], attempts: Sequence[Sequence[int]]) -> None:
+        """Add up log-probs (A,) of answers, nats.
+
+        Args:
+            attempts: places of each attempt's answers; () for nobody's, whose sums are 0.
+        """
         device = logprobs.device
-        counts = torch.tensor([flag for answer in answers for flag in answer.counts], device=device)
-        known = [value for answer in answers for value in answer.reference or ()]
-        reference = torch.tensor(known, device=device, dtype=logprobs.dtype)
-        self.logprobs = sum_answers(logprobs, counts, sizes)
-        self.gains = self.logprobs - sum_answers(reference, counts, sizes)
-        self.sizes = torch.tensor([answer.size_tokens for answer in answers], device=device)
+        places = torch.tensor([place for of in attempts for place in of], device=device, dtype=torch.long)
+        owners = torch.tensor([index for index, of in enumerate(attempts) for _ in of], device=device, dtype=torch.long)
+
+        def add_up(values: Tensor) -> Tensor:
+            return values.new_zeros(len(attempts)).index_add(0, owners, values[places])
+
+        reference = torch.tensor([answer.reference_nats for answer in answers], device=device, dtype=logprobs.dtype)
+        self.logprobs = add_up(logprobs)
+        self.gains = add_up(logprobs - reference)
+        self.sizes = add_up(torch.tensor([answer.size_tokens for answer in answers], device=device))
 
 
-def _find(place: int | None, places: Mapping[int, int]) -> int | None:
-    return None if place is None else places[place]
+def _cross(example: Example, others: Iterable[Example]) -> list[Answer]:
+    """An attempt's answers, each after the prompt in its place of the first attempt that was asked something else, or
+    after that one's last; [] where all were asked the same."""
+    mine = example.answers
+    asked = ([answer.prompt for answer in other.answers] for other in others)
+    prompts = next((prompts for prompts in asked if prompts[0] != mine[0].prompt), None)
+    if prompts is None:
+        return []
+    return [replace(answer, prompt=prompts[min(place, len(prompts) - 1)]) for place, answer in enumerate(mine)]
 
 
-def _compare_sides(gains: Tensor, examples: Sequence[Example], sheet: Sheet) -> dict[str, float]:
-    """Share of (good, bad) answers of one task that the gains order right; of all tasks where none has both."""
+def _count_chosen(examples: Iterable[Example]) -> float:
+    """Counted tokens of all chosen attempts, at least 1: what their log-probs are divided by."""
+    return float(max(1, sum(example.chosen_tokens for example in examples)))
+
+
+def _sum_up(answers: Sequence[Answer], scored: Sequence[Sequence[float]]) -> Tensor:
+    """(A,) nats, of the tokens of each answer that count."""
+    values = torch.tensor([value for values in scored for value in values])
+    return sum_answers(values, _join_counts(answers, values.device), [len(values) for values in scored])
+
+
+def _join_counts(answers: Sequence[Answer], device: torch.device) -> Tensor:
+    """(N,) which tokens count, of all answers end to end."""
+    return torch.tensor([flag for answer in answers for flag in answer.counts], device=device)
+
+
+def _compare_sides(gains: Tensor, examples: Sequence[Example]) -> dict[str, float]:
+    """Share of (good, bad) attempts at one task that the gains (E,) order right; of all tasks where none has both."""
     by_group: defaultdict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for example, good, bad in zip(examples, sheet.chosen, sheet.rejected, strict=True):
-        by_group[example.group_id][0].extend([] if good is None else [good])
-        by_group[example.group_id][1].extend([] if bad is None else [bad])
+    for index, example in enumerate(examples):
+        by_group[example.group_id][0 if example.chosen else 1].append(index)
     pairs = [(good, bad) for goods, bads in by_group.values() for good in goods for bad in bads]
     if not pairs:
-        goods = [place for place in sheet.chosen if place is not None]
-        pairs = [(good, bad) for good in goods for bad in sheet.rejected if bad is not None]
+        goods, bads = ([index for of in by_group.values() for index in of[side]] for side in (0, 1))
+        pairs = [(good, bad) for good in goods for bad in bads]
     if not pairs:
         return {}
     chosen, rejected = torch.tensor(pairs).T

@@ -110,18 +110,29 @@ def block_attention(segments: Tensor) -> Tensor:
     return (sees | alone)[:, None]
 
 
-def split_rows(rows: Sequence[PackedRow], *, budget_tokens: int) -> list[list[int]]:
-    """Share rows out over micro-batches whose padded size stays within the budget, rows of like size together.
+def split_blocks(blocks: Sequence[Sequence[PackedRow]], *, budget_tokens: int) -> list[list[int]]:
+    """Share blocks of rows out over micro-batches whose padded size stays within the budget, those of like size
+    together.
 
     Args:
-        budget_tokens: B * T of one micro-batch; a single larger row still gets one of its own.
+        blocks: rows that stay in one micro-batch.
+        budget_tokens: B * T of one micro-batch; a single larger block still gets one of its own.
     Returns:
-        Lists of indices into `rows`.
+        Lists of indices into `blocks`.
     """
+    longest = [max(row.size_tokens for row in block) for block in blocks]
     parts: list[list[int]] = []
-    for index in sorted(range(len(rows)), key=lambda i: (-rows[i].size_tokens, i)):
-        if parts and (len(parts[-1]) + 1) * rows[parts[-1][0]].size_tokens <= budget_tokens:
+    rows = width = 0
+    for index in sorted(range(len(blocks)), key=lambda i: (-longest[i], i)):
+        rows += len(blocks[index])
+        if parts and rows * width <= budget_tokens:
             parts[-1].append(index)
         else:
             parts.append([index])
+            rows, width = len(blocks[index]), longest[index]
     return parts
+
+
+def find_size(block: Sequence[PackedRow]) -> int:
+    """Of a micro-batch of these rows, in tokens, padding included."""
+    return len(block) * max(row.size_tokens for row in block)

@@ -13,7 +13,9 @@ from tentalis.core.checked import MistypedError, require_typed
 TRAIN_SPEC_SCHEMA = "tentalis.train-spec/1"
 TRAIN_RESULT_SCHEMA = "tentalis.train-result/1"
 ROLLOUT_SCHEMA = "tentalis.rollout/1"
-PAIR_SCHEMA = "tentalis.pair/1"
+PAIR_SCHEMA = "tentalis.pair/2"
+PAIR_OF_ONE_SCHEMA = "tentalis.pair/1"
+"""Of pairs of one sequence a side, which are read still."""
 DEMONSTRATION_SCHEMA = "tentalis.demonstration/1"
 MANIFEST_SCHEMA = "tentalis.adapter-manifest/1"
 LABELLED_STEPS_SCHEMA = "tentalis.labelled-steps/1"
@@ -130,20 +132,36 @@ class RolloutRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AnswerRecord:
+    """One sequence of a side of a pair: what a policy answered to one prompt, in one call or in several that go on.
+
+    Args:
+        token_ids: (T,) end token included; empty where nobody sampled it: the trainer encodes `text` itself.
+        counts: (T,) True where a token counts (False for tool results).
+        text: of an answer that nobody sampled, without its end token; "" for tokens.
+        prompt_token_ids: (P,) what it answers, exactly as the engine saw it; empty: the pair's.
+        logprobs: (T,) nats, of the reference policy; None: the trainer computes them with the adapter it continues
+            from.
+    """
+
+    token_ids: Sequence[int] = ()
+    counts: Sequence[bool] = ()
+    text: str = ""
+    prompt_token_ids: Sequence[int] = ()
+    logprobs: Sequence[float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairRecord:
-    """Two answers to one conversation, the first preferred (one JSON line each).
+    """Two attempts at one task, the first preferred (one JSON line each).
 
     Args:
         pair_id: row id, for tracing.
         group_id: the task's id; held-out splits go by it.
-        source: where the preference comes from: attempts, choice, edit, supervision or ensemble.
-        prompt_token_ids: (P,) what both answer, exactly as the engine saw it.
-        chosen_token_ids, rejected_token_ids: (C,), (R,) the answers, end token included; an empty one is in
-            `chosen_answer` or `rejected_answer`, and the trainer encodes it itself.
-        chosen_answer, rejected_answer: the text of an answer that nobody sampled, without its end token; "" for tokens.
-        chosen_sampled, rejected_sampled: True where a token counts (False for tool results).
-        chosen_logprobs, rejected_logprobs: nats, of the reference policy; None: the trainer computes them with the
-            adapter it continues from.
+        source: where the preference comes from: attempts, choice, edit, supervision, ensemble or imported.
+        prompt_token_ids: (P,) what both answer, exactly as the engine saw it; empty: the trainer encodes `messages`.
+        chosen, rejected: each side's sequences in order, one at least. A side is as likely as all of them together:
+            log-probs are summed over every counted token of all.
         weight: trust in the preference, in [0, 1].
     """
 
@@ -152,46 +170,61 @@ class PairRecord:
     source: str
     messages: Sequence[Mapping[str, str]]
     prompt_token_ids: Sequence[int]
-    chosen_token_ids: Sequence[int]
-    rejected_token_ids: Sequence[int]
-    chosen_sampled: Sequence[bool]
-    rejected_sampled: Sequence[bool]
-    chosen_logprobs: Sequence[float] | None = None
-    rejected_logprobs: Sequence[float] | None = None
-    chosen_answer: str = ""
-    rejected_answer: str = ""
+    chosen: Sequence[AnswerRecord]
+    rejected: Sequence[AnswerRecord]
     weight: float = 1.0
     schema: str = PAIR_SCHEMA
 
     def __post_init__(self) -> None:
         for side in ("chosen", "rejected"):
-            size = len(getattr(self, f"{side}_token_ids"))
-            if bool(size) == bool(getattr(self, f"{side}_answer")):
-                raise ContractError(
-                    f"pair {self.pair_id}: wanted either {side}_token_ids or {side}_answer, found "
-                    f"{'both' if size else 'neither'}"
-                )
-            for name in (f"{side}_sampled", f"{side}_logprobs"):
-                value = getattr(self, name)
-                if value is not None and len(value) != size:
-                    raise ContractError(
-                        f"pair {self.pair_id}: {name} has {len(value)} entries, {side}_token_ids has {size}"
-                    )
+            answers: Sequence[AnswerRecord] = getattr(self, side)
+            if not answers:
+                raise ContractError(f"pair {self.pair_id}: wanted an answer in {side}, found none")
+            for place, answer in enumerate(answers):
+                where, size = f"pair {self.pair_id}: {side}[{place}]", len(answer.token_ids)
+                if bool(size) == bool(answer.text):
+                    found = "both" if size else "neither"
+                    raise ContractError(f"{where}: wanted either token_ids or text, found {found}")
+                for name in ("counts", "logprobs"):
+                    value = getattr(answer, name)
+                    if value is not None and len(value) != size:
+                        raise ContractError(f"{where}: {name} has {len(value)} entries, token_ids has {size}")
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether each side is one sequence, behind the prompt that both answer."""
+        return all(len(side) == 1 and not side[0].prompt_token_ids for side in (self.chosen, self.rejected))
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**_fields(cls, data, PAIR_SCHEMA))
+        if data.get("schema") == PAIR_OF_ONE_SCHEMA:
+            data = _read_pair_of_one(data)
+        values = _fields(cls, data, PAIR_SCHEMA)
+        for side in ("chosen", "rejected"):
+            values[side] = tuple(AnswerRecord(**answer) for answer in values[side])
+        return cls(**values)
+
+
+def _read_pair_of_one(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of the earlier schema, in which a side was one sequence and its fields were the pair's."""
+    names = {"token_ids": "token_ids", "sampled": "counts", "logprobs": "logprobs", "answer": "text"}
+    values: dict[str, Any] = dict(data) | {"schema": PAIR_SCHEMA}
+    for side in ("chosen", "rejected"):
+        known = {name: f"{side}_{old}" for old, name in names.items()}
+        values[side] = [{name: values.pop(old) for name, old in known.items() if old in values}]
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemonstrationRecord:
-    """One answer to imitate (one JSON line each).
+    """One answer to imitate (one JSON line each). Imitation's loss is a mean over tokens, so that an attempt of several
+    sequences is a record for each.
 
     Args:
-        demonstration_id: row id, for tracing.
+        demonstration_id: row id, for tracing; the same in all records of an attempt.
         group_id: the task's id; held-out splits go by it.
         source: edit (a manager's corrected answer), guided (a supervised trajectory), attempt, or audit (the word of a
             judgement that turned out right).

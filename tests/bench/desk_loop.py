@@ -15,7 +15,7 @@ from gpu_workers.desk.attempts import Attempt, attempt_tickets, judge_attempt, m
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, StepReward, TrainSpec
+from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord, RolloutRecord, StepReward, TrainSpec
 from tentalis.core.desk import Ticket, hinted_prompt, make_tickets, read_pieces, rule_book_hints, verify
 from tentalis.core.learning.recipes import Recipe
 
@@ -225,10 +225,8 @@ def as_records(rollouts: Sequence[RolloutRecord], recipe: Recipe) -> Sequence[Re
             source="attempts",
             messages=better.messages,
             prompt_token_ids=better.prompt_token_ids,
-            chosen_token_ids=better.token_ids,
-            rejected_token_ids=worse.token_ids,
-            chosen_sampled=better.sampled,
-            rejected_sampled=worse.sampled,
+            chosen=[AnswerRecord(token_ids=better.token_ids, counts=better.sampled)],
+            rejected=[AnswerRecord(token_ids=worse.token_ids, counts=worse.sampled)],
         )
         for better in good
         for worse in once.values()

@@ -1,6 +1,7 @@
 """What large models need: bfloat16 (the same adapter within its noise, kept in float32), and batches that fit."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.errors import BaseModelError
-from gpu_workers.backends.micro_batches import MOST_TOKENS, ROOM_BYTES, find_budget, pack_items
+from gpu_workers.backends.micro_batches import MOST_TOKENS, ROOM_BYTES, find_budget, pack_bundles, pack_items
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.learning.packing import PackedRow
 from gpu_workers.runner import run
@@ -82,9 +83,9 @@ groups = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size
 
 
 @settings(deadline=None)
-@given(sizes=groups, room=st.integers(1, 60))
-def test_no_group_of_long_answers_outgrows_a_micro_batch(sizes: list[list[int]], room: int) -> None:
-    """Only an answer that is too long by itself does; pairs, whose loss needs both sides, stay together."""
+@given(sizes=groups, room=st.integers(1, 60), across=st.booleans())
+def test_no_group_of_long_answers_outgrows_a_micro_batch(sizes: list[list[int]], room: int, across: bool) -> None:
+    """Only an answer that is too long by itself does; answers whose loss is of all of them are in one part."""
     base = dataclasses.replace(load_base(str(tiny_model())))
     base.__dict__["activation_bytes"] = ROOM_BYTES // room
     budget = find_budget(base)
@@ -94,6 +95,14 @@ def test_no_group_of_long_answers_outgrows_a_micro_batch(sizes: list[list[int]],
     for batch, members in parts:
         assert [len(items[member][1]) for member in members] == list(batch.sizes)
         assert batch.token_ids.numel() <= budget or len(members) == 1
-    for _, members in pack_items(items, base, keeps_together=True):
-        whole = {len(items[member][0]) for member in members}
-        assert len(members) == sum(len(sizes[size - 1]) for size in whole)
+    ends = list(itertools.accumulate(map(len, sizes)))
+    bundles: list[Sequence[int]] = [range(end - len(of), end) for of, end in zip(sizes, ends, strict=True)]
+    if across:
+        bundles = [*bundles, [0, len(items) - 1]]  # one attempt with an answer to the first prompt and one to the last
+    found = pack_bundles(items, bundles, base)
+    assert sorted(member for part in found for _, members in part for member in members) == list(range(len(items)))
+    for part in found:
+        mine = {member for _, members in part for member in members}
+        assert all(mine.issuperset(bundle) or mine.isdisjoint(bundle) for bundle in bundles)
+        assert len(part) == 1 or not any(mine > set(bundle) and not across for bundle in bundles)
+        assert all(batch.token_ids.numel() <= budget or len(members) == 1 for batch, members in part)

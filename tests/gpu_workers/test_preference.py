@@ -16,10 +16,18 @@ from gpu_workers.backends.examples import gather, read_examples
 from gpu_workers.backends.held_out import choose_held_out
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
-from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, TrainResult, TrainSpec
+from tentalis.core.contracts import (
+    AnswerRecord,
+    ContractError,
+    DemonstrationRecord,
+    PairRecord,
+    RolloutRecord,
+    TrainResult,
+    TrainSpec,
+)
 from tentalis.core.learning.lengths import LengthQuestion
 from tentalis.core.learning.recipes import Recipe
-from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tiny_model
+from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tell_tokens, tiny_model
 
 pytestmark = pytest.mark.torch
 RECIPE = Recipe(
@@ -58,10 +66,8 @@ def make_pairs(groups: int = 8, **fields: Any) -> list[PairRecord]:
             "source": "attempts",
             "messages": good.messages,
             "prompt_token_ids": good.prompt_token_ids,
-            "chosen_token_ids": good.token_ids,
-            "rejected_token_ids": bad.token_ids,
-            "chosen_sampled": good.sampled,
-            "rejected_sampled": bad.sampled,
+            "chosen": [tell_tokens(good.token_ids)],
+            "rejected": [tell_tokens(bad.token_ids)],
         }
         pairs.append(PairRecord(**(values | fields)))
     return pairs
@@ -118,9 +124,41 @@ def test_demonstrations_in_words_are_imitated_to_their_end(tmp_path: Path) -> No
 
 
 def test_an_edited_answer_in_words_beats_the_original(tmp_path: Path) -> None:
-    edit: dict[str, Any] = {"chosen_token_ids": [], "chosen_sampled": [], "chosen_answer": "w5 w5"}
-    result = train_well(tmp_path, make_pairs(**edit))
+    result = train_well(tmp_path, make_pairs(chosen=[AnswerRecord(text="w5 w5")]))
     assert result.summary["held_out_pair_accuracy"] == 1.0
+
+
+def test_an_attempt_of_several_sequences_is_as_likely_as_all_of_them(tmp_path: Path) -> None:
+    """What people prefer was said in the first of two calls; both ended with the same words."""
+    last = tell_tokens([6, 1], prompt_token_ids=[2, 4, 5, 3])
+    pairs = [
+        dataclasses.replace(pair, chosen=[*pair.chosen, last], rejected=[*pair.rejected, last]) for pair in make_pairs()
+    ]
+    result = train_well(tmp_path, pairs)
+    assert result.summary["held_out_pair_accuracy"] == 1.0
+    gains = measure_gains(result, make_answers())
+    assert all(good > bad for good, bad in zip(gains[::2], gains[1::2], strict=True))
+
+
+def test_a_file_of_the_earlier_schema_is_read_as_it_was(tmp_path: Path) -> None:
+    """A side was one sequence, and its fields were the pair's."""
+    told = tell_tokens([9, 5, 1], logprobs=[-1.0, -2.0, -3.0])
+    pair = make_pairs(1, weight=0.5, chosen=[told], rejected=[AnswerRecord(text="w5")])[0]
+    line = {name: value for name, value in pair.to_json().items() if name not in ("chosen", "rejected")}
+    line |= {
+        "schema": "tentalis.pair/1",
+        "chosen_token_ids": told.token_ids,
+        "chosen_sampled": told.counts,
+        "chosen_logprobs": told.logprobs,
+        "chosen_answer": "",
+        "rejected_token_ids": (),
+        "rejected_sampled": (),
+        "rejected_logprobs": None,
+        "rejected_answer": "w5",
+    }
+    assert PairRecord.from_json(line) == dataclasses.replace(pair, chosen=(told,), rejected=tuple(pair.rejected))
+    with pytest.raises(ContractError, match=r"pair 0: rejected\[0\]: wanted either token_ids or text, found neither"):
+        PairRecord.from_json(line | {"rejected_answer": ""})
 
 
 def test_stored_log_probs_are_the_reference(tmp_path: Path) -> None:
@@ -129,14 +167,25 @@ def test_stored_log_probs_are_the_reference(tmp_path: Path) -> None:
     engine = Engine("tiny", tiny_model())
     stored = []
     for pair in pairs:
-        prompts, answers = [pair.prompt_token_ids] * 2, [pair.chosen_token_ids, pair.rejected_token_ids]
-        chosen, rejected = (scores.tolist() for scores in engine.score(prompts, answers, None))
-        stored.append(dataclasses.replace(pair, chosen_logprobs=chosen, rejected_logprobs=rejected))
+        sides = [*pair.chosen, *pair.rejected]
+        scored = engine.score([pair.prompt_token_ids] * 2, [one.token_ids for one in sides], None)
+        stored.append(replace_logprobs(pair, *(scores.tolist() for scores in scored)))
     computed, told = train_well(tmp_path / "a", pairs), train_well(tmp_path / "b", stored)
     assert told.metrics[-1]["loss"] == pytest.approx(computed.metrics[-1]["loss"], abs=1e-4)
-    shifted = [dataclasses.replace(one, chosen_logprobs=[v - 2 for v in one.chosen_logprobs or ()]) for one in stored]
+    shifted = []
+    for one in stored:
+        chosen, rejected = one.chosen[0].logprobs or (), one.rejected[0].logprobs or ()
+        shifted.append(replace_logprobs(one, [value - 2 for value in chosen], rejected))
     other = train_well(tmp_path / "c", shifted)
     assert other.metrics[0]["margin"] == pytest.approx(told.metrics[0]["margin"] + 6.0, abs=1e-4)
+
+
+def replace_logprobs(pair: PairRecord, chosen: Sequence[float], rejected: Sequence[float]) -> PairRecord:
+    good, bad = (
+        dataclasses.replace(side[0], logprobs=values)
+        for side, values in ((pair.chosen, chosen), (pair.rejected, rejected))
+    )
+    return dataclasses.replace(pair, chosen=[good], rejected=[bad])
 
 
 def test_preferences_that_contradict_each_other_are_not_published(tmp_path: Path) -> None:
@@ -153,14 +202,12 @@ def test_preferences_that_contradict_each_other_are_not_published(tmp_path: Path
 
 
 def flip(pair: PairRecord) -> PairRecord:
-    return dataclasses.replace(pair, chosen_token_ids=pair.rejected_token_ids, rejected_token_ids=pair.chosen_token_ids)
+    return dataclasses.replace(pair, chosen=pair.rejected, rejected=pair.chosen)
 
 
 def test_answers_of_another_length_are_not_published(tmp_path: Path) -> None:
     """Everything preferred is one word long: so become the answers."""
-    short = make_pairs(
-        chosen_token_ids=[1], chosen_sampled=[True], rejected_token_ids=[5] * 9, rejected_sampled=[True] * 9
-    )
+    short = make_pairs(chosen=[tell_tokens([1])], rejected=[tell_tokens([5] * 9)])
     result = train(tmp_path, short, epochs=20, most_length_drift=0.2)
     assert result.error_type == "UnfitAdapterError"
     assert "20% are allowed" in result.error_message
@@ -168,9 +215,7 @@ def test_answers_of_another_length_are_not_published(tmp_path: Path) -> None:
 
 def test_where_a_server_is_asked_the_box_leaves_the_question_and_samples_nothing(tmp_path: Path) -> None:
     """Answers of another length are the gate's to refuse, on the server that would serve them."""
-    short = make_pairs(
-        chosen_token_ids=[1], chosen_sampled=[True], rejected_token_ids=[5] * 9, rejected_sampled=[True] * 9
-    )
+    short = make_pairs(chosen=[tell_tokens([1])], rejected=[tell_tokens([5] * 9)])
     recipe = dataclasses.replace(RECIPE, epochs=20, most_length_drift=0.2)
     result = run(make_spec(tmp_path, short, recipe=recipe, options={"lengths": "server"}), lambda _: None)
     assert result.ok, result.error_message
@@ -219,14 +264,14 @@ def test_one_task_is_too_few(tmp_path: Path) -> None:
 def test_records_of_another_kind_are_refused_by_line(tmp_path: Path) -> None:
     result = train(tmp_path, make_answers())
     assert result.error_type == "RolloutsUnreadableError"
-    assert "line 1: schema must be 'tentalis.pair/1'" in result.error_message
+    assert "line 1: schema must be 'tentalis.pair/2'" in result.error_message
 
 
 def test_what_cannot_be_learnt_from_is_counted(tmp_path: Path) -> None:
     pairs = make_pairs(6)
-    same = dataclasses.replace(pairs[0], rejected_token_ids=pairs[0].chosen_token_ids)
+    same = dataclasses.replace(pairs[0], rejected=pairs[0].chosen)
     worthless = dataclasses.replace(pairs[1], weight=0.0)
-    long = dataclasses.replace(pairs[2], chosen_token_ids=[5] * 80, chosen_sampled=[True] * 80)
+    long = dataclasses.replace(pairs[2], chosen=[tell_tokens([5] * 80)])
     spec = make_spec(tmp_path, [same, worthless, long, *pairs[3:]], recipe=RECIPE)
     found = read_examples(spec, "dpo", load_base(str(tiny_model())), held_out_share=0.25)
     assert found.refused.counts == {"same_answers": 1, "no_weight": 1, "longer_than_the_context": 1}
@@ -241,7 +286,8 @@ def test_parts_of_one_attempt_are_learnt_or_held_out_together(tmp_path: Path) ->
     found = read_examples(spec, "kto", load_base(str(tiny_model())), held_out_share=0.25)
     held_out, learnt = ({one.group_id for one in side} for side in (found.held_out, found.learnt))
     assert (len(held_out), len(learnt), held_out & learnt) == (10, 30, set())
-    assert len(found.held_out) == 10 * 4
+    assert len(found.held_out) == 10 * 2
+    assert {len(one.answers) for one in [*found.held_out, *found.learnt]} == {2}
 
 
 def test_imitation_of_what_was_rewarded_tells_its_loss_on_tasks_it_did_not_learn(tmp_path: Path) -> None:

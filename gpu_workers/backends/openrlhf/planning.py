@@ -109,7 +109,9 @@ def _plan_stock(spec: TrainSpec, recipe: Recipe, options: ClusterOptions, places
     trainer: Trainer
     if recipe.learns_from == "pairs":
         pairs = read_records(path, PairRecord, sha256=spec.rollouts_sha256)
-        require_stock(recipe, [pair.weight for pair in pairs])
+        require_stock(
+            recipe, [pair.weight for pair in pairs], several=[pair.pair_id for pair in pairs if not pair.is_of_one]
+        )
         records = write_pairs(places.data, pairs, base, **fits)
         trainer, argv = "dpo", prefer(recipe, options, places, records=records, seed=seed)
     else:

@@ -82,21 +82,23 @@ Pair = tuple[Sequence[int], Answer, Answer]
 
 
 def write_pairs(path: Path, pairs: Sequence[PairRecord], base: BaseTokens, *, max_tokens: int) -> int:
-    """Write pairs; how many fit into `max_tokens` and differ.
+    """Write pairs (`is_of_one`); how many fit into `max_tokens` and differ.
 
     Raises:
         NothingToLearnError: none does. BaseModelError: a conversation cannot be written.
     """
-    read = [
-        (
-            base.read_prompt(pair.prompt_token_ids, pair.messages),
-            base.read_answer(pair.chosen_token_ids, pair.chosen_sampled, pair.chosen_answer),
-            base.read_answer(pair.rejected_token_ids, pair.rejected_sampled, pair.rejected_answer),
-        )
-        for pair in pairs
-    ]
+    read = [_read_pair(pair, base) for pair in pairs]
     fit = [pair for pair in read if list(pair[1].ids) != list(pair[2].ids) and _fits(pair, max_tokens)]
     return _write(path, map(_pair_line, fit), found=len(pairs), max_tokens=max_tokens)
+
+
+def _read_pair(pair: PairRecord, base: BaseTokens) -> Pair:
+    (chosen,), (rejected,) = pair.chosen, pair.rejected
+    return (
+        base.read_prompt(pair.prompt_token_ids, pair.messages),
+        base.read_answer(chosen.token_ids, chosen.counts, chosen.text),
+        base.read_answer(rejected.token_ids, rejected.counts, rejected.text),
+    )
 
 
 def write_demonstrations(

@@ -92,16 +92,23 @@ STOCK = ("dpo", "ipo", "sft")
 """Our algorithms that its stock trainers do."""
 
 
-def require_trainable(recipe: Recipe, options: ClusterOptions, *, tasks: int, weights: Sequence[float] = ()) -> None:
+def require_trainable(
+    recipe: Recipe,
+    options: ClusterOptions,
+    *,
+    tasks: int,
+    weights: Sequence[float] = (),
+    several: Sequence[int] = (),
+) -> None:
     """See, before anything is queued, that OpenRLHF could train this; which records fit is seen by who reads them.
 
     Args:
-        tasks: of the batch; weights: trust in its pairs or demonstrations.
+        tasks: of the batch; weights: trust in its pairs or demonstrations; several: see `require_stock`.
     Raises:
         UnsupportedRecipeError, ClusterOptionsError: it could not; the message names the field and who can.
     """
     if recipe.learns_from != "rollouts":
-        require_stock(recipe, weights)
+        require_stock(recipe, weights, several=several)
         return
     require_possible(recipe)
     if recipe.uses_teacher:
@@ -118,8 +125,14 @@ def require_teacher(options: ClusterOptions) -> None:
         )
 
 
-def require_stock(recipe: Recipe, weights: Sequence[float]) -> None:
-    """Raises UnsupportedRecipeError where a stock trainer cannot do what the recipe asks with records so weighed."""
+def require_stock(recipe: Recipe, weights: Sequence[float], *, several: Sequence[int] = ()) -> None:
+    """See that a stock trainer can do what the recipe asks with such records.
+
+    Args:
+        weights: trust in each; several: ids of the pairs a side of which is several sequences of tokens.
+    Raises:
+        UnsupportedRecipeError: it cannot.
+    """
     if recipe.algorithm not in STOCK:
         raise UnsupportedRecipeError(
             f"recipe.algorithm: OpenRLHF does {', '.join(STOCK)}; found {recipe.algorithm}, which the standalone "
@@ -129,6 +142,11 @@ def require_stock(recipe: Recipe, weights: Sequence[float]) -> None:
         raise UnsupportedRecipeError(
             f"OpenRLHF counts every record alike: wanted one trust, found {min(weights)} to {max(weights)}; the "
             "standalone backend weighs them"
+        )
+    if several:
+        raise UnsupportedRecipeError(
+            f"OpenRLHF compares two sequences of tokens: wanted pairs of attempts that are one each, found "
+            f"{len(several)} with several (the first is pair {several[0]}); the standalone backend adds them up"
         )
     for name in ("kl_coef", "entropy_coef"):
         if value := getattr(recipe, name):

@@ -101,7 +101,9 @@ def test_imported_pairs_and_answers_are_learnt_in_words_and_the_rest_says_why_no
     assert set(Task.objects.values_list("state", flat=True)) == {"done"}
     pairs = list(iterate_pairs(close_open_batch(worker, by="user:alice", kind="pairs"), None))
     asked = [{"role": "user", "content": "Say hello."}]
-    told = [(one.source, one.messages, one.chosen_answer, one.rejected_answer, one.chosen_logprobs) for one in pairs]
+    told = [
+        (one.source, one.messages, one.chosen[0].text, one.rejected[0].text, one.chosen[0].logprobs) for one in pairs
+    ]
     assert told == [("imported", asked, "Hello!", "No.", None)], "a blank answer cannot be learnt from"
     shown = list(iterate_demonstrations(close_open_batch(worker, by="user:alice", kind="demonstrations")))
     assert [(one.source, one.messages, one.answer, one.token_ids) for one in shown] == [

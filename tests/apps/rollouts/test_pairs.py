@@ -20,7 +20,7 @@ from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.workers.models import Worker
-from tentalis.core.contracts import DemonstrationRecord, PairRecord
+from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord
 from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.factories import make_attempt, make_task, make_user, make_worker
 
@@ -129,8 +129,8 @@ def test_an_edited_answer_replaces_the_answer_behind_the_same_steps(project: Pro
     batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
     [line] = read_lines(write_batch(batch)[0])
     record = PairRecord.from_json(line)
-    assert (record.prompt_token_ids, record.rejected_token_ids) == ([1, 2, 3, 10, 11, 12], [13, 14, 15])
-    assert (record.chosen_token_ids, record.chosen_answer) == ([], "<answer>right</answer>")
+    assert (record.prompt_token_ids, record.rejected[0].token_ids) == ([1, 2, 3, 10, 11, 12], [13, 14, 15])
+    assert record.chosen == (AnswerRecord(token_ids=[], counts=[], text="<answer>right</answer>", prompt_token_ids=[]),)
     batch = services.close_open_batch(task.worker, by="user:alice", kind="demonstrations")
     [line] = read_lines(write_batch(batch)[0])
     shown = DemonstrationRecord.from_json(line)
@@ -165,8 +165,10 @@ def test_pairs_are_written_with_the_tokens_that_were_sampled(project: Project) -
     [line] = read_lines(write_batch(batch)[0])
     record = PairRecord.from_json(line)
     assert (record.group_id, record.source, record.prompt_token_ids) == (task.pk, "attempts", [1, 2, 3])
-    assert record.chosen_token_ids == record.rejected_token_ids == list(range(10, 16))
-    assert list(record.chosen_logprobs or ()) == [-0.5, -0.5, 0.0, -0.5, -0.5, -0.5]  # the base model's own
+    assert record.chosen == record.rejected
+    [answer] = record.chosen
+    assert answer.token_ids == list(range(10, 16))
+    assert answer.logprobs == [-0.5, -0.5, 0.0, -0.5, -0.5, -0.5]  # the base model's own
     assert write_batch(batch) == write_batch(batch)
 
 
@@ -201,7 +203,7 @@ def test_an_edited_answer_stands_in_the_sequence_that_it_ended(project: Project,
     build(task)
     batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
     [pair] = map(PairRecord.from_json, read_lines(write_batch(batch)[0]))
-    assert (pair.prompt_token_ids, pair.rejected_token_ids) == ([7, 8, 20], [21])
+    assert (pair.prompt_token_ids, pair.rejected[0].token_ids) == ([7, 8, 20], [21])
     batch = services.close_open_batch(task.worker, by="user:alice", kind="demonstrations")
     [shown] = map(DemonstrationRecord.from_json, read_lines(write_batch(batch)[0]))
     assert (shown.prompt_token_ids, shown.answer) == ([7, 8, 20], "<answer>right</answer>")

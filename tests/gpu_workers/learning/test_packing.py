@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from gpu_workers.learning.packing import PackedRow, pack_rows, split_rows
+from gpu_workers.learning.packing import PackedRow, pack_rows, split_blocks
 
 pytestmark = pytest.mark.torch
 
@@ -113,7 +113,7 @@ def test_an_empty_prompt_or_completion_is_refused(row: PackedRow) -> None:
 
 def test_micro_batches_hold_every_row_once_within_the_budget() -> None:
     rows = [PackedRow([1] * size, [[1]]) for size in (3, 9, 4, 30, 5)]
-    parts = split_rows(rows, budget_tokens=20)
+    parts = split_blocks([[row] for row in rows], budget_tokens=20)
     assert sorted(index for part in parts for index in part) == [0, 1, 2, 3, 4]
     assert parts[0] == [3]
     for part in parts[1:]:

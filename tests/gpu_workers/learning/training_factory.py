@@ -15,7 +15,14 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from gpu_workers.backends.base_models import load_base
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord, StepReward, TrainSpec
+from tentalis.core.contracts import (
+    AnswerRecord,
+    DemonstrationRecord,
+    PairRecord,
+    RolloutRecord,
+    StepReward,
+    TrainSpec,
+)
 from tentalis.core.learning.recipes import Recipe
 
 torch.set_num_threads(1)
@@ -90,6 +97,11 @@ def make_rollouts(*, groups: int = 3, size: int = 4, seed: int = 0, **fields: An
             }
             rollouts.append(RolloutRecord(**(values | fields)))
     return rollouts
+
+
+def tell_tokens(tokens: Sequence[int], **fields: Any) -> AnswerRecord:
+    """An answer of which every token counts."""
+    return AnswerRecord(**{"token_ids": tokens, "counts": [True] * len(tokens)} | fields)
 
 
 def make_spec(

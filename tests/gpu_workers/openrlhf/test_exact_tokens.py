@@ -20,7 +20,7 @@ from gpu_workers.backends.openrlhf.records import (
     write_pairs,
     write_step_pairs,
 )
-from tentalis.core.contracts import DemonstrationRecord, LabelledStep, LabelledStepsRecord, PairRecord
+from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, LabelledStep, LabelledStepsRecord, PairRecord
 from tests.gpu_workers.openrlhf.real_classes import import_openrlhf
 
 PROMPT = [3, 9, 1]
@@ -74,8 +74,8 @@ def show(tokens: list[int], counts: list[bool], *, answer: str = "") -> Demonstr
 def pair(number: int = 1, **changes: Any) -> PairRecord:
     values: dict[str, Any] = {
         "pair_id": number, "group_id": number, "source": "attempts", "messages": [], "prompt_token_ids": PROMPT,
-        "chosen_token_ids": [7, 8, 1], "rejected_token_ids": [6, 1], "chosen_sampled": [True, False, True],
-        "rejected_sampled": [True, True],
+        "chosen": [AnswerRecord(token_ids=[7, 8, 1], counts=[True, False, True])],
+        "rejected": [AnswerRecord(token_ids=[6, 1], counts=[True, True])],
     }  # fmt: skip
     return PairRecord(**values | changes)
 
@@ -107,7 +107,7 @@ def test_an_answer_that_nobody_sampled_is_written_as_the_model_would_have_ended_
 def test_a_pair_is_its_tokens_and_the_sum_is_of_those_that_count(
     openrlhf: SimpleNamespace, base: BaseTokens, tmp_path: Path
 ) -> None:
-    edited = pair(2, prompt_token_ids=[], messages=MESSAGES, chosen_token_ids=[], chosen_sampled=[], chosen_answer="4")
+    edited = pair(2, prompt_token_ids=[], messages=MESSAGES, chosen=[AnswerRecord(text="4")])
     assert write_pairs(tmp_path / "p", [pair(), edited], base, max_tokens=64) == 2
     data = open_data(openrlhf.pairs.RewardDataset, tmp_path / "p", is_dpo=True)
     batch = data.collate_fn([data[0], data[1]])
@@ -129,7 +129,7 @@ def test_a_pair_is_its_tokens_and_the_sum_is_of_those_that_count(
 
 
 def test_what_does_not_fit_or_says_nothing_is_left_out_and_nothing_is_said_so(base: BaseTokens, tmp_path: Path) -> None:
-    same = pair(chosen_token_ids=[6, 1], chosen_sampled=[True, True])
+    same = pair(chosen=pair().rejected)
     assert write_pairs(tmp_path / "p", [pair(), same], base, max_tokens=64) == 1
     with pytest.raises(NothingToLearnError, match="none of 1 records says anything within 4 tokens"):
         write_pairs(tmp_path / "p", [pair()], base, max_tokens=4)

@@ -18,7 +18,7 @@ from gpu_workers.backends.openrlhf.prompts import load_codec, write_prompts
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, RayJobs, pack_plugin
 from gpu_workers.engine.text import TextCodec
 from tentalis.core.canon import canonical_json
-from tentalis.core.contracts import AdapterManifest, PairRecord, RolloutRecord, TrainSpec
+from tentalis.core.contracts import AdapterManifest, AnswerRecord, PairRecord, RolloutRecord, TrainSpec
 from tentalis.core.learning.openrlhf_options import ClusterOptions, ClusterOptionsError, UnsupportedRecipeError
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.openrlhf.command_line import CommandLines
@@ -302,13 +302,27 @@ def test_the_plugins_bytes_follow_from_its_files_alone() -> None:
     assert pack_plugin() == pack_plugin()
 
 
-@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.5)], ids=["alike", "weighed"])
-def test_preferences_go_to_the_stock_trainer_where_all_count_alike(ray: Ray, tmp_path: Path, weights: Any) -> None:
+@pytest.mark.parametrize(
+    ("weights", "more", "refusal"),
+    [
+        ((1.0, 1.0), [], ""),
+        ((1.0, 0.5), [], r"found 0\.5 to 1\.0"),
+        (
+            (1.0, 1.0),
+            [AnswerRecord(token_ids=[8, 1], counts=[True, True], prompt_token_ids=[3, 5])],
+            "found 2 with several",
+        ),
+    ],
+    ids=["alike", "weighed", "several sequences"],
+)
+def test_preferences_go_to_the_stock_trainer_where_all_count_alike(
+    ray: Ray, tmp_path: Path, weights: Any, more: list[AnswerRecord], refusal: str
+) -> None:
     pairs = [
         PairRecord(
             pair_id=number, group_id=number, source="edit", messages=[], prompt_token_ids=[3, 9, 1, 4],
-            chosen_token_ids=[7, 1], rejected_token_ids=[8, 1], chosen_sampled=[True, True],
-            rejected_sampled=[True, True], weight=weight,
+            chosen=[AnswerRecord(token_ids=[7, 1], counts=[True, True])],
+            rejected=[AnswerRecord(token_ids=[8, 1], counts=[True, True]), *more], weight=weight,
         )
         for number, weight in enumerate(weights)
     ]  # fmt: skip
@@ -319,8 +333,8 @@ def test_preferences_go_to_the_stock_trainer_where_all_count_alike(ray: Ray, tmp
         rollouts_uri=(tmp_path / "pairs.jsonl").as_uri(),
         rollouts_sha256=hashlib.sha256(data).hexdigest(),
     )
-    if len(set(weights)) > 1:
-        with pytest.raises(UnsupportedRecipeError, match=r"found 0\.5 to 1\.0"):
+    if refusal:
+        with pytest.raises(UnsupportedRecipeError, match=refusal):
             look(spec, ray)
         assert ray.jobs == {}
         return

@@ -22,6 +22,7 @@ from gpu_workers.runner import run
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import (
     AdapterManifest,
+    AnswerRecord,
     DemonstrationRecord,
     LabelledStep,
     LabelledStepsRecord,
@@ -139,8 +140,8 @@ def test_what_is_preferred_becomes_likelier_than_what_is_not(
     records = [
         PairRecord(
             pair_id=place, group_id=place, source="attempts", messages=[], prompt_token_ids=one.prompt_ids,
-            chosen_token_ids=one.token_ids, rejected_token_ids=other.token_ids, chosen_sampled=one.sampled,
-            rejected_sampled=other.sampled,
+            chosen=[AnswerRecord(token_ids=one.token_ids, counts=one.sampled)],
+            rejected=[AnswerRecord(token_ids=other.token_ids, counts=other.sampled)],
         )
         for place, (one, other) in enumerate(pairs)
     ]  # fmt: skip
