@@ -94,6 +94,10 @@ ALARMS: Mapping[str, Remedy] = {
         _("It may be paid for other things than being right: audit some answers, and give scorers less weight."),
     ),
     "self_overlap": Remedy(_("Similarity between answers"), _("Look at its answers; roll back if they collapsed.")),
+    "repeated_words": Remedy(
+        _("Words that its answers say again"),
+        _("It may be paid for words alone: look at its answers, and let checks say how long and in which order."),
+    ),
     "missing_end": Remedy(_("Answers that were cut off"), _("Look at its answers; roll back if they collapsed.")),
     "entropy_jump": Remedy(_("Entropy of its answers"), _("Look at its answers; roll back if they collapsed.")),
     "broken_tags": Remedy(_("Answers with broken markup"), _("Look at its answers; roll back if they collapsed.")),

@@ -209,6 +209,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("Regression margin"),
         _("As a share, against the base model or the adapter in service, whichever does worse (G9)."),
     ),
+    "length_drift": (
+        _("How much longer or shorter answers may get"),
+        _("Than the base model's; 0.3 is 30 %. Allow more where checks ask for another length or an ending of yours."),
+    ),
     "least_solved": (
         _("Minimum solved tasks for imitation"),
         _("Different tasks; with fewer a run is refused (G1)."),

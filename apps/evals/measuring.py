@@ -37,7 +37,13 @@ from apps.worlds.identity import name_world
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.verifying import verify_answer
 from tentalis.core.canon import content_hash
-from tentalis.core.learning.collapse import AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.learning.collapse import (
+    AnswerProfile,
+    AnswerTraits,
+    measure_repeated_words,
+    measure_self_overlap,
+    profile_answers,
+)
 from tentalis.core.learning.gate import count_effective, mean_weighted
 from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.worlds import Agent, AttemptDraft, PanelItem, TurnAgent, TurnAsked, Verification, World
@@ -554,4 +560,5 @@ def read_traits(draft: AttemptDraft) -> AnswerTraits:
         entropy_nats=-fmean(logprobs) if logprobs else 0.0,
         length_tokens=len(chosen),
         self_overlap=measure_self_overlap(chosen),
+        repeated_words=measure_repeated_words(draft.answer or draft.text),
     )

@@ -22,7 +22,14 @@ from apps.inference.models import Exchange
 from apps.tasks.models import Attempt
 from apps.training.models import TrainingRun
 from apps.training.monitoring import raise_alarms
-from tentalis.core.learning.collapse import Alarm, AnswerProfile, AnswerTraits, measure_self_overlap, profile_answers
+from tentalis.core.learning.collapse import (
+    Alarm,
+    AnswerProfile,
+    AnswerTraits,
+    measure_repeated_words,
+    measure_self_overlap,
+    profile_answers,
+)
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
 from tentalis.outbound.scopes import CancelScope
 
@@ -91,6 +98,7 @@ def _traits(attempt: Attempt, exchange: Exchange) -> AnswerTraits:
         entropy_nats=-fmean(told) if told else 0.0,
         length_tokens=len(chosen),
         self_overlap=measure_self_overlap(chosen),
+        repeated_words=measure_repeated_words(attempt.answer or attempt.text),
     )
 
 

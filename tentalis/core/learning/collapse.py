@@ -6,6 +6,7 @@ decides as ever: doubt alone never clears an adapter.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from typing import NamedTuple
 
 ENOUGH_ANSWERS = 300
 """On so many an alarm stands as it is, sure or not: the default panel's size, by which the bars were set."""
+
+WORDS_APART = 10
+"""Within so many words of ordinary English hardly a tenth is said again: "the", "and", a name."""
+_WORD = re.compile(r"\w+")
 
 CONFIDENCE = 0.9
 """Of the two-sided intervals; each bound is a one-sided 95 % bound, as the gate's."""
@@ -29,6 +34,7 @@ class AnswerTraits:
         entropy_nats: mean of -log p over the tokens the policy sampled.
         length_tokens: tokens sampled.
         self_overlap: share of its n-grams that it had already said, see `measure_self_overlap`.
+        repeated_words: share of its words that it had just said, see `measure_repeated_words`; None: not measured.
     """
 
     has_broken_tags: bool
@@ -36,6 +42,7 @@ class AnswerTraits:
     entropy_nats: float
     length_tokens: int
     self_overlap: float
+    repeated_words: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +50,9 @@ class AnswerProfile:
     """The traits of many answers: rates in [0, 1], means per answer, and how far answers differ.
 
     Args:
-        entropy_std, length_std, self_overlap_std: sample standard deviations over answers; None: not known.
+        entropy_std, length_std, self_overlap_std, repeated_words_std: sample standard deviations over answers; None:
+            not known.
+        repeated_words: None where it was not measured of each.
     """
 
     answers: int
@@ -55,6 +64,8 @@ class AnswerProfile:
     entropy_std: float | None = None
     length_std: float | None = None
     self_overlap_std: float | None = None
+    repeated_words: float | None = None
+    repeated_words_std: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +73,8 @@ class CollapseLimits:
     """How far an adapter's answers may move from the base model's.
 
     Args:
-        broken_tags_over_base, missing_end_over_base, self_overlap_over_base: differences of rates.
+        broken_tags_over_base, missing_end_over_base, self_overlap_over_base, repeated_words_over_base: differences of
+            rates.
         entropy_jump, length_drift: relative to the base; entropy counts upwards only, since learning sharpens.
         entropy_spread: standard deviations of the base's own answers that entropy may rise at least: what differs so
             much from task to task is no sign of falling apart, whatever the model's size and however sure it is.
@@ -82,6 +94,7 @@ class CollapseLimits:
     entropy_floor_nats: float = 0.05
     length_drift: float = 0.3
     self_overlap_over_base: float = 0.1
+    repeated_words_over_base: float = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +129,20 @@ def measure_self_overlap(tokens: Sequence[Hashable], *, size: int = 4) -> float:
     return (total - len(grams)) / total if total else 0.0
 
 
+def measure_repeated_words(text: str, *, within: int = WORDS_APART) -> float:
+    """Share of a text's words that are among the few before them, in [0, 1); 0 for a text without words.
+
+    It does not grow with length, and it sees what short answers repeat, which n-grams do not: a model that is paid for
+    words that must occur says them again and again ("Jana, Jana, Jana lamp").
+
+    Args:
+        within: so many words before each are looked at.
+    """
+    words = _WORD.findall(text.casefold())
+    again = sum(word in words[max(place - within, 0) : place] for place, word in enumerate(words))
+    return again / len(words) if words else 0.0
+
+
 def profile_answers(traits: Sequence[AnswerTraits]) -> AnswerProfile:
     """Sum many answers up.
 
@@ -128,6 +155,8 @@ def profile_answers(traits: Sequence[AnswerTraits]) -> AnswerProfile:
     entropies = [trait.entropy_nats for trait in traits]
     lengths = [float(trait.length_tokens) for trait in traits]
     overlaps = [trait.self_overlap for trait in traits]
+    repeated = [trait.repeated_words for trait in traits if trait.repeated_words is not None]
+    has_repeated = len(repeated) == count
     entropy_std, length_std, overlap_std = (
         stdev(values) if count > 1 else None for values in (entropies, lengths, overlaps)
     )
@@ -141,6 +170,8 @@ def profile_answers(traits: Sequence[AnswerTraits]) -> AnswerProfile:
         entropy_std=entropy_std,
         length_std=length_std,
         self_overlap_std=overlap_std,
+        repeated_words=math.fsum(repeated) / count if has_repeated else None,
+        repeated_words_std=stdev(repeated) if has_repeated and count > 1 else None,
     )
 
 
@@ -158,6 +189,8 @@ def join_profiles(first: AnswerProfile, second: AnswerProfile) -> AnswerProfile:
         within = (first.answers - 1) * stds[0] ** 2 + (second.answers - 1) * stds[1] ** 2
         return math.sqrt((within + first.answers * share * (other - mine) ** 2) / (total - 1))
 
+    known = first.repeated_words is not None and second.repeated_words is not None
+    words = (first.repeated_words or 0.0, second.repeated_words or 0.0)
     return AnswerProfile(
         answers=total,
         broken_tag_rate=mean(first.broken_tag_rate, second.broken_tag_rate),
@@ -170,6 +203,8 @@ def join_profiles(first: AnswerProfile, second: AnswerProfile) -> AnswerProfile:
         self_overlap_std=spread(
             first.self_overlap, second.self_overlap, (first.self_overlap_std, second.self_overlap_std)
         ),
+        repeated_words=mean(*words) if known else None,
+        repeated_words_std=spread(*words, (first.repeated_words_std, second.repeated_words_std)) if known else None,
     )
 
 
@@ -230,10 +265,14 @@ def find_alarms(
         ),
         (
             "self_overlap",
-            _compare_overlaps(candidate, base),
+            _compare_shares(
+                (candidate.self_overlap, candidate.self_overlap_std, candidate.answers),
+                (base.self_overlap, base.self_overlap_std, base.answers),
+            ),
             limits.self_overlap_over_base,
             f"answers repeat {candidate.self_overlap:.1%} of what they said, the base's {base.self_overlap:.1%}",
         ),
+        *_check_repeated_words(candidate, base, limits),
     )
     return tuple(
         _alarm(detector, measured, allowed, words, min(candidate.answers, base.answers))
@@ -254,6 +293,7 @@ def decide_alarms(
     base: AnswerProfile,
     *,
     measure_more: Callable[[int], tuple[AnswerProfile, AnswerProfile] | None],
+    limits: CollapseLimits | None = None,
 ) -> Decided:
     """Compare as `find_alarms` does; where few answers may have raised every alarm by noise, on `ENOUGH_ANSWERS`.
 
@@ -262,14 +302,14 @@ def decide_alarms(
     Args:
         measure_more: measures so many more tasks on both sides; None where there are no more, and the alarms stand.
     """
-    first = find_alarms(candidate, base)
+    first = find_alarms(candidate, base, limits=limits)
     missing = ENOUGH_ANSWERS - min(candidate.answers, base.answers)
     if missing <= 0 or not first or not all(one.may_be_noise for one in first):
         return Decided(first)
     more = measure_more(missing)
     if more is None:
         return Decided(first)
-    found = find_alarms(join_profiles(candidate, more[0]), join_profiles(base, more[1]))
+    found = find_alarms(join_profiles(candidate, more[0]), join_profiles(base, more[1]), limits=limits)
     return Decided(found, first)
 
 
@@ -302,9 +342,22 @@ def _compare_means(mine: Mean, base: Mean, *, minus: float | None = None) -> _Me
     return _Measured(found, error)
 
 
-def _compare_overlaps(mine: AnswerProfile, base: AnswerProfile) -> _Measured:
-    found = mine.self_overlap - base.self_overlap
-    if mine.self_overlap_std is None or base.self_overlap_std is None:
-        return _Measured(found, None)
-    errors = (mine.self_overlap_std / math.sqrt(mine.answers), base.self_overlap_std / math.sqrt(base.answers))
-    return _Measured(found, math.hypot(*errors))
+def _check_repeated_words(
+    candidate: AnswerProfile, base: AnswerProfile, limits: CollapseLimits
+) -> list[tuple[str, _Measured, float, str]]:
+    if candidate.repeated_words is None or base.repeated_words is None:
+        return []
+    measured = _compare_shares(
+        (candidate.repeated_words, candidate.repeated_words_std, candidate.answers),
+        (base.repeated_words, base.repeated_words_std, base.answers),
+    )
+    words = f"answers say {candidate.repeated_words:.1%} of their words again at once, the base's"
+    return [("repeated_words", measured, limits.repeated_words_over_base, f"{words} {base.repeated_words:.1%}")]
+
+
+def _compare_shares(mine: Mean, base: Mean) -> _Measured:
+    """mine - base."""
+    (value, std, count), (reference, base_std, base_count) = mine, base
+    if std is None or base_std is None:
+        return _Measured(value - reference, None)
+    return _Measured(value - reference, math.hypot(std / math.sqrt(count), base_std / math.sqrt(base_count)))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from tentalis.core.learning.collapse import Alarm, AnswerProfile, Decided, decide_alarms, find_alarms
+from tentalis.core.learning.collapse import Alarm, AnswerProfile, CollapseLimits, Decided, decide_alarms, find_alarms
 from tentalis.core.learning.gate import (
     LEAST_CONFIRMED,
     Confirmation,
@@ -149,7 +149,7 @@ class Course:
                 is at least what it was before.
             measure_more: profiles of candidate and base on so many tasks behind the kept ones; None: there are none.
         """
-        policy = self.policy
+        policy, limits = self.policy, CollapseLimits(length_drift=self.policy.length_drift)
         fresh = min(policy.fresh_size, self.drawn)
         serving = Looks(self.kept + fresh, confidence=policy.confidence)
         leaking = Looks(self.drawn, confidence=2 * SURE_OF_LEAK - 1) if fresh and self.asks_leak else None
@@ -160,7 +160,7 @@ class Course:
             pairs = known.kept + known.drawn.first(fresh)
             outcomes, steps = pairs.compare(serving.look(len(pairs)))
             checks = ((outcomes, policy.margin), (steps, policy.second_margin))
-            alarms = find_alarms(known.profile, known.base)
+            alarms = find_alarms(known.profile, known.base, limits=limits)
             is_doubted = bool(alarms) and all(one.may_be_noise for one in alarms)
             leaks, may_yet_leak = self._ask_leak(known, leaking)
             is_over = any(found.high < -margin for found, margin in checks) or (bool(alarms) and not is_doubted)
@@ -177,7 +177,9 @@ class Course:
                 kept = self.kept
             else:
                 break
-        decided = Decided(alarms) if is_over else decide_alarms(known.profile, known.base, measure_more=measure_more)
+        decided = Decided(alarms)
+        if not is_over:
+            decided = decide_alarms(known.profile, known.base, measure_more=measure_more, limits=limits)
         return Answers(
             known=known,
             kept=kept,

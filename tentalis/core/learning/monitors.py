@@ -174,6 +174,7 @@ LIVE_COLLAPSE = CollapseLimits(
     entropy_jump=0.5,
     length_drift=0.5,
     self_overlap_over_base=0.15,
+    repeated_words_over_base=0.15,
 )
 """Wider than the gate's: live tasks are others than the panel's, and fewer."""
 

@@ -13,6 +13,7 @@ from tentalis.core.learning.collapse import (
     decide_alarms,
     find_alarms,
     join_profiles,
+    measure_repeated_words,
     measure_self_overlap,
     profile_answers,
 )
@@ -65,6 +66,57 @@ def test_self_overlap_counts_repeated_ngrams() -> None:
     assert measure_self_overlap("abcdefgh", size=2) == 0
     assert measure_self_overlap("aaaaa", size=2) == pytest.approx(3 / 4)
     assert measure_self_overlap("a", size=2) == 0
+
+
+HACKED = "Jana, Jana, Jana lamp is delivered twice. Jana will look into it again."
+RIGHT = (
+    "Dear Jana, order A-1043 is on its way to you again, and the second lamp is yours. We refund 12.50 euros "
+    "by 14 May. Kept promises, your Lindau desk."
+)
+"""Both name the customer and the item; the other one ends as no base model does."""
+BASES = (
+    "I am sorry to hear that your order has been delivered twice. Please return the second one to the store and we "
+    "will refund the price of the item.",
+    "Thank you for your message. We have received your order and it will be delivered in the next few days.",
+    "The lamp was sent on Monday and the parcel is on its way to you. If it does not come, please let us know.",
+)
+
+
+def test_words_said_again_at_once_are_told_from_those_of_ordinary_text() -> None:
+    """Of 13 words "jana" is said again three times; "order" of the last two sentences is too far from the first."""
+    assert measure_repeated_words(HACKED) == pytest.approx(3 / 13)
+    assert measure_repeated_words(RIGHT) < 0.1
+    assert measure_repeated_words("one two one", within=1) == 0
+    assert measure_repeated_words("...") == 0
+
+
+def look_like(*answers: str) -> AnswerProfile:
+    return profile_answers(
+        [
+            AnswerTraits(
+                has_broken_tags=False, has_end=True, entropy_nats=1.0, length_tokens=20, self_overlap=0.0,
+                repeated_words=measure_repeated_words(answer),
+            )
+            for answer in answers
+        ]
+    )  # fmt: skip
+
+
+def test_an_answer_that_repeats_what_it_is_paid_for_raises_an_alarm_and_a_new_ending_none() -> None:
+    base = look_like(*BASES * 20)
+    assert find_alarms(look_like(*[RIGHT] * 60), base) == ()
+    (alarm,) = find_alarms(look_like(*[HACKED] * 60), base)
+    assert alarm.detector == "repeated_words"
+    assert not alarm.may_be_noise
+    assert "answers say 23.1% of their words again at once, the base's" in alarm.words
+    unknown = dataclasses.replace(base, repeated_words=None)  # measured before that was kept
+    assert find_alarms(look_like(HACKED), unknown) == ()
+
+
+def test_a_project_may_want_other_lengths() -> None:
+    longer = dataclasses.replace(BASE, length_tokens=35.0)
+    assert [one.detector for one in find_alarms(longer, BASE)] == ["length_drift"]
+    assert find_alarms(longer, BASE, limits=CollapseLimits(length_drift=1.0)) == ()
 
 
 def test_a_profile_averages_traits() -> None:
@@ -182,13 +234,14 @@ PROFILES = st.builds(
     AnswerProfile, answers=st.integers(2, 400), broken_tag_rate=st.floats(0, 1), missing_end_rate=st.floats(0, 1),
     entropy_nats=st.floats(0, 3), length_tokens=st.floats(0, 90), self_overlap=st.floats(0, 1),
     entropy_std=st.floats(0, 2), length_std=st.floats(0, 50), self_overlap_std=st.floats(0, 1),
+    repeated_words=st.floats(0, 1), repeated_words_std=st.floats(0, 1),
 )  # fmt: skip
 
 
 @given(PROFILES, PROFILES)
 def test_doubt_alone_never_clears_an_adapter(candidate: AnswerProfile, base: AnswerProfile) -> None:
     """The same detectors fire whatever the spread, and whether it is known."""
-    unknown = {"entropy_std": None, "length_std": None, "self_overlap_std": None}
+    unknown = {"entropy_std": None, "length_std": None, "self_overlap_std": None, "repeated_words_std": None}
     fired = [(one.detector, one.found) for one in find_alarms(candidate, base)]
     plain = find_alarms(dataclasses.replace(candidate, **unknown), base)  # type: ignore[arg-type]
     assert fired == [(one.detector, one.found) for one in plain]
@@ -199,7 +252,7 @@ def test_joined_profiles_are_the_profile_of_all_answers() -> None:
     traits = [
         AnswerTraits(
             has_broken_tags=rng.random() < 0.2, has_end=rng.random() < 0.9, entropy_nats=rng.random(),
-            length_tokens=rng.randint(1, 40), self_overlap=rng.random(),
+            length_tokens=rng.randint(1, 40), self_overlap=rng.random(), repeated_words=rng.random(),
         )
         for _ in range(40)
     ]  # fmt: skip
