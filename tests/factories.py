@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
+from uuid import uuid4
 
 from django.utils import timezone
 
@@ -11,7 +12,7 @@ from apps.adapters.models import Adapter
 from apps.evals.measuring import describe_asking
 from apps.evals.models import Evaluation, ItemTry
 from apps.inference.models import Exchange
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 from tentalis.core.canon import content_hash
@@ -75,6 +76,17 @@ def make_attempt(task: Task, index: int = 0, *, tokens: int = 6, **values: Any) 
             token_end=span[1],
         )
     return attempt
+
+
+def add_call(attempt: Attempt, prompt: list[int], tokens: list[int]) -> None:
+    """A later call of the attempt, whose prompt does not go on from the tokens before it."""
+    assert attempt.exchange is not None
+    call = Exchange.objects.get(pk=attempt.exchange.pk)
+    call.pk, call._state.adding, call.public_id = None, True, uuid4()
+    call.prompt_token_ids, call.token_ids = pack_int32(prompt), pack_int32(tokens)
+    call.logprobs, call.sampled = pack_float32([-0.5] * len(tokens)), pack_bools([True] * len(tokens))
+    call.save()
+    FurtherExchange.objects.create(attempt=attempt, exchange=call, place=1)
 
 
 def make_judged_task(project: Project, worker: Worker | None = None, *, tokens: int = 6, **values: Any) -> Task:

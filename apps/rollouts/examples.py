@@ -5,16 +5,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.adapters.models import Adapter
 from apps.evals.holding import HELD_OUT, find_held_out
 from apps.inference.selectors import IncompleteConversationError
 from apps.rollouts.contents import ITEMS
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
-from apps.rollouts.tokens import TokenPart, load_conversations, read_parts
+from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt
 from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord
+from tentalis.core.conversations.joining import Call
+from tentalis.core.sampling import find_sampling_fault, read_temperature
 
 PAGE = 200
 MOST_ITEMS = 20_000
@@ -28,8 +30,8 @@ class UnusableItemError(ValueError):
 def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
     """Make a closed batch one of pairs or of demonstrations, and put the line's unused ones into it.
 
-    One whose attempts cannot be told in one sequence of tokens is kept out for good, with its reason; so is one of a
-    task whose others are in an earlier batch: a task is held out from training or it is not, as a whole.
+    One whose attempts cannot be told in tokens is kept out for good, with its reason; so is one of a task whose others
+    are in an earlier batch: a task is held out from training or it is not, as a whole.
 
     Returns:
         How many are in it now, and how many were kept out, by reason.
@@ -67,10 +69,21 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
 
 def iterate_pairs(batch: Batch, parent: Adapter | None) -> Iterator[PairRecord]:
     """The batch's pairs in order. An answer that the run's own start has sampled comes with its log-probs."""
-    for page in _page(_with_attempts(PreferencePair.objects.filter(batch=batch).order_by("id"))):
+    return _iterate_pairs(PreferencePair.objects.filter(batch=batch), parent)
+
+
+def _iterate_pairs(pairs: QuerySet[PreferencePair], parent: Adapter | None) -> Iterator[PairRecord]:
+    for page in _page(_with_attempts(pairs.order_by("id"))):
         read = _PageReader(page)
         for pair in page:
             yield read.compare(pair, parent)
+
+
+def find_several(batch: Batch) -> list[int]:
+    """Ids of the batch's pairs a side of which is several sequences of tokens, in order."""
+    pairs = PreferencePair.objects.filter(batch=batch)
+    ids = pairs.filter(Q(chosen__further__isnull=False) | Q(rejected__further__isnull=False)).values("pk")
+    return [one.pair_id for one in _iterate_pairs(pairs.filter(pk__in=ids), None) if not one.is_of_one]
 
 
 def iterate_demonstrations(batch: Batch) -> Iterator[DemonstrationRecord]:
@@ -114,20 +127,14 @@ class _PageReader:
             IncompleteConversationError: a part of a conversation was deleted.
         """
         prompts: list[list[int]] = []
-        sides: list[AnswerRecord] = []
+        sides: list[list[AnswerRecord]] = []
         for attempt, text in ((pair.chosen, pair.text), (pair.rejected, pair.rejected_text)):
             if attempt is None:
-                sides.append(AnswerRecord(text=text))
+                sides.append([AnswerRecord(text=text)])
                 continue
-            part, kept = self._read(attempt, pair.kept_tokens)
-            prompts.append([*part.joined.prompt, *part.joined.tokens[:kept]])
-            sides.append(
-                AnswerRecord(
-                    token_ids=part.joined.tokens[kept:],
-                    counts=part.joined.sampled[kept:],
-                    logprobs=part.joined.logprobs[kept:] if _is_of(attempt, parent) else None,
-                )
-            )
+            found = self._read(attempt, pair)
+            prompts.append(list(found[0].prompt))
+            sides.append(_tell(found, tells_logprobs=_is_of(attempt, parent)))
         if any(prompt != prompts[0] for prompt in prompts):
             raise UnusableItemError("the two attempts answered different prompts")
         return PairRecord(
@@ -136,8 +143,8 @@ class _PageReader:
             source=pair.source,
             messages=pair.messages,
             prompt_token_ids=prompts[0] if prompts and not pair.messages else [],
-            chosen=sides[:1],
-            rejected=sides[1:],
+            chosen=sides[0],
+            rejected=sides[1],
             weight=pair.weight,
         )
 
@@ -145,19 +152,13 @@ class _PageReader:
         """As it goes over the wire, one record a sequence of tokens; raises what `compare` raises."""
         told: list[dict[str, Any]] = [{"messages": shown.messages}]
         if shown.attempt is not None and not shown.messages:
+            found = self._read(shown.attempt, shown)
+            told = [
+                {"messages": [], "prompt_token_ids": one.prompt, "token_ids": one.tokens, "counts": one.sampled}
+                for one in found
+            ]
             if shown.text:
-                part, kept = self._read(shown.attempt, shown.kept_tokens)
-                told = [{"messages": [], "prompt_token_ids": [*part.joined.prompt, *part.joined.tokens[:kept]]}]
-            else:
-                told = [
-                    {
-                        "messages": [],
-                        "prompt_token_ids": part.joined.prompt,
-                        "token_ids": part.joined.tokens,
-                        "counts": part.joined.sampled,
-                    }
-                    for part in read_parts(self._attempts[shown.attempt.pk], self._conversations)
-                ]
+                told = [{"messages": [], "prompt_token_ids": found[0].prompt}]
         return [
             DemonstrationRecord(
                 demonstration_id=shown.pk,
@@ -170,17 +171,37 @@ class _PageReader:
             for values in told
         ]
 
-    def _read(self, attempt: Attempt, kept: int) -> tuple[TokenPart, int]:
-        """The sequence that holds all behind the first `kept` tokens of an attempt, and how many of its own those are.
+    def _read(self, attempt: Attempt, item: PreferencePair | Demonstration) -> list[Call]:
+        """The attempt's sequences of tokens, from where the item replaces it, or all of them.
 
         Raises:
-            UnusableItemError: it is several.
+            UnusableItemError: the item replaces the last answer, and nobody knows where its tokens begin.
         """
-        parts = read_parts(self._attempts[attempt.pk], self._conversations)
-        last = parts[-1]
-        if len(parts) > 1 and (not kept or kept < last.start):
-            raise UnusableItemError(f"{attempt} is {len(parts)} sequences of tokens: wanted one")
-        return last, kept - last.start
+        attempt, kept = self._attempts[attempt.pk], item.kept_tokens
+        if item.text and not kept and attempt.further_calls:
+            calls = 1 + len(attempt.further_calls)
+            raise UnusableItemError(f"{attempt} is {calls} calls: wanted its last answer as a step with its tokens")
+        found = []
+        for _, joined, start, _ in read_parts(attempt, self._conversations):
+            if (first := max(0, kept - start)) < len(joined.tokens):
+                prompt = [*joined.prompt, *joined.tokens[:first]]
+                found.append(Call(prompt, joined.tokens[first:], joined.logprobs[first:], joined.sampled[first:]))
+        if not found:
+            raise UnusableItemError(f"{attempt} has no tokens behind the first {kept}")
+        return found
+
+
+def _tell(sequences: Sequence[Call], *, tells_logprobs: bool) -> list[AnswerRecord]:
+    """A side of a pair, whose first prompt is the pair's."""
+    return [
+        AnswerRecord(
+            token_ids=one.tokens,
+            counts=one.sampled,
+            prompt_token_ids=one.prompt if place else [],
+            logprobs=one.logprobs if tells_logprobs else None,
+        )
+        for place, one in enumerate(sequences)
+    ]
 
 
 def _attempts_of(item: PreferencePair | Demonstration) -> Iterable[Attempt]:
@@ -189,5 +210,7 @@ def _attempts_of(item: PreferencePair | Demonstration) -> Iterable[Attempt]:
 
 
 def _is_of(attempt: Attempt, parent: Adapter | None) -> bool:
-    """Whether the policy that sampled an attempt is the one the run starts from."""
-    return attempt.adapter_id == (parent.pk if parent is not None else None)
+    """Whether an attempt's log-probs are those of the policy that the run starts from, at temperature 1."""
+    sampling = attempt.exchange.sampling if attempt.exchange is not None else {}
+    is_plain = not find_sampling_fault(sampling) and read_temperature(sampling) == 1
+    return is_plain and attempt.adapter_id == (parent.pk if parent is not None else None)

@@ -170,9 +170,16 @@ def settle_contradictions(pairs: Iterable[PreferencePair]) -> list[PreferencePai
 
 
 def _sides(pair: PreferencePair) -> tuple[str, str]:
-    chosen = pair.text or (pair.chosen.text if pair.chosen else "")
-    rejected = pair.rejected_text or (pair.rejected.text if pair.rejected else "")
-    return chosen, rejected
+    return pair.text or _said(pair.chosen), pair.rejected_text or _said(pair.rejected)
+
+
+def _said(attempt: Attempt | None) -> str:
+    """What its model said: its words, and the calls that came beside them. Two attempts of which this is the same are
+    one to learn from."""
+    if attempt is None:
+        return ""
+    calls = [f"{step.tool_name} {step.text}" for step in attempt.ordered_steps if step.tool_name]
+    return "\n".join([attempt.text, *calls])
 
 
 def _pair(source: str, weight: float, **values: Any) -> PreferencePair:
@@ -190,7 +197,7 @@ def _compare(source: str, weight: float, chosen: Attempt, rejected: Attempt, **v
 
 def _show(source: str, weight: float, **values: Any) -> Demonstration:
     shown = Demonstration(source=source, weight=min(1.0, weight), **values)
-    shown.digest = content_hash([shown.text or (shown.attempt.text if shown.attempt else ""), shown.messages])
+    shown.digest = content_hash([shown.text or _said(shown.attempt), shown.messages])
     return shown
 
 
@@ -245,25 +252,39 @@ def _find_edited(feedback: Feedback, exact: Mapping[int, Attempt]) -> list[Attem
 def splice(attempt: Attempt, edited: str) -> tuple[int, str, str]:
     """An attempt with another answer: tokens that stay before it, the text from there on, and what stood there.
 
-    Where the answer's tokens are known the steps before it stay as they were sampled; else the whole text is told anew.
+    Where the answer's tokens are known, the steps and calls before it stay as they were sampled; else the whole text is
+    told anew.
     """
-    text = attempt.text
-    parsed = parse_steps(text)
+    start, kept = _find_last(attempt)
+    original = attempt.text[start:]
+    parsed = parse_steps(original)
     if parsed.answer is None or parsed.answer_span is None:
-        return 0, edited, text
-    start, end = parsed.answer_span
-    markup = text[start:end].replace(parsed.answer, edited.strip(), 1)
-    answers = [step for step in attempt.ordered_steps if step.kind == "answer" and step.token_start is not None]
-    if not answers or answers[-1].token_start is None or not start:
-        return 0, text[:start] + markup + text[end:], text
-    return answers[-1].token_start, markup + text[end:], text[start:]
+        return kept, edited, original
+    first, end = parsed.answer_span
+    markup = original[first:end].replace(parsed.answer, edited.strip(), 1)
+    return kept, original[:first] + markup + original[end:], original
 
 
 def read_whole(text: str, attempt: Attempt | None, *, kept_tokens: int) -> str:
     """An item's text behind what stays of the attempt it replaces; that attempt's own where there is none."""
-    whole = attempt.text if attempt is not None else ""
-    span = parse_steps(whole).answer_span if text and kept_tokens else None
-    return whole[: span[0]] + text if span is not None else text or whole
+    if attempt is None or not text:
+        return text or (attempt.text if attempt is not None else "")
+    return attempt.text[: _find_last(attempt)[0]] + text if kept_tokens else text
+
+
+def _find_last(attempt: Attempt) -> tuple[int, int]:
+    """Where an attempt's last answer begins: in its text, and in its tokens; (0, 0) where that is not known.
+
+    A step says so: it is the answer that the text's markup names, or the whole text of the attempt's last call.
+    """
+    answers = [step for step in attempt.ordered_steps if step.kind == "answer" and step.token_start is not None]
+    if not answers or not answers[-1].token_start:
+        return 0, 0
+    kept, said, text = answers[-1].token_start, answers[-1].text.strip(), attempt.text.rstrip()
+    parsed = parse_steps(attempt.text)
+    if parsed.answer_span is not None and parsed.answer_span[0] and (parsed.answer or "").strip() == said:
+        return parsed.answer_span[0], kept
+    return (len(text) - len(said), kept) if said and text.endswith(said) else (0, 0)
 
 
 def _pair_choices(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[PreferencePair]:
@@ -281,7 +302,7 @@ def _pair_choices(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[Pref
             best = [index for index, one in exact.items() if one.pk == feedback.preferred_attempt_id]
             ordered = [(good, bad) for good in best for bad in exact if bad != good]
         for good, bad in ordered:
-            if exact[good].text != exact[bad].text:
+            if _said(exact[good]) != _said(exact[bad]):
                 yield _compare(PreferencePair.Source.CHOICE, trust, exact[good], exact[bad], feedback=feedback)
 
 
@@ -293,7 +314,7 @@ def _pair_rewards(attempts: Iterable[Attempt], usable: Rewards) -> Iterator[Pref
     told = [one for one in attempts if one.pk in usable and usable[one.pk].reward_source in TOLD]
     for first, second in combinations(told, 2):
         good, bad = usable[first.pk], usable[second.pk]
-        if good.reward is None or bad.reward is None or first.text == second.text:
+        if good.reward is None or bad.reward is None or _said(first) == _said(second):
             continue
         if abs(good.reward - bad.reward) >= CLEAR_MARGIN:
             chosen, rejected = (first, second) if good.reward > bad.reward else (second, first)

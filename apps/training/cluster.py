@@ -16,6 +16,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from apps.adapters.artifacts import path_of
 from apps.base.errors import BadInputError
 from apps.outbox.errors import BrokerAwayError
+from apps.rollouts.examples import find_several
 from apps.rollouts.models import Batch
 from apps.training import run_control
 from apps.training.box import key_of
@@ -71,8 +72,11 @@ def require_trainable(run: TrainingRun) -> None:
     recipe, batch = Recipe.from_json(run.recipe), run.batch
     is_weighted = batch.kind != Batch.Kind.ROLLOUTS
     weights = set(batch.items().values_list("weight", flat=True)) if is_weighted else set()
+    several = find_several(batch) if batch.kind == Batch.Kind.PAIRS else []
     with _in_words("recipe"):
-        openrlhf_recipes.require_trainable(recipe, _read_options(), tasks=batch.task_count, weights=sorted(weights))
+        openrlhf_recipes.require_trainable(
+            recipe, _read_options(), tasks=batch.task_count, weights=sorted(weights), several=several
+        )
 
 
 def require_trainable_head(recipe: HeadRecipe) -> None:

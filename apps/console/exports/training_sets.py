@@ -31,13 +31,18 @@ Row = Mapping[str, Any]
 
 
 def read_pairs(project: Project, filters: Mapping[str, str], user: User, held_out: set[int]) -> Iterator[Row]:
-    """A row a pair; where rewards order its answers, `feedback` and `by` are empty."""
+    """A row a pair; where rewards order its answers, `feedback` and `by` are empty. Attempts that differ in their calls
+    alone are no pair in words."""
     for judged in _iterate_judged(project, user, filters, held_out):
         for pair in judged.find_items().pairs:
+            chosen = read_whole(pair.text, pair.chosen or pair.rejected, kept_tokens=pair.kept_tokens)
+            rejected = read_whole(pair.rejected_text, pair.rejected, kept_tokens=0)
+            if chosen == rejected:
+                continue
             yield {
                 "prompt": _prompt_of(judged.task, pair.messages),
-                "chosen": read_whole(pair.text, pair.chosen or pair.rejected, kept_tokens=pair.kept_tokens),
-                "rejected": read_whole(pair.rejected_text, pair.rejected, kept_tokens=0),
+                "chosen": chosen,
+                "rejected": rejected,
                 "task": judged.task.pk,
                 "feedback": pair.feedback_id,
                 "by": pair.feedback.author if pair.feedback else "",

@@ -29,9 +29,10 @@ from apps.evals.services import ItemRow, add_items, make_taskset
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Review, RowImport, StepFeedback
 from apps.pipeline.importing import import_all
-from apps.rollouts.models import Demonstration, PreferencePair, Rollout
+from apps.rollouts.examples import iterate_pairs
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.rollouts.selectors import make_records
-from apps.rollouts.services import build_rollouts
+from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Step, Task
 from apps.workers.models import Worker
 from tentalis.core.contracts import RolloutRecord
@@ -39,7 +40,7 @@ from tentalis.core.desk import make_tickets
 from tentalis.core.judged_files import NO_TOKENS
 from tests.apps.console.builders import sign_in
 from tests.e2e.scenery import Scene, build_scene
-from tests.factories import make_judged_task, make_project, make_task, make_user, make_worker
+from tests.factories import add_call, make_judged_task, make_project, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -230,6 +231,8 @@ def test_an_export_holds_the_pairs_and_demonstrations_that_training_learns_from(
         type(attempt).objects.filter(pk=attempt.pk).update(text=text, outcome=outcome)
     Step.objects.filter(attempt__task=task, attempt__index=0, index=1).update(kind="answer", text="wrong")
     first = task.attempts.get(index=0)
+    for number, attempt in enumerate(task.attempts.all()):
+        add_call(attempt, [7, number], [20, 21])  # another prompt: a second sequence of tokens
     Feedback.objects.create(
         project=scene.project, task=task, source="human", author="user:bob", ranking=[[1], [0], [2]],
         preferred_attempt=first, edited_answer="right",
@@ -245,6 +248,10 @@ def test_an_export_holds_the_pairs_and_demonstrations_that_training_learns_from(
     imitated = Demonstration.objects.filter(task=task).order_by("id")
     assert [(row["kind"], row["feedback"]) for row in shown] == [(one.source, one.feedback_id) for one in imitated]
     assert shown[0]["messages"][1]["content"] == pairs[0]["chosen"]
+    batch = close_open_batch(scene.worker, by="test", kind=Batch.Kind.PAIRS)
+    told = [one for one in iterate_pairs(batch, None) if one.group_id == task.pk]
+    assert [one.pair_id for one in told] == [pair.pk for pair in learnt], "what is taken home is what is learnt"
+    assert {len(side) for one in told[1:] for side in (one.chosen, one.rejected)} == {2}
 
 
 def test_steps_are_right_or_wrong_as_persons_said_and_end_where_nobody_judged(scene: Scene) -> None:

@@ -1,11 +1,12 @@
 """Pairs and demonstrations: who says so, how far it is trusted, told once, taken back, and traced to their person."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
+from django.apps import apps
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
@@ -16,13 +17,15 @@ from apps.inference.models import Exchange
 from apps.pipeline import flow, judging
 from apps.reports.lineage import find_people, trace_lineage
 from apps.rollouts import services
+from apps.rollouts.examples import find_several
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
-from apps.tasks.models import Attempt, FurtherExchange, Step, Task
+from apps.rollouts.pairing import read_whole
+from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
 from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord
-from tentalis.core.packing import pack_bools, pack_float32, pack_int32
-from tests.factories import make_attempt, make_task, make_user, make_worker
+from tentalis.core.packing import pack_int32
+from tests.factories import add_call, make_attempt, make_task, make_user, make_worker
 
 
 @pytest.fixture
@@ -68,6 +71,19 @@ def test_verified_rewards_order_attempts_each_pair_of_texts_once(project: Projec
     build(make_group(project, ("good", "bad", "bad"), (1.0, 0.0, 0.0)))
     assert told() == [("attempts", "good", "bad")]
     assert shown() == [("attempt", "good")]
+
+
+def test_attempts_that_say_the_same_and_do_something_else_are_a_pair(project: Project) -> None:
+    task = make_group(project, ("Done.", "Done.", "Done."), (1.0, 0.0, 0.0))
+    steps = Step.objects.filter(attempt__task=task, index=0)
+    for index, amount in enumerate((5, 7, 7)):
+        steps.filter(attempt__index=index).update(kind="call", tool_name="refund", text=f'{{"amount": {amount}}}')
+    build(task)
+    [pair] = PreferencePair.objects.all()
+    assert pair.chosen is not None
+    assert pair.rejected is not None
+    assert (pair.chosen.index, pair.rejected.index) == (0, 1), "who did the same is one to learn from"
+    assert Demonstration.objects.count() == 1
 
 
 def test_what_scorers_alone_say_orders_nothing(project: Project) -> None:
@@ -172,17 +188,6 @@ def test_pairs_are_written_with_the_tokens_that_were_sampled(project: Project) -
     assert write_batch(batch) == write_batch(batch)
 
 
-def add_call(attempt: Attempt, prompt: list[int], tokens: list[int]) -> None:
-    """A later call of the attempt, whose prompt does not go on from the tokens before it."""
-    assert attempt.exchange is not None
-    call = Exchange.objects.get(pk=attempt.exchange.pk)
-    call.pk, call._state.adding, call.public_id = None, True, uuid4()
-    call.prompt_token_ids, call.token_ids = pack_int32(prompt), pack_int32(tokens)
-    call.logprobs, call.sampled = pack_float32([-0.5] * len(tokens)), pack_bools([True] * len(tokens))
-    call.save()
-    FurtherExchange.objects.create(attempt=attempt, exchange=call, place=1)
-
-
 def test_an_attempt_of_several_sequences_is_shown_sequence_by_sequence(project: Project) -> None:
     task = make_group(project, ("good",), (1.0,))
     add_call(task.attempts.get(), [7, 8], [20, 21])
@@ -207,6 +212,99 @@ def test_an_edited_answer_stands_in_the_sequence_that_it_ended(project: Project,
     batch = services.close_open_batch(task.worker, by="user:alice", kind="demonstrations")
     [shown] = map(DemonstrationRecord.from_json, read_lines(write_batch(batch)[0]))
     assert (shown.prompt_token_ids, shown.answer) == ([7, 8, 20], "<answer>right</answer>")
+
+
+def test_a_pair_is_all_sequences_of_both_attempts(project: Project) -> None:
+    """Each behind its own prompt, the first behind the one that both answer."""
+    task = make_group(project, ("good", "bad"), (1.0, 0.0))
+    good, bad = task.attempts.order_by("index")
+    add_call(good, [7, 8], [20, 21])
+    add_call(bad, [1, 2, 3, *range(10, 16), 9], [22])
+    build(task)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [record] = map(PairRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert (record.prompt_token_ids, record.is_of_one) == ([1, 2, 3], False)
+    first, second = record.chosen
+    assert (first.prompt_token_ids, first.token_ids) == ([], list(range(10, 16)))
+    assert (second.prompt_token_ids, second.token_ids, second.logprobs) == ([7, 8], [20, 21], [-0.5, -0.5])
+    [joined] = record.rejected
+    assert joined.token_ids == [*range(10, 16), 9, 22], "a call that goes on from the one before is no new sequence"
+    assert joined.counts == [True, True, False, True, True, True, False, True]
+    assert find_several(batch) == [record.pair_id]
+
+
+def test_an_edited_answer_in_an_earlier_sequence_replaces_all_behind_it(project: Project, alice: User) -> None:
+    task = make_group(project, ("<step>look</step><answer>wrong</answer>",), (None,))
+    attempt = task.attempts.get()
+    add_call(attempt, [7, 8], [20, 21])
+    Step.objects.filter(attempt=attempt, index=1).update(kind="answer", text="wrong")
+    give_task_feedback(task=task, by=alice, edited_answer="right")
+    build(task)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [pair] = map(PairRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert pair.prompt_token_ids == [1, 2, 3, 10, 11, 12]
+    assert [(one.prompt_token_ids, one.token_ids) for one in pair.rejected] == [([], [13, 14, 15]), ([7, 8], [20, 21])]
+    assert [one.text for one in pair.chosen] == ["<answer>right</answer>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "better"),
+    [
+        ("I look it up.\nIt is 5.", "It is 5.", "It is 6."),
+        ("It is 5.", "It is 5.", "It is 6."),
+        ("1. look\n2. add\nSo:\n1. tax\nAnswer: 5", "So:\n1. tax\nAnswer: 5", "So:\n1. tax\nAnswer: It is 6."),
+    ],
+    ids=["words before", "calls without words", "a list of its own"],
+)
+def test_an_edited_answer_of_several_calls_replaces_the_last_alone(
+    project: Project, alice: User, text: str, last: str, better: str
+) -> None:
+    """Steps that are whole calls, as conversations and outside agents have them."""
+    task = make_group(project, (text,), (None,))
+    attempt = task.attempts.get()
+    add_call(attempt, [7, 8], [20, 21])
+    Step.objects.filter(attempt=attempt, index=0).update(kind="call", token_start=0, token_end=6)
+    Step.objects.filter(attempt=attempt, index=1).update(kind="answer", text=last, token_start=6, token_end=8)
+    give_task_feedback(task=task, by=alice, edited_answer="It is 6.")
+    build(task)
+    item = PreferencePair.objects.get()
+    assert (item.text, read_whole(item.text, item.rejected, kept_tokens=6)) == (better, text[: -len(last)] + better)
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [pair] = map(PairRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert (pair.prompt_token_ids, [one.token_ids for one in pair.rejected]) == ([7, 8], [[20, 21]])
+
+
+def test_an_edit_of_several_calls_whose_last_answer_nobody_finds_is_refused_in_words(
+    project: Project, alice: User
+) -> None:
+    task = make_group(project, ("wrong",), (None,))
+    add_call(task.attempts.get(), [7, 8], [20, 21])
+    give_task_feedback(task=task, by=alice, edited_answer="right")
+    build(task)
+    words = "is 2 calls: wanted its last answer as a step with its tokens"
+    for kind in ("pairs", "demonstrations"):
+        with pytest.raises(ConflictError, match=words):
+            services.close_open_batch(task.worker, by="user:alice", kind=kind)
+
+
+def test_log_probs_of_another_temperature_are_no_reference(project: Project) -> None:
+    task = make_group(project, ("good", "bad"), (1.0, 0.0))
+    build(task)
+    Exchange.objects.filter(attempt__index=0).update(sampling={"temperature": 0.7, "tells": "processed"})
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [record] = map(PairRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert (record.chosen[0].logprobs, len(record.rejected[0].logprobs or ())) == (None, 6)
+
+
+def test_what_was_kept_out_for_its_several_sequences_waits_again(project: Project) -> None:
+    build(make_group(project, ("good", "bad", "worse"), (1.0, 0.0, 0.0)))
+    one, other = PreferencePair.objects.order_by("id")
+    reason = f"{one.chosen} is 2 sequences of tokens: wanted one"
+    PreferencePair.objects.filter(pk=one.pk).update(unusable_reason=reason)
+    PreferencePair.objects.filter(pk=other.pk).update(unusable_reason="the two attempts answered different prompts")
+    import_module("apps.rollouts.migrations.0006_pairs_of_several_sequences").take_back(apps, None)
+    waits = PreferencePair.objects.filter(unusable_reason="").values_list("pk", flat=True)
+    assert list(waits) == [one.pk]
 
 
 def test_attempts_that_answered_different_prompts_make_no_pair_and_say_so(project: Project) -> None:

@@ -24,7 +24,7 @@ from apps.workers.models import Worker
 from tentalis.celery import app
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.head_recipes import HeadRecipe
-from tests.factories import make_attempt, make_task, make_worker
+from tests.factories import add_call, make_attempt, make_judged_task, make_task, make_worker
 
 
 @pytest.fixture
@@ -148,6 +148,19 @@ def test_preferences_of_unequal_trust_are_not_for_it(asked: Worker, alice: User)
         flow.close_batch(worker=asked, by=alice, backend="openrlhf", recipe={"algorithm": "dpo", "kl_coef": 0.0})
     assert not TrainingRun.objects.exists()
     assert not PreferencePair.objects.filter(batch__isnull=False).exists()
+
+
+@pytest.mark.django_db
+def test_attempts_of_several_sequences_are_not_for_its_preferences(asked: Worker, alice: User) -> None:
+    task = make_judged_task(asked.project, asked, group_size=2)
+    for attempt in task.attempts.all():
+        add_call(attempt, [7, attempt.index], [20, 21])
+    PreferencePair.objects.create(
+        project=asked.project, worker=asked, task=task, source="attempts", weight=1.0,
+        **dict(zip(("chosen", "rejected"), task.attempts.all(), strict=True)),
+    )  # fmt: skip
+    with pytest.raises(BadInputError, match=r"compares two sequences of tokens: .* found 1 with several"):
+        flow.close_batch(worker=asked, by=alice, backend="openrlhf", recipe={"algorithm": "dpo", "kl_coef": 0.0})
 
 
 @pytest.mark.django_db
