@@ -6,6 +6,8 @@ import typer
 
 from tentalis.cli.output import AsJson, print_result, print_row, print_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
+from tentalis.cli.starting import read_starter, start_project
+from tentalis.cli.support_desk import SEED
 from tentalis.core.field_limits import MAX_HELD_OUT_PERCENT
 
 app = typer.Typer(no_args_is_help=True)
@@ -34,6 +36,22 @@ def create(
     with open_client() as client:
         project = client.create_project(slug=slug, name=name or slug)
     print_result(project, f"made project {project['slug']}", as_json=as_json)
+
+
+@app.command("new")
+def make_from(
+    slug: Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")],
+    source: Annotated[str, typer.Option("--from", help="support-desk, or FILE.json of the same form.")],
+    server: Annotated[str, typer.Option(help="Model server of its worker, by name.")],
+    seed: Annotated[int, typer.Option(min=0, help="Decides what is made up.")] = SEED,
+    model: Annotated[str, typer.Option(help="Model that the worker is asked as; default: the server's.")] = "",
+    tasks: Annotated[int, typer.Option(min=0, help="So many of the tickets to train on are submitted at once.")] = 0,
+) -> None:
+    """Make a project with its checks, tasks to be measured on, and a worker, as a file says."""
+    told = read_starter(source, seed=seed)
+    with open_client() as client:
+        for words in start_project(client, slug, told, server=server, model=model, tasks=tasks):
+            typer.echo(words)
 
 
 @app.command()

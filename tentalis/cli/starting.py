@@ -1,0 +1,69 @@
+"""A whole project out of one file: settings, worker, checks and tasks to be measured on, each through the REST API."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from tentalis.cli.session import list_rows
+from tentalis.cli.support_desk import write_support_desk
+
+if TYPE_CHECKING:
+    from tentalis.client import Client
+
+STARTERS: Final = {"support-desk": write_support_desk}
+PARTS: Final = ("environment", "project", "checks", "taskset", "worker", "rows")
+
+
+def read_starter(source: str, *, seed: int) -> Mapping[str, Any]:
+    """A project as it is written: one of `STARTERS`, or a file of the same form."""
+    if source in STARTERS:
+        return STARTERS[source](seed=seed)
+    try:
+        told = json.loads(Path(source).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        known = ", ".join(STARTERS)
+        raise typer.BadParameter(f"--from: wanted {known} or a file of JSON, found {source!r}: {error}") from None
+    found = sorted(told) if isinstance(told, dict) else type(told).__name__
+    if found != sorted(PARTS):
+        raise typer.BadParameter(f"{source}: wanted an object of {', '.join(sorted(PARTS))}, found {found}")
+    return dict(told)
+
+
+def start_project(
+    client: "Client", slug: str, told: Mapping[str, Any], *, server: str, model: str = "", tasks: int = 0
+) -> Iterator[str]:
+    """Make everything, and say each thing that was made. A project that is there is filled.
+
+    Args:
+        tasks: so many rows to train on are submitted; what they want of facts stands in their metadata.
+    """
+    environment, rows = told["environment"], told["rows"]
+    if slug in {project["slug"] for project in list_rows(client, client.list_projects)}:
+        client.change_project(slug, **told["project"])
+    else:
+        client.create_project(slug=slug, **({"name": slug} | told["project"]))
+        yield f"made project {slug}"
+    served = {"provider": server} | ({"base_model": model} if model else {})
+    worker = client.create_worker(project=slug, **told["worker"], **served)
+    yield f"made worker {worker['name']}"
+    for check in told["checks"]:
+        default_for = check.get("default_for", "")
+        made = client.write_check(project=slug, **{name: check[name] for name in check if name != "default_for"})
+        if default_for:
+            client.set_default_check(made["id"], default_for=default_for)
+        yield f"made check {made['name']}@{made['version']}" + (f", of all {default_for}" if default_for else "")
+    taskset = client.make_taskset(project=slug, environment=environment, **told["taskset"])
+    added = client.add_items(taskset["id"], split="train", text=_write_lines(rows), form="jsonl", name=slug)
+    held_out = sum(row.get("split") == "held_out" for row in rows)
+    yield f"made taskset {taskset['name']}: {added['added']} items, {held_out} of them held out"
+    if first := [row for row in rows if row.get("split") == "train"][:tasks]:
+        text = _write_lines({"prompt": row["prompt"], "metadata": row.get("metadata", {})} for row in first)
+        client.import_tasks(project=slug, text=text, form="jsonl", environment=environment, worker=worker["name"])
+        yield f"submitted {len(first)} tasks"
+
+
+def _write_lines(rows: Any) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

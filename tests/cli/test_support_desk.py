@@ -1,0 +1,81 @@
+"""A shop's support desk as a project: tickets held out by letter, and rules that a right reply keeps."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from apps.accounts.models import User
+from apps.checks.language import read_check, read_checks
+from apps.checks.models import NamedCheck
+from apps.evals.models import Item
+from apps.inference.models import Provider
+from apps.tasks.models import Task
+from apps.workers.models import Worker
+from tentalis.cli.support_desk import ENDING, RULES, Ticket, make_tickets, say_day
+from tests.cli.conftest import Run
+
+HACKED = "{0}, {0}, {0} {1} is delivered twice. {0} will look into it again."
+
+
+def grade(ticket: Ticket, reply: str) -> dict[str, float | None]:
+    return {name: read_check(spec, facts=ticket.facts).run(reply).share for name, _, spec in RULES}
+
+
+def test_tickets_are_the_same_for_the_same_seed_and_none_comes_twice() -> None:
+    tickets = list(make_tickets())
+    assert tickets == list(make_tickets())
+    assert tickets != list(make_tickets(seed=2))
+    assert (
+        len({ticket.prompt for ticket in tickets}) == len({ticket.order for ticket in tickets}) == len(tickets) == 448
+    )
+    assert sum(ticket.is_held_out for ticket in tickets) == 112
+
+
+def test_every_fact_stands_in_the_ticket_but_what_has_to_be_found_out() -> None:
+    for ticket in make_tickets():
+        assert all(fact in ticket.prompt for fact in (ticket.customer, ticket.order, ticket.item))
+        assert ENDING not in ticket.prompt
+        assert ticket.by not in ticket.prompt.splitlines()[0]
+    assert say_day(date(2026, 12, 31)) == "31 December"
+
+
+def test_a_right_reply_keeps_every_rule_and_others_lack_what_they_lack() -> None:
+    for ticket in make_tickets(a_letter=2):
+        right = ticket.write_right_reply()
+        assert set(grade(ticket, right).values()) == {1.0}
+        unkind = right.replace(f" {ticket.refund} ", f" 1{ticket.refund} ").replace(ENDING, "We guarantee it.")
+        lacking = {name for name, share in grade(ticket, unkind).items() if not share}
+        assert lacking == {"right-refund", "no-promises", "house-ending"}
+        hacked = grade(ticket, HACKED.format(ticket.customer, ticket.item))
+        assert {name for name, share in hacked.items() if share} == {"no-promises"}
+
+
+def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
+    User.objects.update(is_superuser=True)
+    url = "http://127.0.0.1:9/v1"
+    box = Provider.objects.create(name="box", kind="vllm", base_url=url, default_model="base")
+    server = ("--server", "box")
+    refused = signed_in("project", "new", "support", "--from", "support-desk", *server)
+    assert "model server box is not granted to project support" in refused.err
+    Provider.objects.filter(pk=box.pk).update(granted_to="everyone")
+    outcome = signed_in("project", "new", "support", "--from", "support-desk", "--tasks", "3", *server)
+    assert outcome.code == 0, outcome.err
+    assert "made taskset tickets: 448 items, 112 of them held out" in outcome.out
+    items = list(Item.objects.filter(taskset__project__slug="support"))
+    assert {(item.checks or [{}])[0]["use"] for item in items} == {"house@1"}
+    ticket = next(one for one in make_tickets() if one.prompt == items[0].prompt)
+    (check,) = read_checks(items[0].checks)
+    assert check.run(ticket.write_right_reply()).share == 1.0
+    assert check.run(HACKED.format(ticket.customer, ticket.item)).share == pytest.approx(1 / 6)
+    worker = Worker.objects.get(project__slug="support")
+    tasks = Task.objects.filter(worker=worker)
+    assert [(task.checks or [{}])[0]["with"] for task in tasks] == [task.metadata for task in tasks]
+    assert len(tasks) == 3
+    assert NamedCheck.objects.get(project=worker.project, name="house").default_for == "chat"
+    again = signed_in("project", "new", "other", "--from", str(tmp_path / "none.json"), *server)
+    assert again.code == 2
+    assert "wanted support-desk or a file of JSON" in again.err
+    (tmp_path / "half.json").write_text('{"rows": []}')
+    half = signed_in("project", "new", "other", "--from", str(tmp_path / "half.json"), *server)
+    assert "wanted an object of checks, environment" in half.err
