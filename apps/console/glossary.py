@@ -203,7 +203,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         _term(
             "Preference pair",
-            _("A chosen and a rejected answer to one prompt, for DPO and IPO."),
+            _("A chosen and a rejected attempt at one prompt, each of one or more token sequences, for DPO and IPO."),
             "feedback",
             "run",
             "exports",

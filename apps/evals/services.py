@@ -259,9 +259,14 @@ def _read_row(row: ItemRow, world: World, project: Project, named: Find) -> Item
         seed=row.seed,
         weight=float(row.weight),
         source=row.source[:200],
-        content_hash=hash_words("\n".join(list_texts(messages)) if messages else row.prompt),
+        content_hash=hash_item(row.prompt, messages),
         bands=list_bands(row.prompt),
     )
+
+
+def hash_item(prompt: str, messages: Sequence[Any]) -> str:
+    """Of an item's words: of the whole conversation, where it is one."""
+    return hash_words("\n".join(list_texts(messages)) if messages else prompt)
 
 
 def _read_messages(messages: Any) -> list[dict[str, Any]]:

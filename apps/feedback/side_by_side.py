@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean
+from typing import Any
 
 from django.db.models import Min
 
@@ -14,12 +15,15 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.inserting import insert
 from apps.calibration.selectors import weights_of
+from apps.evals.models import Item
+from apps.evals.services import hash_item
 from apps.feedback.comparing import TRUSTED_AS_TRUTH
 from apps.feedback.create_reviews import PAIR_REASON, open_human_review
 from apps.feedback.models import Feedback, FeedbackQuerySet, Review
 from apps.feedback.rules import validate_review_policy
-from apps.tasks.models import BLIND_PAIR, Attempt, Task
+from apps.tasks.models import BLIND_PAIR, OF_ITEM, Attempt, Task
 from apps.workers.models import Worker
+from tentalis.core.worlds import PanelItem
 
 REMEMBERED = 1_000
 """Judgements that are looked through for pairs, the last ones."""
@@ -41,20 +45,24 @@ class JudgedPair:
     by: str
 
 
-def open_pair(worker: Worker, environment: str, prompt: str, answers: Sequence[str], *, people: int, by: str) -> Task:
+def open_pair(
+    worker: Worker, environment: str, asked: PanelItem, answers: Sequence[str], *, people: int, by: str
+) -> Task:
     """Have people say which of two answers is better, in the running transaction.
 
     It is a task whose attempts are the answers, in an order that says nothing of who wrote them, and its review waits
-    in the queue like any other, as long as the project's policy lets reviews wait. Nothing of it is learned.
+    in the queue like any other, as long as the project's policy lets reviews wait. Nothing of it is learned. A
+    conversation is not copied: it is its item's, and goes with that.
     """
     project = worker.project
+    of_item = {OF_ITEM: hash_item(asked.prompt, asked.messages)} if asked.messages else {}
     task = Task.objects.create(
         project=project,
         worker=worker,
         submitted_by=find_leader(project),
         environment=environment,
-        prompt=prompt,
-        metadata={BLIND_PAIR: people},
+        prompt=asked.prompt,
+        metadata={BLIND_PAIR: people, **of_item},
         group_size=len(answers),
         state=Task.State.IN_REVIEW,
     )
@@ -66,6 +74,19 @@ def open_pair(worker: Worker, environment: str, prompt: str, answers: Sequence[s
     rules = validate_review_policy(project.review_policy)
     open_human_review(task, rules, reason=PAIR_REASON, by=by, purpose=Review.Purpose.PAIR)
     return task
+
+
+def find_conversation(task: Task) -> Sequence[Any]:
+    """The messages that two answers put before people were given to, as they were sent; () where its prompt is all, or
+    the item is gone. One query, and none of other work."""
+    wanted = task.metadata.get(OF_ITEM)
+    if not task.people_per_pair or not isinstance(wanted, str):
+        return ()
+    items = Item.objects.filter(
+        taskset__project=task.project_id, taskset__environment=task.environment, content_hash=wanted
+    )
+    found = items.order_by("-pk").values_list("messages", flat=True).first()
+    return found or ()
 
 
 def read_preferences(task_ids: Collection[int]) -> dict[int, float]:

@@ -139,9 +139,9 @@ class ByPeople:
                 if mine.answer != theirs.answer:
                     row.is_swapped = hashlib.sha256(f"{mine.pk}:{theirs.pk}".encode()).digest()[0] % 2 == 1
                     answers = [theirs.answer, mine.answer] if row.is_swapped else [mine.answer, theirs.answer]
-                    prompt, environment = asked.items[mine.place].prompt, asked.world.name
+                    item, environment = asked.items[mine.place], asked.world.name
                     row.task = open_pair(
-                        self.adapter.worker, environment, prompt, answers, people=self.people, by=self.by
+                        self.adapter.worker, environment, item, answers, people=self.people, by=self.by
                     )
                     row.said = None
                 rows.append(row)

@@ -28,6 +28,8 @@ TASK_WORDS = ("prompt", "answer")
 FROM_SESSION = "from_session"
 """Key of a task's metadata: the session whose first words it is."""
 BLIND_PAIR = "blind_pair"
+OF_ITEM = "item"
+"""Hash of the held-out item whose answers are compared, where that is a conversation."""
 """Key of a task's metadata: so many people compare its two answers, without knowing whose they are."""
 SEARCHED_STATES = ("in_review", "done", "failed", "cancelled")
 """States in which a task stays: only there its words stand in the index, for each move writes them anew."""

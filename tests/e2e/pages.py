@@ -18,6 +18,7 @@ from apps.gate.models import AnswerPair
 from apps.operations.models import Alarm
 from apps.tasks.models import Task
 from apps.workers.models import Worker
+from tentalis.core.worlds import PanelItem
 from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
 from tests.e2e.quality_scenery import train_a_manager
 from tests.e2e.scenery import Scene, add_task
@@ -180,7 +181,7 @@ def _compare(scene: Scene) -> tuple[Review, Adapter]:
     answers = ["We take it back within 30 days; the shipping is ours.", "Returns are possible. Please see our terms."]
     for mine, theirs in zip(*(side.item_tries.order_by("place") for side in sides), strict=True):
         prompt = f"A customer asks whether lamp {mine.place + 7} can be sent back. What do we answer?"
-        task = open_pair(scene.worker, "chat", prompt, answers, people=1, by="gate")
+        task = open_pair(scene.worker, "chat", PanelItem(prompt=prompt), answers, people=1, by="gate")
         AnswerPair.objects.create(adapter=adapter, mine=mine, theirs=theirs, task=task)
     review = task.reviews.get()
     return claim(review=review, by=scene.alice), adapter

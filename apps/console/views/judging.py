@@ -21,12 +21,14 @@ from apps.console.selectors.presence import Present, find_present
 from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import Shown, find_undoable, show_attempts
 from apps.console.selectors.review_queue import may_manage
+from apps.console.selectors.sessions import read_message
 from apps.console.views.frame import Scene, found_or_404, leave, project_view, show
 from apps.feedback import claims, submit
 from apps.feedback.claims import claim_review
 from apps.feedback.drafts import find_draft, save_draft
 from apps.feedback.models import Review
 from apps.feedback.rules import validate_review_policy
+from apps.feedback.side_by_side import find_conversation
 from apps.finding.reviews import ReviewFilters
 from apps.pipeline import flow
 from apps.rollouts.services import find_obstacles
@@ -75,6 +77,7 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
         "is_outside": task.worker.kind == Worker.Kind.OUTSIDE,
         "preview": preview,
         "proposals": find_of_task(task),
+        "conversation": [read_message(one) for one in find_conversation(task)],
         "present": _find_present(scene, task, is_blind=is_blind),
         "undoable": find_undo(request, scene),
         "query": find_asked(request),

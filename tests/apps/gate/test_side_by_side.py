@@ -4,6 +4,7 @@ whose they are."""
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,14 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.calibration.models import Comparison, Rater
 from apps.evals.holding import find_held_out
+from apps.evals.models import Item
+from apps.evals.panels import read_item
+from apps.evals.services import hash_item
+from apps.feedback.claims import claim
 from apps.feedback.expiry import expire_reviews
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Hint, Review
-from apps.feedback.side_by_side import find_judged_pairs
+from apps.feedback.side_by_side import find_conversation, find_judged_pairs, open_pair
 from apps.feedback.submit import give_feedback
 from apps.gate.awaiting import PEOPLE, find_answered, withdraw_decided
 from apps.gate.gating import gate_adapter
@@ -240,6 +245,37 @@ def test_nothing_of_a_blind_pair_is_learned(clerk: Worker, people: Project, stor
     assert not Rollout.objects.filter(is_usable=True).exists()
     found = find_judged_pairs(people.pk)
     assert len(found) == 15, "and each tells how well a judge judges"
+
+
+def test_who_compares_answers_to_a_conversation_reads_all_of_it(
+    clerk: Worker, alice: User, client: Client, django_assert_num_queries: Any
+) -> None:
+    """As long as its item is there: nothing of it is copied."""
+    hold_out(clerk.project, 1)
+    said = [
+        {"role": "user", "content": "My lamp is broken."},
+        {"role": "assistant", "content": "How old is it?"},
+        {"role": "user", "content": "Double the number 0"},
+    ]
+    Item.objects.update(messages=said, content_hash=hash_item("Double the number 0", said))
+    item = read_item(Item.objects.get())
+    pairs = [
+        open_pair(clerk, "chat", one, ["7", "8"], people=1, by="gate") for one in (item, replace(item, messages=()))
+    ]
+    assert "lamp" not in json.dumps(pairs[0].metadata)
+    client.force_login(alice)
+    pages = []
+    for task in pairs:
+        review = claim(review=task.reviews.get(), by=alice)
+        pages.append(client.get(reverse("console:review", args=("shop", review.pk))).content.decode())
+    assert [("The whole conversation: 3 messages" in page, "My lamp is broken." in page) for page in pages] == [
+        (True, True),
+        (False, False),
+    ]
+    Item.objects.all().delete()
+    assert find_conversation(pairs[0]) == ()
+    with django_assert_num_queries(0):
+        find_conversation(pairs[1])
 
 
 def test_what_nobody_compared_in_time_is_left_to_a_person(clerk: Worker, people: Project, store: Path) -> None:
