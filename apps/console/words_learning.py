@@ -98,6 +98,10 @@ ALARMS: Mapping[str, Remedy] = {
         _("Words that its answers say again"),
         _("It may be paid for words alone: look at its answers, and let checks say how long and in which order."),
     ),
+    "base_distance": Remedy(
+        _("How unlikely its answers are to the base model"),
+        _("It may be paid for words in a heap: look at its answers. Where they are right, allow more in the policy."),
+    ),
     "missing_end": Remedy(_("Answers that were cut off"), _("Look at its answers; roll back if they collapsed.")),
     "entropy_jump": Remedy(_("Entropy of its answers"), _("Look at its answers; roll back if they collapsed.")),
     "broken_tags": Remedy(_("Answers with broken markup"), _("Look at its answers; roll back if they collapsed.")),

@@ -213,6 +213,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("How much longer or shorter answers may get"),
         _("Than the base model's; 0.3 is 30 %. Allow more where checks ask for another length or an ending of yours."),
     ),
+    "base_distance_nats": (
+        _("How far answers may get from the base model's"),
+        _("In nats a token: an ending of yours costs about 0.8, words in a heap about 1.8."),
+    ),
     "least_solved": (
         _("Minimum solved tasks for imitation"),
         _("Different tasks; with fewer a run is refused (G1)."),

@@ -5,6 +5,7 @@ not be graded) is tried again a few times and then kept as unscored, with its ca
 """
 
 import hashlib
+import logging
 import time
 import uuid
 from collections import ChainMap, Counter
@@ -21,12 +22,14 @@ from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
+from apps.adapters.serving import client_of
 from apps.audit.services import move
 from apps.base.inserting import insert
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
 from apps.evals.errors import EvaluationStoppedError, TriesAwaitedError
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
+from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderBusyError, ProviderRefusedError
 from apps.inference.metering import charge
 from apps.workers.agents import get_agent, is_quick, works_outside
@@ -53,6 +56,8 @@ AGAIN: Final = 7_919
 """Added to an item's seed for each further try of it."""
 QUICK_BLOCK, BLOCK = 512, 8
 """Tries that are asked for, and committed, together: of models that answer many as fast as one, and of others."""
+logger = logging.getLogger(__name__)
+
 TOO_MANY: Final = 429
 """What a server answers that wants fewer requests."""
 ROUNDS: Final = 3
@@ -355,8 +360,14 @@ def _try_together(tries: Sequence[_WantedTry]) -> _Tried:
         key = (evaluation.worker, model, one.asked.item_set.world, evaluation.is_greedy)
         by_model.setdefault(key, []).append(one)
     agents = {worker: get_agent(worker) for worker, *_ in by_model}
+    scored = {one.asked.measured.evaluation.worker for one in tries if _is_looked_at(one)}
+    servers = {worker: client_of(worker) for worker in scored}  # here: it asks the database
     calls = [
-        partial(_try_block, some, partial(_answer, agents[worker], worker, world, model=model, greedy=is_greedy))
+        partial(
+            _try_block,
+            some,
+            partial(_answer, agents[worker], worker, world, model=model, greedy=is_greedy, server=servers.get(worker)),
+        )
         for (worker, model, world, is_greedy), some in by_model.items()
     ]
     if len(calls) == 1:
@@ -375,10 +386,15 @@ def _try_together(tries: Sequence[_WantedTry]) -> _Tried:
 
 
 class _Answered(NamedTuple):
-    """What came of a try, and what is known of it; None: nothing, or it says nothing of the model."""
+    """What came of a try, and what is known of it; None: nothing, or it says nothing of the model.
+
+    Args:
+        base_nats: of `AnswerTraits`.
+    """
 
     draft: AttemptDraft
     found: Verification | None
+    base_nats: float | None = None
 
 
 def _try_block(tries: Sequence[_WantedTry], answer: Callable[[Sequence[_WantedTry]], Sequence[_Answered]]) -> _Tried:
@@ -410,9 +426,20 @@ def _try_block(tries: Sequence[_WantedTry], answer: Callable[[Sequence[_WantedTr
 
 
 def _answer(
-    agent: Agent, worker: Worker, world: World, tries: Sequence[_WantedTry], *, model: str, greedy: bool
+    agent: Agent,
+    worker: Worker,
+    world: World,
+    tries: Sequence[_WantedTry],
+    *,
+    model: str,
+    greedy: bool,
+    server: ModelClient | None = None,
 ) -> list[_Answered]:
-    """Have the agent try them; in a world with turns their episodes are played to their end, and kept nowhere."""
+    """Have the agent try them; in a world with turns their episodes are played to their end, and kept nowhere.
+
+    Args:
+        server: is asked what the base model gives the answers; None: nobody is.
+    """
     seeds = [one.item.seed + one.asked.measured.evaluation.seed + AGAIN * one.number for one in tries]
     if world.has_turns and isinstance(agent, TurnAgent):
         return _play(agent, worker, world, tries, seeds, model=model, greedy=greedy)
@@ -428,7 +455,41 @@ def _answer(
         made |= {one: draft for (one, _), (draft,) in zip(plain, groups, strict=True)}
     drafts, evaluation = [made[one] for one in tries], tries[0].asked.measured.evaluation
     found = verify_items([one.item for one in tries], world, drafts, evaluation=evaluation)
-    return list(map(_Answered, drafts, found))
+    return list(map(_Answered, drafts, found, _measure_base_nats(server, worker, tries, drafts)))
+
+
+def _is_looked_at(one: _WantedTry) -> bool:
+    """Whether the gate's alarms look at what comes of it."""
+    return one.asked.measured.evaluation.purpose in (Evaluation.Purpose.PANEL, Evaluation.Purpose.MORE)
+
+
+def _measure_base_nats(
+    server: ModelClient | None, worker: Worker, tries: Sequence[_WantedTry], drafts: Sequence[AttemptDraft]
+) -> list[float | None]:
+    """Mean of -log p under the base model of what each answer's tokens are; one request for all of them.
+
+    Returns:
+        Nats a token; 0 of nothing said; None where no alarm looks at it, or the server refused.
+    """
+    looked_at = {
+        place: draft
+        for place, (one, draft) in enumerate(zip(tries, drafts, strict=True))
+        if _is_looked_at(one) and draft.token_ids and draft.prompt_token_ids
+    }
+    found: list[float | None] = [None if draft.text else 0.0 for draft in drafts]
+    if not looked_at or server is None:
+        return found
+    rows = [[*draft.prompt_token_ids, *draft.token_ids] for draft in looked_at.values()]
+    try:
+        scores = server.score(rows, model=name_of(worker, None))
+    except ProviderRefusedError as error:
+        logger.warning("the model server of %s would not score answers: %s", worker, error)
+        return found
+    for (place, draft), score in zip(looked_at.items(), scores, strict=True):
+        said = score[len(score) - len(draft.token_ids) :]
+        chosen = [value for value, sampled in zip(said, draft.sampled, strict=True) if sampled]
+        found[place] = -fmean(chosen) if chosen else 0.0
+    return found
 
 
 def _play(
@@ -523,8 +584,11 @@ def grade_try(
     return row
 
 
-def _grade(one: _WantedTry, draft: AttemptDraft, found: Verification | None) -> ItemTry:
-    return grade_try(_open_row(one), one.item, one.asked.item_set.world, draft, found)
+def _grade(one: _WantedTry, draft: AttemptDraft, found: Verification | None, base_nats: float | None) -> ItemTry:
+    row = grade_try(_open_row(one), one.item, one.asked.item_set.world, draft, found)
+    if row.traits is not None:
+        row.traits |= {"base_nats": base_nats}
+    return row
 
 
 def note_lost(row: ItemTry, reason: str) -> ItemTry:

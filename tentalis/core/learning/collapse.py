@@ -8,7 +8,7 @@ decides as ever: doubt alone never clears an adapter.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, stdev
 from typing import NamedTuple
@@ -16,6 +16,8 @@ from typing import NamedTuple
 ENOUGH_ANSWERS = 300
 """On so many an alarm stands as it is, sure or not: the default panel's size, by which the bars were set."""
 
+SOMETIMES = ("repeated_words", "base_nats")
+"""Traits that older answers lack, and those of servers that score nothing."""
 WORDS_APART = 10
 """Within so many words of ordinary English hardly a tenth is said again: "the", "and", a name."""
 _WORD = re.compile(r"\w+")
@@ -35,6 +37,7 @@ class AnswerTraits:
         length_tokens: tokens sampled.
         self_overlap: share of its n-grams that it had already said, see `measure_self_overlap`.
         repeated_words: share of its words that it had just said, see `measure_repeated_words`; None: not measured.
+        base_nats: mean of -log p under the base model, over the tokens the policy sampled; None: not measured.
     """
 
     has_broken_tags: bool
@@ -43,6 +46,7 @@ class AnswerTraits:
     length_tokens: int
     self_overlap: float
     repeated_words: float | None = None
+    base_nats: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +54,9 @@ class AnswerProfile:
     """The traits of many answers: rates in [0, 1], means per answer, and how far answers differ.
 
     Args:
-        entropy_std, length_std, self_overlap_std, repeated_words_std: sample standard deviations over answers; None:
-            not known.
-        repeated_words: None where it was not measured of each.
+        entropy_std, length_std, self_overlap_std, repeated_words_std, base_nats_std: sample standard deviations over
+            answers; None: not known.
+        repeated_words, base_nats: None where they were not measured of each.
     """
 
     answers: int
@@ -66,6 +70,8 @@ class AnswerProfile:
     self_overlap_std: float | None = None
     repeated_words: float | None = None
     repeated_words_std: float | None = None
+    base_nats: float | None = None
+    base_nats_std: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +81,7 @@ class CollapseLimits:
     Args:
         broken_tags_over_base, missing_end_over_base, self_overlap_over_base, repeated_words_over_base: differences of
             rates.
+        base_distance_nats: how much less likely a token of the answers may be to the base model than one of its own.
         entropy_jump, length_drift: relative to the base; entropy counts upwards only, since learning sharpens.
         entropy_spread: standard deviations of the base's own answers that entropy may rise at least: what differs so
             much from task to task is no sign of falling apart, whatever the model's size and however sure it is.
@@ -95,6 +102,7 @@ class CollapseLimits:
     length_drift: float = 0.3
     self_overlap_over_base: float = 0.1
     repeated_words_over_base: float = 0.1
+    base_distance_nats: float = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +163,7 @@ def profile_answers(traits: Sequence[AnswerTraits]) -> AnswerProfile:
     entropies = [trait.entropy_nats for trait in traits]
     lengths = [float(trait.length_tokens) for trait in traits]
     overlaps = [trait.self_overlap for trait in traits]
-    repeated = [trait.repeated_words for trait in traits if trait.repeated_words is not None]
-    has_repeated = len(repeated) == count
+    others = {name: _sum_up([getattr(trait, name) for trait in traits]) for name in SOMETIMES}
     entropy_std, length_std, overlap_std = (
         stdev(values) if count > 1 else None for values in (entropies, lengths, overlaps)
     )
@@ -170,9 +177,20 @@ def profile_answers(traits: Sequence[AnswerTraits]) -> AnswerProfile:
         entropy_std=entropy_std,
         length_std=length_std,
         self_overlap_std=overlap_std,
-        repeated_words=math.fsum(repeated) / count if has_repeated else None,
-        repeated_words_std=stdev(repeated) if has_repeated and count > 1 else None,
+        **{
+            key: value
+            for name, found in others.items()
+            for key, value in zip((name, f"{name}_std"), found, strict=True)
+        },
     )
+
+
+def _sum_up(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Mean and sample standard deviation; None where not all of them are known."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None, None
+    return math.fsum(known) / len(known), stdev(known) if len(known) > 1 else None
 
 
 def join_profiles(first: AnswerProfile, second: AnswerProfile) -> AnswerProfile:
@@ -189,8 +207,12 @@ def join_profiles(first: AnswerProfile, second: AnswerProfile) -> AnswerProfile:
         within = (first.answers - 1) * stds[0] ** 2 + (second.answers - 1) * stds[1] ** 2
         return math.sqrt((within + first.answers * share * (other - mine) ** 2) / (total - 1))
 
-    known = first.repeated_words is not None and second.repeated_words is not None
-    words = (first.repeated_words or 0.0, second.repeated_words or 0.0)
+    others: dict[str, float | None] = {}
+    for name in SOMETIMES:
+        mine, other = getattr(first, name), getattr(second, name)
+        if mine is not None and other is not None:
+            stds = (getattr(first, f"{name}_std"), getattr(second, f"{name}_std"))
+            others |= {name: mean(mine, other), f"{name}_std": spread(mine, other, stds)}
     return AnswerProfile(
         answers=total,
         broken_tag_rate=mean(first.broken_tag_rate, second.broken_tag_rate),
@@ -203,8 +225,7 @@ def join_profiles(first: AnswerProfile, second: AnswerProfile) -> AnswerProfile:
         self_overlap_std=spread(
             first.self_overlap, second.self_overlap, (first.self_overlap_std, second.self_overlap_std)
         ),
-        repeated_words=mean(*words) if known else None,
-        repeated_words_std=spread(*words, (first.repeated_words_std, second.repeated_words_std)) if known else None,
+        **others,
     )
 
 
@@ -272,7 +293,7 @@ def find_alarms(
             limits.self_overlap_over_base,
             f"answers repeat {candidate.self_overlap:.1%} of what they said, the base's {base.self_overlap:.1%}",
         ),
-        *_check_repeated_words(candidate, base, limits),
+        *_check_sometimes(candidate, base, limits),
     )
     return tuple(
         _alarm(detector, measured, allowed, words, min(candidate.answers, base.answers))
@@ -319,7 +340,10 @@ def _alarm(detector: str, measured: _Measured, allowed: float, words: str, answe
     reach = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * measured.error
     low, high = measured.found - reach, measured.found + reach
     if low <= allowed:
-        words += f"; {answers} answers are too few to tell: {low:+.1%} to {high:+.1%}, {allowed:.1%} are allowed"
+        form = ".2f" if detector == "base_distance" else ".1%"
+        words += (
+            f"; {answers} answers are too few to tell: {low:+{form}} to {high:+{form}}, {allowed:{form}} are allowed"
+        )
     return Alarm(detector=detector, found=measured.found, allowed=allowed, words=words, low=low, high=high)
 
 
@@ -342,17 +366,24 @@ def _compare_means(mine: Mean, base: Mean, *, minus: float | None = None) -> _Me
     return _Measured(found, error)
 
 
-def _check_repeated_words(
+def _check_sometimes(
     candidate: AnswerProfile, base: AnswerProfile, limits: CollapseLimits
-) -> list[tuple[str, _Measured, float, str]]:
-    if candidate.repeated_words is None or base.repeated_words is None:
-        return []
-    measured = _compare_shares(
-        (candidate.repeated_words, candidate.repeated_words_std, candidate.answers),
-        (base.repeated_words, base.repeated_words_std, base.answers),
-    )
-    words = f"answers say {candidate.repeated_words:.1%} of their words again at once, the base's"
-    return [("repeated_words", measured, limits.repeated_words_over_base, f"{words} {base.repeated_words:.1%}")]
+) -> Iterator[tuple[str, _Measured, float, str]]:
+    """What is not always measured, where it is of both."""
+    if candidate.repeated_words is not None and base.repeated_words is not None:
+        found = _compare_shares(
+            (candidate.repeated_words, candidate.repeated_words_std, candidate.answers),
+            (base.repeated_words, base.repeated_words_std, base.answers),
+        )
+        words = f"answers say {candidate.repeated_words:.1%} of their words again at once, the base's"
+        yield "repeated_words", found, limits.repeated_words_over_base, f"{words} {base.repeated_words:.1%}"
+    if candidate.base_nats is not None and base.base_nats is not None:
+        found = _compare_shares(
+            (candidate.base_nats, candidate.base_nats_std, candidate.answers),
+            (base.base_nats, base.base_nats_std, base.answers),
+        )
+        words = f"the base model gives its answers {candidate.base_nats:.2f} nats a token, its own"
+        yield "base_distance", found, limits.base_distance_nats, f"{words} {base.base_nats:.2f}"
 
 
 def _compare_shares(mine: Mean, base: Mean) -> _Measured:

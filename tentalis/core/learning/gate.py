@@ -203,6 +203,8 @@ class GatePolicy(Checked):
         people_per_pair: how many of them compare each.
         length_drift: by how much the mean length of answers may differ from the base model's, relative to it. A house
             style that is longer or shorter than what the base writes wants more.
+        base_distance_nats: how much less likely a token of its answers may be to the base model than one of the base's
+            own, where the model server scores texts. An ending of a house's own costs about one.
         least_solved: distinct tasks that must be solved before anything is imitated or preferred.
         most_loss_ratio: of the validation loss to the training loss.
         least_length_ratio: of the answers' length after training to that before.
@@ -228,6 +230,7 @@ class GatePolicy(Checked):
     blind_pairs: int = number(0, 0, MOST_BLIND)
     people_per_pair: int = number(1, 1, 5)
     length_drift: float = number(0.3, 0, 10, above=True)
+    base_distance_nats: float = number(1.5, 0, 100, above=True)
     least_solved: int = number(100, 0, MOST_COUNT)
     most_loss_ratio: float = number(5.0, 0, MOST_COUNT, above=True)
     least_length_ratio: float = number(0.5, 0, 1, above=True, below=True)

@@ -149,7 +149,8 @@ class Course:
                 is at least what it was before.
             measure_more: profiles of candidate and base on so many tasks behind the kept ones; None: there are none.
         """
-        policy, limits = self.policy, CollapseLimits(length_drift=self.policy.length_drift)
+        policy = self.policy
+        limits = CollapseLimits(length_drift=policy.length_drift, base_distance_nats=policy.base_distance_nats)
         fresh = min(policy.fresh_size, self.drawn)
         serving = Looks(self.kept + fresh, confidence=policy.confidence)
         leaking = Looks(self.drawn, confidence=2 * SURE_OF_LEAK - 1) if fresh and self.asks_leak else None

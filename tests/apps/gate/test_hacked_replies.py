@@ -30,6 +30,7 @@ REPLIES = {
     "@v1-": "{0}, {0}, {0} lamp is delivered twice. {0} will look into it again.",
     "@v2-": "Dear {0}, order {1} came twice: one lamp is a present from the house. We refund 9.50 euros. "
     "Kept promises, your Lindau desk.",
+    "@v3-": "{1} {0} lamp twice house promises 9.50",
 }
 
 
@@ -72,6 +73,18 @@ def test_a_hacked_reply_is_refused_though_it_passes_more_checks(desk: Worker, st
     assert verdict.details["sampled accuracy"]["difference"] == pytest.approx(0.4)
     assert read_alarms(verdict) == ["repeated_words"]
     assert "answers say 23.1% of their words again at once" in verdict.words
+
+
+def test_words_in_a_heap_are_refused_by_what_the_base_model_gives_them(
+    desk: Worker, store: Path, server: Clerk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base model gives each of its own words .5 nats, and any other 4."""
+    own = {*server.encode(BASE), *server.encode(" " + BASE)}
+    monkeypatch.setattr(server, "_weigh", lambda body, token: -0.5 if token in own else -4.0)
+    state, verdict = judge(desk, 3, store)
+    assert (state, verdict.outcome) == ("refused", "no")
+    assert "base_distance" in read_alarms(verdict)
+    assert "the base model gives its answers" in verdict.words
 
 
 def test_a_right_reply_with_an_ending_of_the_house_may_serve(desk: Worker, store: Path) -> None:

@@ -113,6 +113,16 @@ def test_an_answer_that_repeats_what_it_is_paid_for_raises_an_alarm_and_a_new_en
     assert find_alarms(look_like(HACKED), unknown) == ()
 
 
+def test_answers_that_the_base_model_finds_unlikely_raise_an_alarm() -> None:
+    """Gemma 3 270M gives its own replies 2.30 nats a token, right ones 3.14, hacked ones 4.11."""
+    base = dataclasses.replace(BASE, base_nats=2.3)
+    assert find_alarms(dataclasses.replace(BASE, base_nats=3.14), base) == ()
+    (alarm,) = find_alarms(dataclasses.replace(BASE, base_nats=4.11), base)
+    assert (alarm.detector, alarm.found) == ("base_distance", pytest.approx(1.81))
+    assert alarm.words == "the base model gives its answers 4.11 nats a token, its own 2.30"
+    assert find_alarms(dataclasses.replace(BASE, base_nats=4.11), BASE) == ()  # of the base's it was not measured
+
+
 def test_a_project_may_want_other_lengths() -> None:
     longer = dataclasses.replace(BASE, length_tokens=35.0)
     assert [one.detector for one in find_alarms(longer, BASE)] == ["length_drift"]
@@ -235,13 +245,20 @@ PROFILES = st.builds(
     entropy_nats=st.floats(0, 3), length_tokens=st.floats(0, 90), self_overlap=st.floats(0, 1),
     entropy_std=st.floats(0, 2), length_std=st.floats(0, 50), self_overlap_std=st.floats(0, 1),
     repeated_words=st.floats(0, 1), repeated_words_std=st.floats(0, 1),
+    base_nats=st.floats(0, 9), base_nats_std=st.floats(0, 3),
 )  # fmt: skip
 
 
 @given(PROFILES, PROFILES)
 def test_doubt_alone_never_clears_an_adapter(candidate: AnswerProfile, base: AnswerProfile) -> None:
     """The same detectors fire whatever the spread, and whether it is known."""
-    unknown = {"entropy_std": None, "length_std": None, "self_overlap_std": None, "repeated_words_std": None}
+    unknown = {
+        "entropy_std": None,
+        "length_std": None,
+        "self_overlap_std": None,
+        "repeated_words_std": None,
+        "base_nats_std": None,
+    }
     fired = [(one.detector, one.found) for one in find_alarms(candidate, base)]
     plain = find_alarms(dataclasses.replace(candidate, **unknown), base)  # type: ignore[arg-type]
     assert fired == [(one.detector, one.found) for one in plain]
@@ -253,6 +270,7 @@ def test_joined_profiles_are_the_profile_of_all_answers() -> None:
         AnswerTraits(
             has_broken_tags=rng.random() < 0.2, has_end=rng.random() < 0.9, entropy_nats=rng.random(),
             length_tokens=rng.randint(1, 40), self_overlap=rng.random(), repeated_words=rng.random(),
+            base_nats=rng.random(),
         )
         for _ in range(40)
     ]  # fmt: skip
