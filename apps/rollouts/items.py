@@ -24,11 +24,11 @@ ITEM_FIELDS = ("split", "weight", "messages")
 """What a row of a file may say of an item beside what it may say of a task."""
 
 
-def read_item_rows(text: str, *, form: str, split: str, name: str = "") -> list[ItemRow]:
+def read_item_rows(text: str, *, form: str, split: str, name: str = "", checks: Any = None) -> list[ItemRow]:
     """The items of a file (see `tentalis.core.task_files`).
 
     Args:
-        split: of those whose row names none. name: the file's.
+        split, checks: of those whose row names none. name: the file's.
     Raises:
         BadInputError: naming each line that is not what is wanted, at `text`.
     """
@@ -40,7 +40,7 @@ def read_item_rows(text: str, *, form: str, split: str, name: str = "") -> list[
     faults, found = {}, []
     for row in rows:
         try:
-            found.append(_read_item(row, split, name))
+            found.append(_read_item(row if row.checks is not None else row._replace(checks=checks), split, name))
         except (BadInputError, ValueError) as error:
             faults[row.line] = str(error)
     if faults:

@@ -48,6 +48,7 @@ def add(
         str, typer.Argument(help="FILE.csv, .jsonl, .txt, .parquet or .zip; -: input; empty: one of the options.")
     ] = "",
     split: Split = "held_out",
+    check: Annotated[str, typer.Option(help="NAME or NAME@VERSION of a check: of rows that bring none.")] = "",
     tasks: Annotated[list[int] | None, typer.Option("--task", help="Tasks of the project, by number.")] = None,
     sessions: Annotated[list[int] | None, typer.Option("--session", help="Sessions, by number.")] = None,
     count: Annotated[int | None, typer.Option(min=1, help="So many that the environment makes up.")] = None,
@@ -67,6 +68,7 @@ def add(
             text=text,
             form=form,
             name=Path(file).name if file not in ("", "-") else None,
+            checks={"use": check} if check else None,
             tasks=tasks or None,
             sessions=sessions or None,
             count=count,

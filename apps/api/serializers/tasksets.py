@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import (
+    AnyJSONField,
     ObjectField,
     RegisteredField,
     StrictSerializer,
@@ -68,6 +69,10 @@ class ItemsIn(StrictSerializer):
     )
     form = WordField(required=False, choices=[(form, form) for form in (*FORMS, PACKED)], help_text="Of the text.")
     name = TextField(required=False, max_length=150, help_text="The file's.")
+    checks = AnyJSONField(
+        required=False,
+        help_text="A check or a list of them, of rows of the text that bring none; their facts are the row's.",
+    )
     tasks = _ids("Ids of tasks of the project.")
     sessions = _ids("Ids of sessions: what was asked first in each.")
     count = WholeNumberField(

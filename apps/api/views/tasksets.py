@@ -81,7 +81,9 @@ class TasksetViewSet(ResourceViewSet):
                 if form == PACKED:
                     name, text = unpack_rows(read_base64(text, field="text"), field="text")
                     form = guess_form(name, text)
-                return read_item_rows(text, form=form, split=split, name=body.get("name", ""))
+                return read_item_rows(
+                    text, form=form, split=split, name=body.get("name", ""), checks=body.get("checks")
+                )
             case "tasks":
                 require_scope(self.request, Right.TASKS_READ)
                 return list_task_rows(taskset.project, body["tasks"], split=split)

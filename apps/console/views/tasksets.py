@@ -15,6 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
+from apps.checks.models import NamedCheck
 from apps.console.forms_tasksets import ItemsForm, SplitForm, TaskItemForm, TasksetForm
 from apps.console.selectors import tasksets
 from apps.console.views.frame import (
@@ -36,6 +37,8 @@ from apps.evals.services import Added, freeze_taskset, make_taskset
 from apps.feedback.models import Feedback
 from apps.rollouts.items import add_to_taskset, divide, list_task_rows
 from apps.tasks.models import Task
+
+SHOWN_CHECKS = 200
 
 
 @require_GET
@@ -83,7 +86,8 @@ def add_taskset(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.EVALS_WRITE)
 def add_items(request: HttpRequest, scene: Scene, taskset_id: int) -> HttpResponse:
     taskset = _find(scene, taskset_id)
-    form = ItemsForm(posted(request), request.FILES or None)
+    checks = NamedCheck.objects.filter(project=scene.project)[:SHOWN_CHECKS]
+    form = ItemsForm(posted(request), request.FILES or None, checks=checks)
 
     def add() -> Added:
         rows = form.read_rows(taskset.environment)

@@ -67,7 +67,7 @@ QUERIES: Mapping[str, int] = {
     "tasksets": 11,
     "taskset": 12,
     "taskset_new": 9,
-    "taskset_add": 10,
+    "taskset_add": 11,
     "taskset_split": 10,
     "taskset_freeze": 10,
     "task_keep": 11,

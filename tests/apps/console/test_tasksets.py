@@ -79,3 +79,25 @@ def test_a_task_is_kept_with_its_correction_and_from_then_on_held_out(client: Cl
     assert (item.source, item.reference) == (f"task {task.pk}", {"match": "contains", "value": "Two days"})
     assert find_held_out(Task.objects.all()) == {task.pk}
     assert "Workers are measured on it and never learn from it" in client.get(path("task", task.pk)).content.decode()
+
+
+def test_a_rule_with_facts_is_written_and_holds_for_every_row_of_a_file(client: Client, project: Project) -> None:
+    """As docs/guides/your-own-rules.md says it."""
+    rule = {"join": "all", "kind_0": "contains", "value_0": "{customer}", "kind_1": "regex"}
+    said = rule | {"value_1": r"\b{refund} euros?\b", "name": "house"}
+    assert client.post(path("check-list"), said).status_code == 302
+    named = project.checks.get()
+    assert named.spec["all"][1] == {"check": "regex", "pattern": {"fact": r"\b{refund} euros?\b"}}
+    taskset = make(client)
+    address = path("taskset-add", taskset.pk)
+    assert "house@1" in client.get(address).content.decode()
+    rows = "prompt,split,customer,refund\nMy lamp broke.,held_out,Jana,43\nWhere is it?,train,Tom,5\n"
+    assert client.post(address, {"split": "train", "checks": "house@1", "text": rows}).status_code == 302
+    checks = [item.checks for item in taskset.items.order_by("pk")]
+    assert [one[0]["with"] for one in checks if one] == [
+        {"customer": "Jana", "refund": "43"},
+        {"customer": "Tom", "refund": "5"},
+    ]
+    lacking = client.post(address, {"split": "train", "checks": "house@1", "text": "prompt,customer\nNow?,Ann\n"})
+    assert lacking.status_code == 400
+    assert "wanted the fact &#x27;refund&#x27;" in lacking.content.decode()
