@@ -270,6 +270,12 @@ VARIABLES: dict[str, Variable] = {
         Variable("ENGINE_PORT", PORT, 8300, "the local engine"),
         Variable("ENGINE_URL", read_url("http", "https"), None, "engine; unset: the local one on its port"),
         Variable("ENGINE_KEY", read_text, None, "what callers of the engine must know; unset: `up` makes one", True),
+        Variable(
+            "ENGINE_MEMORY_MIB",
+            read_int(0, 2**24),
+            0,
+            "what the weights of kept models may take in the engine together; 0: half of the machine's memory",
+        ),
         Variable("POSTGRES_PORT", PORT, 54320, "the embedded Postgres"),
         Variable("REDIS_PORT", PORT, 63790, "the embedded Redis"),
         Variable(

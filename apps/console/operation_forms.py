@@ -1,9 +1,11 @@
 """What managers fill in to run things: a canary's share, a worker."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
@@ -13,6 +15,7 @@ from apps.inference.grants import usable
 from apps.inference.models import Provider
 from apps.inference.provider_kinds import find_kind
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
+from apps.workers.kept import list_kept
 from apps.workers.kinds import find_kind as find_worker_kind
 from apps.workers.kinds import kind_choices
 from apps.workers.models import Worker
@@ -120,6 +123,21 @@ SAMPLING_WORDS = {
 }
 
 
+class Suggesting(forms.TextInput):
+    """A line of text with some values to choose from."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        super().__init__({"list": "suggested", "autocomplete": "off"} if values else {})
+        self.values = values
+
+    def render(self, *told: Any, **options: Any) -> SafeString:
+        line = super().render(*told, **options)
+        if not self.values:
+            return line
+        choices = format_html_join("", '<option value="{}"></option>', ((value,) for value in self.values))
+        return format_html('{}<datalist id="suggested">{}</datalist>', line, choices)
+
+
 class ServerField(forms.ModelChoiceField):  # type: ignore[type-arg]  # no generic at run time
     """A choice of model servers that says which of them can be learned from."""
 
@@ -162,7 +180,10 @@ class WorkerForm(forms.Form):
         label=_("Base model"),
         max_length=500,
         required=False,
-        help_text=_("Name the model server knows it by. Empty: the kind's or the server's default."),
+        help_text=_(
+            "Name the model server knows it by; with the installation's own, a model that is kept on this machine. "
+            "Empty: the kind's or the server's default."
+        ),
     )
     base_directory = forms.CharField(
         label=_("Directory of the base model"),
@@ -227,15 +248,18 @@ class WorkerForm(forms.Form):
         for name, rule in self.sampling.items():
             label, help_text = SAMPLING_WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
             self.fields[name] = make_number(rule, step="0.05", label=label, help_text=help_text)
+        kept: list[str] = []
         names = list(self.base_fields)
         at = names.index("system_prompt") + 1
         self.order_fields([*names[:at], *self.sampling, *names[at:]])
         for name in set(self.fields) - {"name", "kind", "is_active", *list_fields(find_worker_kind(kind))}:
             del self.fields[name]
+        if "base_model" in self.fields:
+            self.fields["base_model"].widget = Suggesting(kept := [model.name for model in list_kept()])
         offered = Provider.objects.filter(usable([project]), is_active=True)
         for name in {"provider", "agent_server"} & set(self.fields):
             self.fields[name].queryset = offered.order_by("name")  # type: ignore[attr-defined]
-        if needed := NEEDED.get(kind):
+        if (needed := NEEDED.get(kind)) and not (needed == "provider" and kept):
             self.fields[needed].required = True
             self.fields[needed].empty_label = _("Choose one")  # type: ignore[attr-defined]
         if "learns_with" in self.fields:

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from apps.base.errors import ConflictError
 from apps.inference.grants import is_granted, say_not_granted, usable
 from apps.inference.models import Provider
+from apps.workers.kept import say_not_kept
 from apps.workers.kinds import KINDS, find_kind
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -41,6 +42,8 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
     if complaint := _check_provider(worker):
         errors["provider"] = [complaint]
     errors |= _check_agent(worker)
+    if complaint := say_not_kept(worker):
+        errors["base_model"] = [complaint]
     if worker.kind == Worker.Kind.CHAT and not worker.base_model:
         errors.setdefault("base_model", ["a chat worker needs a model's name, and its provider has no default"])
     if complaints := _check_sampling(worker):
@@ -124,7 +127,8 @@ def _name_model(worker: Worker) -> str:
 def _check_provider(worker: Worker) -> str:
     provider = worker.provider
     if provider is None:
-        return "a chat worker needs a model server, found none" if worker.kind == Worker.Kind.CHAT else ""
+        is_bare = worker.kind == Worker.Kind.CHAT and not worker.base_directory
+        return "a chat worker needs a model server, or a model kept on this machine; found none" if is_bare else ""
     if not find_kind(worker.kind).asks_model:
         return f"a worker of kind {worker.kind} asks no model, found {provider.name!r}"
     if provider.project_id not in {None, worker.project_id}:

@@ -14,6 +14,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.inference.models import Provider
 from apps.workers.bases import BaseWeightsError, check_directory
+from apps.workers.kept import take_kept
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
 from apps.workers.rules import find_errors, say_learners
@@ -62,7 +63,7 @@ def create_worker(
     """Add an agent to a project.
 
     Args:
-        provider: its model server; None is the installation's own engine.
+        provider: its model server; None is the installation's own engine, with the built-in model or one kept here.
         agent_server, agent_id: of an openclaw worker: who does its tasks.
         base_model: name that server knows the model by; "" takes the kind's or the server's default.
         base_directory: where the trainer finds the same model's files; without it a worker on a model server of its own
@@ -142,7 +143,7 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
             _check(row)
             if {"provider", *_BASE_FIELDS} & set(changed):
                 row.base_compared = {}
-            row.save(update_fields=[*changed, "base_facts", "base_compared"])
+            row.save(update_fields=[*changed, "base_directory", "base_facts", "base_compared"])
             after = {name: _plain(getattr(row, name)) for name in changed}
             record(Kind.WORKER_CHANGED, subject=row, by=by.handle, payload={"before": before, "after": after})
     return row
@@ -200,6 +201,7 @@ def _check(worker: Worker) -> None:
     """Raises BadInputError naming every field at fault."""
     if worker.kind in KINDS:
         worker.base_model = worker.base_model or find_base_model(worker)
+        take_kept(worker)
     errors = find_errors(worker)
     if "base_directory" not in errors:
         try:

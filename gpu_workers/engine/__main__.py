@@ -11,9 +11,9 @@ from pathlib import Path
 
 from aiohttp import web
 
+from gpu_workers.engine.bases import Bases
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import ModelUnreadableError
-from gpu_workers.engine.served import Served
 from gpu_workers.engine.server import EngineServer, is_loopback
 from gpu_workers.process import prepare_process
 
@@ -34,6 +34,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--adapters-in", type=Path, help="load adapters and step scorers only from inside this directory"
     )
+    parser.add_argument("--models-in", type=Path, help="serve these model directories too, each read when asked for")
+    parser.add_argument(
+        "--memory-mib",
+        type=int,
+        default=0,
+        help="their weights may take together; default: half of what the machine has",
+    )
     parser.add_argument("--port", type=int, default=8300)
     parser.add_argument("--max-rows", type=int, default=512, help="choices that decode at the same time")
     parser.add_argument("--max-waiting", type=int, default=4096, help="prompts that may wait before 429")
@@ -41,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def serve(
-    engine: Served, *, host: str, port: int, key: str = "", root: Path | None = None, names: Sequence[str] = ()
+    engine: Bases, *, host: str, port: int, key: str = "", root: Path | None = None, names: Sequence[str] = ()
 ) -> None:
     """Serve until a signal; then drain and return. Raises OSError when the port cannot be bound."""
     stopping = asyncio.Event()
@@ -57,12 +64,17 @@ async def serve(
     try:
         await site.start()
         server.start()
-        logger.info("serving %s on http://%s:%d", engine.base.name, host, port)
+        logger.info("serving %s on http://%s:%d", engine.first.base.name, host, port)
         await stopping.wait()
         logger.info("stopping: finishing the requests that run")
         await server.stop(drain_s=_DRAIN_S)
     finally:
         await runner.cleanup()
+
+
+def _count_memory() -> int:
+    """Bytes of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,11 +86,11 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     prepare_process()
     try:
-        engine = Engine.open(
-            options.model, name=options.served_name, max_rows=options.max_rows, max_waiting=options.max_waiting
-        )
+        settings = {"max_rows": options.max_rows, "max_waiting": options.max_waiting}
+        first = Engine.open(options.model, name=options.served_name, **settings)
+        most_bytes = options.memory_mib << 20 or _count_memory() // 2
         serving = serve(
-            engine,
+            Bases(first, kept_in=options.models_in, most_bytes=most_bytes, **settings),
             host=options.host,
             port=options.port,
             key=key,

@@ -8,8 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from gpu_workers.engine.bases import Bases
 from gpu_workers.engine.jobs import Job
-from gpu_workers.engine.served import Served
 
 
 class EngineMetrics(Collector):
@@ -17,8 +17,8 @@ class EngineMetrics(Collector):
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, engine: Served) -> None:
-        self._engine = engine
+    def __init__(self, bases: Bases) -> None:
+        self._bases = bases
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._requests = Counter(
@@ -51,13 +51,17 @@ class EngineMetrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        scheduler, tally = self._engine.scheduler, self._engine.scheduler.tally
+        engines = list(self._bases.loaded())
+        loads = [engine.scheduler for engine in engines]
+        adapters = sum(len(engine.models.now()) - 1 for engine in engines)
         for name, help_text, value in (
-            ("vllm:num_requests_running", "Choices that decode now", scheduler.running_rows),
-            ("vllm:num_requests_waiting", "Prompts that wait", scheduler.waiting_prompts),
-            ("tentalis_engine_adapters", "Adapters that can be asked for", len(self._engine.models.now()) - 1),
+            ("vllm:num_requests_running", "Choices that decode now", sum(load.running_rows for load in loads)),
+            ("vllm:num_requests_waiting", "Prompts that wait", sum(load.waiting_prompts for load in loads)),
+            ("tentalis_engine_adapters", "Adapters that can be asked for", adapters),
+            ("tentalis_engine_bases", "Base models in memory", len(engines)),
         ):
             yield GaugeMetricFamily(name, help_text, value=value)
+        tally = self._bases.count_up()
         for name, help_text, value in (
             ("vllm:prompt_tokens", "Prompt tokens read (shared ones once)", tally.prompt_tokens),
             ("vllm:generation_tokens", "Tokens drawn", tally.generation_tokens),

@@ -15,13 +15,16 @@ import orjson
 from aiohttp import web
 
 from gpu_workers.engine.answers import AnswerWriter
+from gpu_workers.engine.bases import Bases, cancel
 from gpu_workers.engine.batch import Events
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, StoppingError
 from gpu_workers.engine.jobs import Delta, Job
 from gpu_workers.engine.metrics import EngineMetrics
+from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.protocol import Fields, GenerationRequest, read_chat, read_completion
 from gpu_workers.engine.reward_heads import read_score_request, write_heads, write_scores
 from gpu_workers.engine.served import Served
+from gpu_workers.engine.text import TextCodec
 
 logger = logging.getLogger(__name__)
 
@@ -30,26 +33,34 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 _OPEN_PATHS = frozenset({"/health", "/metrics"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Reader = Callable[[object, Callable[[str], LoadedModel], TextCodec], GenerationRequest]
 
 
 class EngineServer:
     """Routes, and the bridge between the engine's thread and the event loop."""
 
     def __init__(
-        self, engine: Served, *, host: str, key: str = "", root: Path | None = None, names: Sequence[str] = ()
+        self,
+        engine: Served | Bases,
+        *,
+        host: str,
+        key: str = "",
+        root: Path | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         """
         Args:
+            engine: who generates; several base models, or one.
             key: what every caller of /v1 and of the tokenizer must send as a bearer token, as with vLLM's --api-key;
                 "": nothing.
             root: adapters and step scorers are loaded from inside this directory alone; None: from anywhere.
             names: host names it answers to beside this machine's own.
         """
-        self._engine = engine
+        self._bases = engine if isinstance(engine, Bases) else Bases(engine)
         self._key = key
         self._root = None if root is None else root.resolve()
         self._names = _LOOPBACK_NAMES | set(names)
-        self._metrics = EngineMetrics(engine)
+        self._metrics = EngineMetrics(self._bases)
         self._mailboxes: dict[Job, asyncio.Queue[list[Delta]]] = {}
         self._started_s = int(time.time())
         self._checks_host = is_loopback(host) or bool(names)
@@ -74,16 +85,15 @@ class EngineServer:
         )
 
     def start(self) -> None:
-        """Start the engine's thread; to be called in the running event loop."""
+        """Start the engines' threads; to be called in the running event loop."""
         loop = asyncio.get_running_loop()
-        self._engine.publish = lambda events: _call_in(loop, self._deliver, events)
-        self._engine.start()
+        self._bases.start(lambda events: _call_in(loop, self._deliver, events))
 
     async def stop(self, *, drain_s: float) -> bool:
         """Refuse new requests and let the running ones end; whether all did in time."""
         self._is_stopping = True
         loop = asyncio.get_running_loop()
-        has_drained = await loop.run_in_executor(None, lambda: self._engine.stop(drain_s=drain_s))
+        has_drained = await loop.run_in_executor(None, lambda: self._bases.stop(drain_s=drain_s))
         for job, mailbox in self._mailboxes.items():
             if not job.is_over:
                 job.is_cancelled = True
@@ -93,33 +103,14 @@ class EngineServer:
     # --- routes
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
-        body = await _read_json(request)
-        return await self._answer(request, read_completion(body, self._engine.models.find, self._engine.codec))
+        return await self._answer(request, read_completion)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        body = await _read_json(request)
-        return await self._answer(request, read_chat(body, self._engine.models.find, self._engine.codec))
+        return await self._answer(request, read_chat)
 
     async def list_models(self, _: web.Request) -> web.Response:
-        base = self._engine.base
-        return _json(
-            {
-                "object": "list",
-                "data": [
-                    {
-                        "id": name,
-                        "object": "model",
-                        "created": self._started_s,
-                        "owned_by": "tentalis",
-                        "root": loaded.path,
-                        "parent": None if loaded is base else base.name,
-                        "max_model_len": loaded.model.context_length,
-                        "fingerprint": loaded.fingerprint,
-                    }
-                    for name, loaded in self._engine.models.now().items()
-                ],
-            }
-        )
+        told = {"object": "model", "created": self._started_s, "owned_by": "tentalis"}
+        return _json({"object": "list", "data": [told | card for card in self._bases.list_cards()]})
 
     async def load_adapter(self, request: web.Request) -> web.Response:
         fields = Fields(await _read_json(request))
@@ -127,7 +118,10 @@ class EngineServer:
         if fields.flag("load_inplace"):
             raise InvalidRequestError("adapters are immutable: load_inplace is not supported", param="load_inplace")
         fields.finish()
-        loaded = await asyncio.to_thread(self._engine.load_adapter, name, self._require_inside(path, "lora_path"))
+        self._require_inside(path, "lora_path")
+        async with self._bases.hold_for(path) as engine:
+            loaded = await asyncio.to_thread(engine.load_adapter, name, path)
+            self._bases.note(engine, name, path)
         logger.info("loaded adapter %s from %s", name, path)
         return _text(f"Success: LoRA adapter '{name}' added successfully.", loaded.name)
 
@@ -136,18 +130,23 @@ class EngineServer:
         name = fields.string("lora_name")
         fields.take("lora_int_id")
         fields.finish()
-        self._engine.unload_adapter(name)
+        async with self._bases.hold(name) as engine:
+            engine.unload_adapter(name)
+            self._bases.note(engine, name, None)
         logger.info("unloaded adapter %s", name)
         return _text(f"Success: LoRA adapter '{name}' removed successfully.", name)
 
     async def list_heads(self, _: web.Request) -> web.Response:
-        return _json(write_heads(self._engine.heads))
+        return _json(write_heads({name: head for one in self._bases.loaded() for name, head in one.heads.items()}))
 
     async def load_head(self, request: web.Request) -> web.Response:
         fields = Fields(await _read_json(request))
         name, path = fields.string("head_name"), Path(fields.string("head_path"))
         fields.finish()
-        await asyncio.to_thread(self._engine.load_head, name, self._require_inside(path, "head_path"))
+        self._require_inside(path, "head_path")
+        async with self._bases.hold_for(path) as engine:
+            await asyncio.to_thread(engine.load_head, name, path)
+            self._bases.note(engine, name, path, is_head=True)
         logger.info("loaded step scorer %s from %s", name, path)
         return _text(f"Success: step scorer '{name}' added successfully.", name)
 
@@ -155,18 +154,21 @@ class EngineServer:
         fields = Fields(await _read_json(request))
         name = fields.string("head_name")
         fields.finish()
-        self._engine.unload_head(name)
+        async with self._bases.hold_head(name) as engine:
+            engine.unload_head(name)
+            self._bases.note(engine, name, None, is_head=True)
         logger.info("unloaded step scorer %s", name)
         return _text(f"Success: step scorer '{name}' removed successfully.", name)
 
     async def score_steps(self, request: web.Request) -> web.Response:
         """Our own addition to the dialect: a calibrated probability for every step of every answer."""
         name, asked = read_score_request(await _read_json(request))
-        head = self._engine.find_head(name)
-        job, features = self._engine.ask_features(asked)
-        async with self._running(job) as mailbox:
-            while not job.is_over:
-                await mailbox.get()
+        async with self._bases.hold_head(name) as engine:
+            head = engine.find_head(name)
+            job, features = engine.ask_features(asked)
+            async with self._running(engine, job) as mailbox:
+                while not job.is_over:
+                    await mailbox.get()
         if job.is_cancelled:
             raise StoppingError("the engine stopped before the steps were scored", retry_after_s=5)
         job.finished_samples()
@@ -177,13 +179,13 @@ class EngineServer:
         """vLLM's {prompt} or {messages} -> {tokens, token_strs, count, max_model_len}."""
         body = await _read_json(request)
         fields = Fields(body)
-        loaded = self._engine.models.find(fields.take("model") or self._engine.base.name)
-        codec = self._engine.codec
+        async with self._bases.hold(name := fields.take("model")) as engine:
+            loaded, codec = engine.models.find(name or engine.base.name), engine.codec
         if isinstance(body, dict) and "messages" in body:
             chat = {"model": loaded.name, "messages": fields.take("messages"), "max_tokens": 0}
             chat |= {"tools": fields.take("tools"), "drop_params": fields.drops_hints}
             chat["add_generation_prompt"] = fields.flag("add_generation_prompt", default=True)
-            tokens = list(read_chat(chat, self._engine.models.find, codec).prompts[0])
+            tokens = list(read_chat(chat, engine.models.find, codec).prompts[0])
         else:
             adds_special = fields.flag("add_special_tokens", default=True)
             tokens = codec.encode([fields.string("prompt")], add_special_tokens=adds_special)[0]
@@ -201,16 +203,17 @@ class EngineServer:
     async def detokenize(self, request: web.Request) -> web.Response:
         """vLLM's {tokens} -> {prompt}; special tokens stay."""
         fields = Fields(await _read_json(request))
-        fields.take("model")
-        tokens = fields.token_ids("tokens", fields.take("tokens"))
+        name, tokens = fields.take("model"), fields.token_ids("tokens", fields.take("tokens"))
         fields.finish()
-        return _json({"prompt": self._engine.codec.decode(tokens, skip_special=False)})
+        async with self._bases.hold(name) as engine:
+            return _json({"prompt": engine.codec.decode(tokens, skip_special=False)})
 
     async def report_health(self, _: web.Request) -> web.Response:
         if self._is_stopping:
             raise StoppingError("the engine is stopping", retry_after_s=5)
-        if not self._engine.is_running:
-            raise EngineError("the engine's thread has died")
+        for engine in self._bases.loaded():
+            if not engine.is_running:
+                raise EngineError(f"the thread of {engine.base.name} has died")
         return _json({"status": "ok"})
 
     async def report_metrics(self, _: web.Request) -> web.Response:
@@ -218,31 +221,33 @@ class EngineServer:
 
     # --- generating
 
-    async def _answer(self, request: web.Request, asked: GenerationRequest) -> web.StreamResponse:
-        job = Job(asked.loaded, asked.prompts, asked.options)
-        writer = AnswerWriter(asked, job, self._engine.codec, identifier=uuid4().hex, created=int(time.time()))
-        async with self._running(job) as mailbox:
-            if asked.options.streams:
-                return await self._stream(request, asked, job, writer, mailbox)
-            while not job.is_over:
-                await mailbox.get()
-            if job.is_cancelled:
-                raise StoppingError("the engine stopped before the answer was finished", retry_after_s=5)
-            return _json(writer.write_whole(), adapter=job.loaded.name)
+    async def _answer(self, request: web.Request, read: Reader) -> web.StreamResponse:
+        body = await _read_json(request)
+        async with self._bases.hold(body.get("model") if isinstance(body, dict) else None) as engine:
+            asked = read(body, engine.models.find, engine.codec)
+            job = Job(asked.loaded, asked.prompts, asked.options)
+            writer = AnswerWriter(asked, job, engine.codec, identifier=uuid4().hex, created=int(time.time()))
+            async with self._running(engine, job) as mailbox:
+                if asked.options.streams:
+                    return await self._stream(request, asked, job, writer, mailbox)
+                while not job.is_over:
+                    await mailbox.get()
+                if job.is_cancelled:
+                    raise StoppingError("the engine stopped before the answer was finished", retry_after_s=5)
+                return _json(writer.write_whole(), adapter=job.loaded.name)
 
     @asynccontextmanager
-    async def _running(self, job: Job) -> AsyncIterator[asyncio.Queue[list[Delta]]]:
+    async def _running(self, engine: Served, job: Job) -> AsyncIterator[asyncio.Queue[list[Delta]]]:
         """A submitted job with its mailbox; leaving early (a client that went away) cancels its rows."""
         mailbox: asyncio.Queue[list[Delta]] = asyncio.Queue()
-        self._engine.submit(job)
+        engine.submit(job)
         self._mailboxes[job] = mailbox  # before the event loop runs again, so no news is missed
         try:
             yield mailbox
         finally:
             del self._mailboxes[job]
             if not job.is_over:
-                job.is_cancelled = True
-                self._engine.scheduler.wake()
+                cancel(engine, job)
             self._metrics.count_request(job)
 
     async def _stream(
@@ -284,7 +289,7 @@ class EngineServer:
 
     # --- the edge
 
-    def _require_inside(self, path: Path, param: str) -> Path:
+    def _require_inside(self, path: Path, param: str) -> None:
         """Raises InvalidRequestError for a directory outside the one that adapters lie in."""
         try:
             found = path.resolve()
@@ -292,7 +297,6 @@ class EngineServer:
             raise InvalidRequestError(f"{param} cannot be read: {error}", param=param) from None
         if self._root is not None and not found.is_relative_to(self._root):
             raise InvalidRequestError(f"{param} must lie in the artifact directory", param=param)
-        return path
 
     def _knows_key(self, request: web.Request) -> bool:
         """As vLLM: what tells health and figures is open, all else is not."""

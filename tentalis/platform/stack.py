@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tentalis.env import PREFIX, VARIABLES
+from tentalis.kept_models import models_directory
 from tentalis.platform import database_roles, postgres_server, redis_server, redis_users
 from tentalis.platform.config import Config, read_settings
 from tentalis.platform.derived import derive_password
@@ -263,6 +264,8 @@ def _plan_engine(plan: _Plan, environment: Mapping[str, str], port: int) -> list
             argv=[
                 *(sys.executable, "-m", "gpu_workers.engine", "--model", ENGINE_MODEL, "--port", str(port)),
                 *("--adapters-in", str(plan.settings["ARTIFACTS"] or plan.home.artifacts)),
+                *("--models-in", str(models_directory(plan.home.root))),
+                *("--memory-mib", str(plan.settings["ENGINE_MEMORY_MIB"])),
             ],
             environment=environment,
             probe=http_probe(LOOPBACK, port, "/health"),

@@ -1,0 +1,37 @@
+"""Models kept in this machine's home, as bases of workers on the installation's own engine."""
+
+from django.conf import settings
+
+from apps.workers.base_names import BUILT_IN
+from apps.workers.kinds import find_kind
+from apps.workers.models import Worker
+from tentalis.kept_models import KeptModel, list_models, models_directory
+
+
+def list_kept() -> list[KeptModel]:
+    """What the engine reads when a worker is asked; none where another server stands in its place."""
+    return list_models(settings.HOME) if settings.TENTALIS["INFERENCE_BACKEND"] == "engine" else []
+
+
+def take_kept(worker: Worker) -> None:
+    """Point a worker on the installation's own engine to the files of the kept model that it names."""
+    if worker.provider is not None or not find_kind(worker.kind).asks_model:
+        return
+    root = models_directory(settings.HOME)
+    if worker.base_directory and not worker.base_directory.startswith(f"{root}/"):
+        return  # somebody said where
+    kept = {model.name: str(model.directory) for model in list_kept()}
+    worker.base_directory = kept.get(worker.base_model, "")
+
+
+def say_not_kept(worker: Worker) -> str:
+    """Why the installation's own engine has no such model; "" where it has, or another server is asked."""
+    if worker.provider is not None or not find_kind(worker.kind).asks_model or worker.base_directory:
+        return ""
+    if settings.TENTALIS["INFERENCE_BACKEND"] != "engine" or worker.base_model in {"", BUILT_IN}:
+        return ""
+    names = ", ".join(model.name for model in list_kept()) or "none"
+    return (
+        f"wanted a model kept on this machine ({names}; `tentalis model get` fetches one), or a model server; found "
+        f"{worker.base_model!r}"
+    )
