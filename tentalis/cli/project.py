@@ -42,9 +42,11 @@ def create(
 def make_from(
     slug: Annotated[str, typer.Argument(help="Lower-case letters, digits and hyphens.")],
     source: Annotated[str, typer.Option("--from", help="support-desk, or FILE.json of the same form.")],
-    server: Annotated[str, typer.Option(help="Model server of its worker, by name.")],
+    server: Annotated[
+        str, typer.Option(help="Model server of its worker, by name; default: the installation's own.")
+    ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Decides what is made up.")] = SEED,
-    model: Annotated[str, typer.Option(help="Model that the worker is asked as; default: the server's.")] = "",
+    model: Annotated[str, typer.Option(help="Model of the worker: its server's name for it, or one kept here.")] = "",
     tasks: Annotated[int, typer.Option(min=0, help="So many of the tickets to train on are submitted at once.")] = 0,
 ) -> None:
     """Make a project with its checks, tasks to be measured on, and a worker, as a file says."""

@@ -33,11 +33,12 @@ def read_starter(source: str, *, seed: int) -> Mapping[str, Any]:
 
 
 def start_project(
-    client: "Client", slug: str, told: Mapping[str, Any], *, server: str, model: str = "", tasks: int = 0
+    client: "Client", slug: str, told: Mapping[str, Any], *, server: str = "", model: str = "", tasks: int = 0
 ) -> Iterator[str]:
     """Make everything, and say each thing that was made. A project that is there is filled.
 
     Args:
+        server: "" for the installation's own engine, which has the models that are kept on its machine.
         tasks: so many rows to train on are submitted; what they want of facts stands in their metadata.
     """
     environment, rows = told["environment"], told["rows"]
@@ -46,7 +47,7 @@ def start_project(
     else:
         client.create_project(slug=slug, **({"name": slug} | told["project"]))
         yield f"made project {slug}"
-    served = {"provider": server} | ({"base_model": model} if model else {})
+    served = {name: value for name, value in (("provider", server), ("base_model", model)) if value}
     worker = client.create_worker(project=slug, **told["worker"], **served)
     yield f"made worker {worker['name']}"
     for check in told["checks"]:

@@ -1,0 +1,103 @@
+"""Several base models behind one address: read when asked for, making room, back with what was loaded on them."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from gpu_workers.engine import Engine
+from gpu_workers.engine.bases import Bases, count_bytes
+from gpu_workers.engine.server import ADAPTER_HEADER, EngineServer
+
+pytestmark = pytest.mark.torch
+Client = TestClient[Any, Any]
+ASKED = {"prompt": "Order: 3 mug", "max_tokens": 3, "temperature": 0, "return_token_ids": True}
+
+
+@pytest.fixture
+def kept_in(tmp_path: Path, model_directory: Callable[[str], Path]) -> Path:
+    for name in ("qwen2", "llama", "gemma3"):
+        shutil.copytree(model_directory(name), tmp_path / "models" / name)
+    return tmp_path / "models"
+
+
+@pytest.fixture
+async def client(kept_in: Path, model_directory: Callable[[str], Path]) -> AsyncIterator[Client]:
+    """Room for two of the three."""
+    most_bytes = count_bytes(kept_in / "qwen2") + max(count_bytes(kept_in / name) for name in ("llama", "gemma3"))
+    first = Engine("first", model_directory("qwen3"), max_rows=64)
+    server = EngineServer(Bases(first, kept_in=kept_in, most_bytes=most_bytes, max_rows=64), host="127.0.0.1")
+    async with TestClient(TestServer(server.app, handler_cancellation=True)) as found:
+        server.start()
+        yield found
+        await server.stop(drain_s=5)
+
+
+async def ask(client: Client, model: str, status: int = 200) -> Any:
+    response = await client.post("/v1/completions", json=ASKED | {"model": model})
+    assert response.status == status, await response.text()
+    found = await response.json()
+    return found["error"] if status != 200 else (response.headers[ADAPTER_HEADER], found["choices"][0]["token_ids"])
+
+
+async def count_loaded(client: Client) -> str:
+    text = await (await client.get("/metrics")).text()
+    return next(line for line in text.splitlines() if line.startswith("tentalis_engine_bases ")).split()[1]
+
+
+async def test_each_name_is_answered_by_its_own_model_and_who_was_asked_longest_ago_makes_room(
+    client: Client, kept_in: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    assert await count_loaded(client) == "1.0"
+    alone = {}
+    for name in ("qwen2", "llama", "gemma3"):
+        engine = Engine(name, kept_in / name)
+        prompt = engine.codec.encode([ASKED["prompt"]], add_special_tokens=True)
+        alone[name] = [int(token) for token in engine.generate(prompt, max_tokens=3, temperature=0)[0][0].token_ids]
+    adapter = write_adapter(tmp_path / "a")
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    made_for = {"base_model_name_or_path": str(kept_in / "qwen2")}
+    (adapter / "adapter_config.json").write_text(json.dumps(config | made_for))
+    loading = {"lora_name": "w@v1", "lora_path": str(adapter)}
+    assert (await client.post("/v1/load_lora_adapter", json=loading)).status == 200
+    adapted = await ask(client, "w@v1")
+    assert adapted[0] == "w@v1"
+    for name in ("llama", "gemma3", "qwen2"):  # each the one that was just put away, or never read
+        assert await ask(client, name) == (name, alone[name])
+        assert float(await count_loaded(client)) <= 3
+    assert await ask(client, "w@v1") == adapted  # with its base again, without anybody loading it
+    cards = (await (await client.get("/v1/models")).json())["data"]
+    assert {(card["id"], card["parent"]) for card in cards} == {
+        *((name, None) for name in ("first", "qwen2", "llama", "gemma3")),
+        ("w@v1", "qwen2"),
+    }
+    assert (await client.post("/v1/unload_lora_adapter", json={"lora_name": "w@v1"})).status == 200
+    assert "w@v1" not in {card["id"] for card in (await (await client.get("/v1/models")).json())["data"]}
+
+
+async def test_what_is_not_there_too_large_or_broken_is_named_and_harms_nobody(client: Client, kept_in: Path) -> None:
+    assert (
+        "no model 'nope' is served; there are first, gemma3, llama, qwen2"
+        in (await ask(client, "nope", 404))["message"]
+    )
+    weights = next((kept_in / "llama").glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:100])
+    assert "is no whole safetensors file" in (await ask(client, "llama", 500))["message"]
+    await ask(client, "qwen2")
+
+
+async def test_a_model_larger_than_the_memory_is_refused_before_it_is_read(
+    kept_in: Path, model_directory: Callable[[str], Path]
+) -> None:
+    bases = Bases(Engine("first", model_directory("qwen3")), kept_in=kept_in, most_bytes=1000)
+    server = EngineServer(bases, host="127.0.0.1")
+    async with TestClient(TestServer(server.app)) as client:
+        server.start()
+        found = await ask(client, "qwen2", 507)
+        assert found["code"] == "model_too_large"
+        assert "TENTALIS_ENGINE_MEMORY_MIB" in found["message"]
+        await server.stop(drain_s=5)
