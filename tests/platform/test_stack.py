@@ -141,7 +141,13 @@ def test_the_engine_has_a_key_that_the_web_side_knows_and_the_box_does_not(
     } == {key}
     assert key not in services["gpu"].environment.values()
     assert key not in services["engine"].argv
-    assert services["engine"].argv[-2:] == ["--adapters-in", str(home.artifacts)]
+    argv = services["engine"].argv
+    told = dict(zip(argv[-6::2], argv[-5::2], strict=True))
+    assert told == {
+        "--adapters-in": str(home.artifacts),
+        "--models-in": str(home.root / "models"),
+        "--memory-mib": "0",
+    }
 
 
 def test_somebody_elses_engine_is_not_told_a_key_of_ours(home: Home, config: Config, outside: dict[str, str]) -> None:

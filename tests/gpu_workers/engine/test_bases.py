@@ -56,7 +56,7 @@ async def test_each_name_is_answered_by_its_own_model_and_who_was_asked_longest_
     alone = {}
     for name in ("qwen2", "llama", "gemma3"):
         engine = Engine(name, kept_in / name)
-        prompt = engine.codec.encode([ASKED["prompt"]], add_special_tokens=True)
+        prompt = engine.codec.encode([str(ASKED["prompt"])], add_special_tokens=True)
         alone[name] = [int(token) for token in engine.generate(prompt, max_tokens=3, temperature=0)[0][0].token_ids]
     adapter = write_adapter(tmp_path / "a")
     config = json.loads((adapter / "adapter_config.json").read_text())
