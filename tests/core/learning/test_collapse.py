@@ -118,7 +118,8 @@ def test_answers_that_the_base_model_finds_unlikely_raise_an_alarm() -> None:
     base = dataclasses.replace(BASE, base_nats=2.3)
     assert find_alarms(dataclasses.replace(BASE, base_nats=3.14), base) == ()
     (alarm,) = find_alarms(dataclasses.replace(BASE, base_nats=4.11), base)
-    assert (alarm.detector, alarm.found) == ("base_distance", pytest.approx(1.81))
+    assert alarm.detector == "base_distance"
+    assert alarm.found == pytest.approx(1.81)
     assert alarm.words == "the base model gives its answers 4.11 nats a token, its own 2.30"
     assert find_alarms(dataclasses.replace(BASE, base_nats=4.11), BASE) == ()  # of the base's it was not measured
 
