@@ -54,7 +54,7 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
             ),
         ),
         Fields(_("Side by side, where no check says what is right"), ("blind_pairs", "people_per_pair")),
-        Fields(_("What answers look like"), ("length_drift", "base_distance_nats")),
+        Fields(_("What answers look like"), ("length_drift", "base_distance_nats"), is_seldom=True),
         Fields(_("Canary"), ("canary_percent",)),
         Fields(
             _("Limits that refuse a run"),

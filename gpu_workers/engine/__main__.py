@@ -14,6 +14,7 @@ from aiohttp import web
 from gpu_workers.engine.bases import Bases
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import ModelUnreadableError
+from gpu_workers.engine.served import Served
 from gpu_workers.engine.server import EngineServer, is_loopback
 from gpu_workers.process import prepare_process
 
@@ -48,7 +49,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 async def serve(
-    engine: Bases, *, host: str, port: int, key: str = "", root: Path | None = None, names: Sequence[str] = ()
+    engine: Served | Bases,
+    *,
+    host: str,
+    port: int,
+    key: str = "",
+    root: Path | None = None,
+    names: Sequence[str] = (),
 ) -> None:
     """Serve until a signal; then drain and return. Raises OSError when the port cannot be bound."""
     stopping = asyncio.Event()
@@ -64,7 +71,9 @@ async def serve(
     try:
         await site.start()
         server.start()
-        logger.info("serving %s on http://%s:%d", engine.first.base.name, host, port)
+        logger.info(
+            "serving %s on http://%s:%d", (engine.first if isinstance(engine, Bases) else engine).base.name, host, port
+        )
         await stopping.wait()
         logger.info("stopping: finishing the requests that run")
         await server.stop(drain_s=_DRAIN_S)
