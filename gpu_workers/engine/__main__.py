@@ -12,7 +12,7 @@ from pathlib import Path
 from aiohttp import web
 
 from gpu_workers.engine.bases import Bases
-from gpu_workers.engine.engine import Engine
+from gpu_workers.engine.engine import PREFIX_BYTES, Engine
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.served import Served
 from gpu_workers.engine.server import EngineServer, is_loopback
@@ -41,6 +41,12 @@ def build_parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         help="their weights may take together; default: half of what the machine has",
+    )
+    parser.add_argument(
+        "--prefix-mib",
+        type=int,
+        default=PREFIX_BYTES >> 20,
+        help="each base model keeps of what was read and drawn, for prompts that begin with it; 0: nothing",
     )
     parser.add_argument("--port", type=int, default=8300)
     parser.add_argument("--max-rows", type=int, default=512, help="choices that decode at the same time")
@@ -95,7 +101,11 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     prepare_process()
     try:
-        settings = {"max_rows": options.max_rows, "max_waiting": options.max_waiting}
+        settings = {
+            "max_rows": options.max_rows,
+            "max_waiting": options.max_waiting,
+            "prefix_bytes": max(0, options.prefix_mib) << 20,
+        }
         first = Engine.open(options.model, name=options.served_name, **settings)
         most_bytes = options.memory_mib << 20 or _count_memory() // 2
         serving = serve(

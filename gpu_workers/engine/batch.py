@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.jobs import Delta, FinishReason, Job, Sample, TopLogprobs
+from gpu_workers.engine.prefixes import PrefixStore, hash_blocks
 from gpu_workers.engine.sampling import Knobs, derive_keys, draw_uniforms, sample_tokens
 from gpu_workers.engine.text import TextCodec, TextStream, find_stop
 
@@ -27,6 +28,7 @@ class Model(Protocol):
     """What the engine asks of weights; `PlainModel` and `HuggingFaceModel` give it."""
 
     merges_batches: bool
+    keeps_prefixes: bool
 
     @property
     def vocabulary_size(self) -> int: ...
@@ -37,7 +39,7 @@ class Model(Protocol):
     @property
     def adaptable(self) -> dict[str, tuple[int, int]]: ...
     def adapt(self, pairs: Any) -> Self: ...
-    def prefill(self, prompts: Any) -> tuple[Tensor, Any]: ...
+    def prefill(self, prompts: Any, known: Any = ()) -> tuple[Tensor, Any]: ...
     def decode(self, cache: Any, tokens: Tensor) -> Tensor: ...
     def project(self, hidden: Tensor) -> Tensor: ...
     def states(self, prompts: Any, hidden: Tensor) -> Tensor: ...
@@ -90,10 +92,17 @@ def _widen(values: NDArray[Any], width: int) -> NDArray[Any]:
 class Batch:
     """Rows of one model with their cache and the logits that come next."""
 
-    def __init__(self, model: Model, codec: TextCodec | None, end_ids: frozenset[int]) -> None:
+    def __init__(
+        self, model: Model, codec: TextCodec | None, end_ids: frozenset[int], prefixes: PrefixStore | None = None
+    ) -> None:
+        """
+        Args:
+            prefixes: keeps what was read and drawn of every answer that ends; None: nothing is kept.
+        """
         self._model = model
         self._codec = codec
         self._end_ids = end_ids
+        self._prefixes = prefixes
         self._rows: list[Row] = []
         self._watched = np.zeros(model.vocabulary_size, dtype=np.bool_)  # V, tokens after which some row may stop
         self._cache: Any = None
@@ -256,6 +265,9 @@ class Batch:
             text, finish_reason = self._text_of(tokens, options.skips_special), "length"
         logprobs = self._columns.logprobs[index, : len(tokens)].copy()
         row.job.finish_choice(row.choice, Sample(text, tokens, logprobs, finish_reason, stop_reason, row.top))
+        if self._prefixes is not None:
+            whole = [*row.job.prompts[row.choice // options.n], *tokens]  # the newest token is not in the cache yet
+            self._prefixes.keep(hash_blocks(row.job.loaded.identity, whole), self._cache.layers, index)
         self._columns.is_alive[index] = False
         if row.stream is not None:
             rest = row.stream.finish(text)

@@ -27,6 +27,8 @@ from gpu_workers.engine.text import TextCodec
 from gpu_workers.learning.reward_head import read_features
 
 BUILT_IN = "desk"
+PREFIX_BYTES = 512 << 20
+"""Keys and values that are kept of what was read and drawn, for prompts that begin with it."""
 
 
 class Engine:
@@ -45,6 +47,7 @@ class Engine:
         max_waiting: int = 4_096,
         uses_plain_path: bool = True,
         merges_adapters: bool | None = None,
+        prefix_bytes: int = PREFIX_BYTES,
     ) -> None:
         """Read a model directory.
 
@@ -54,6 +57,7 @@ class Engine:
             max_waiting: prompts that may wait.
             uses_plain_path: False takes Hugging Face's forward even for what the plain one knows.
             merges_adapters: see `plain_model.MERGE_UP_TO_PARAMETERS`; None decides by size.
+            prefix_bytes: keys and values that are kept at most; 0 keeps none.
         Raises:
             ModelUnreadableError: the directory holds no model that can be served.
         """
@@ -70,7 +74,13 @@ class Engine:
         self._heads: dict[str, LoadedHead] = {}
         self._lock = threading.Lock()
         self.end_ids = read_end_ids(directory, config)
-        self.scheduler = Scheduler(codec=self.codec, end_ids=self.end_ids, max_rows=max_rows, max_waiting=max_waiting)
+        self.scheduler = Scheduler(
+            codec=self.codec,
+            end_ids=self.end_ids,
+            max_rows=max_rows,
+            max_waiting=max_waiting,
+            prefix_bytes=prefix_bytes,
+        )
         self._thread: threading.Thread | None = None
         self._is_stopping = False
         self._settled = threading.Condition()

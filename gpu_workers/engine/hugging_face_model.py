@@ -32,6 +32,7 @@ class HuggingFaceModel:
     """The base, or the base with an adapter merged into its own copy of the weights it touches."""
 
     merges_batches = False
+    keeps_prefixes = False
 
     def __init__(self, module: torch.nn.Module, config: Any, changed: Mapping[str, Tensor] | None = None) -> None:
         self._module = module
@@ -84,8 +85,12 @@ class HuggingFaceModel:
         return torch.func.functional_call(self._module, self._changed, kwargs=inputs | {"use_cache": True})
 
     @torch.inference_mode()
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, HuggingFaceCache]:
+    def prefill(
+        self, prompts: Sequence[Sequence[int]], known: Sequence[Tensor | None] = ()
+    ) -> tuple[Tensor, HuggingFaceCache]:
         """Read whole prompts; logits (P, T, V), right-padded, stand in for hidden states (see `project`)."""
+        if any(part is not None for part in known):
+            raise ValueError("Hugging Face's forward reads whole prompts, found known beginnings")
         longest = max(map(len, prompts))
         padding = [longest - len(prompt) for prompt in prompts]
         ids = torch.tensor([[0] * pad + list(prompt) for pad, prompt in zip(padding, prompts, strict=True)])  # P T

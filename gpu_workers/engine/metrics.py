@@ -64,6 +64,8 @@ class EngineMetrics(Collector):
         tally = self._bases.count_up()
         for name, help_text, value in (
             ("vllm:prompt_tokens", "Prompt tokens read (shared ones once)", tally.prompt_tokens),
+            ("vllm:prefix_cache_queries", "Prompt tokens looked for", tally.prompt_tokens + tally.reused_tokens),
+            ("vllm:prefix_cache_hits", "Prompt tokens known from before, and not read", tally.reused_tokens),
             ("vllm:generation_tokens", "Tokens drawn", tally.generation_tokens),
             ("tentalis_engine_steps", "Steps of the scheduler", tally.steps),
         ):

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from gpu_workers.engine.batch import Batch, Model
 from gpu_workers.engine.errors import AdapterRefusedError, InvalidRequestError, UnknownModelError
@@ -18,12 +19,14 @@ class LoadedModel:
     Args:
         fingerprint: hex digest of the weights that make it what it is.
         path: directory it was read from.
+        identity: of this very object; a fingerprint does not say at which scale an adapter is added.
     """
 
     name: str
     model: Model
     fingerprint: str
     path: str
+    identity: bytes = field(default_factory=lambda: uuid4().bytes)
     batches: list[Batch] = field(default_factory=list)
 
 

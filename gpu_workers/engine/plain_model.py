@@ -141,6 +141,7 @@ class PlainModel:
     """The base model, or the base with one adapter. Immutable; adapters share every tensor they do not change."""
 
     merges_batches = True
+    keeps_prefixes = True
     _embedding: Tensor
     _head: Tensor
     _norm: Tensor
@@ -304,39 +305,60 @@ class PlainModel:
         return x + put_out
 
     @torch.inference_mode()
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, PlainCache]:
-        """Read whole prompts.
+    def prefill(
+        self, prompts: Sequence[Sequence[int]], known: Sequence[Tensor | None] = ()
+    ) -> tuple[Tensor, PlainCache]:
+        """Read prompts, each from behind what is known of it.
 
+        Args:
+            known: keys and values of each prompt's first tokens, (layers, 2 KV, tokens, head width); None of one that
+                is read from its start, () where all are.
         Returns:
-            final hidden states (P, T, D), right-padded to the longest, and their cache.
+            final hidden states (P, T, D) of what was read now, right-padded to the longest, and the prompts' cache.
         """
         s = self.shape
-        lengths = torch.tensor([len(prompt) for prompt in prompts])
-        longest = int(lengths.max())
-        ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])  # P T
-        slots = -(-(longest + 1) // _SLOT_BLOCK) * _SLOT_BLOCK
+        starts = [0 if part is None else part.shape[2] for part in known] or [0] * len(prompts)
+        has_known = max(starts) > 0
+        unread = [prompt[start:] for prompt, start in zip(prompts, starts, strict=True)]
+        longest = max(map(len, unread))
+        used = max(starts) + longest
+        ids = torch.tensor([[*rest, *[0] * (longest - len(rest))] for rest in unread])  # P T
+        places = torch.tensor(starts)[:, None] + torch.arange(longest)  # P T
+        slots = -(-(used + 1) // _SLOT_BLOCK) * _SLOT_BLOCK
         x = self._embed(ids)  # P T D
-        turns = {rope: (cos[:longest], sin[:longest]) for rope, (cos, sin) in self._turns.tables(longest).items()}
-        windows: dict[int | None, Tensor] = {
-            window: _window_mask(longest, window) for window in {*s.windows} if window and window < longest
+        turned = places.clamp(max=s.context_length - 1)[:, None]  # P 1 T; the padding may lie behind the context
+        tables = self._turns.tables(used).items()
+        turns = {
+            rope: (cos[turned], sin[turned]) if has_known else (cos[:longest], sin[:longest])
+            for rope, (cos, sin) in tables
         }
+        windows = {window: _seen(places, used, window, has_known=has_known) for window in {*s.windows}}
+        rows = torch.arange(len(prompts))[:, None]
         caches: list[Tensor] = []
-        for layer, rope, window in zip(self._layers, s.ropes, s.windows, strict=True):
+        for index, (layer, rope, window) in enumerate(zip(self._layers, s.ropes, s.windows, strict=True)):
             queries, keys_values = self._split_heads(layer, x, turns.get(rope))
             cache = x.new_zeros(len(prompts), 2 * s.kv_heads, slots, s.head_width)
-            cache[:, :, :longest] = keys_values
+            for row, part in enumerate(known):
+                if part is not None:
+                    cache[row, :, : part.shape[2]] = part[index]
+            if has_known:
+                cache[rows, :, places] = keys_values.transpose(1, 2)
+                keys_values = cache[:, :, :used]
+            else:
+                cache[:, :, :longest] = keys_values
             caches.append(cache)
             keys, values = keys_values.chunk(2, 1)
             attended = F.scaled_dot_product_attention(
                 queries,
                 keys,
                 values,
-                attn_mask=(sees := windows.get(window)),
+                attn_mask=(sees := windows[window]),
                 is_causal=sees is None,
                 scale=s.attention_scale,
                 enable_gqa=s.heads != s.kv_heads,
             )
             x = self._finish_layer(layer, x, attended.transpose(1, 2).reshape(len(prompts), longest, -1))
+        lengths = torch.tensor([len(prompt) for prompt in prompts])
         return F.rms_norm(x, (s.width,), self._norm, s.norm_epsilon), PlainCache(caches, lengths)
 
     @torch.inference_mode()
@@ -375,9 +397,15 @@ class PlainModel:
         return F.linear(hidden, self._head)
 
 
-def _window_mask(length: int, window: int) -> Tensor:
-    """(T, T), True where a token sees another: itself and those less than `window` before it."""
-    return torch.ones(length, length, dtype=torch.bool).tril().triu(1 - window)
+def _seen(places: Tensor, used: int, window: int | None, *, has_known: bool) -> Tensor | None:
+    """Where a token at `places` (P, T) sees a slot, (P or 1, 1, T, S): its own and those before it, of a window only
+    the last; None: all before it, and nothing was known.
+    """
+    if not has_known and (window is None or window >= used):
+        return None
+    slots, own = torch.arange(used), (places if has_known else places[:1])[:, None, :, None]
+    sees = slots <= own
+    return sees if window is None else sees & (slots > own - window)
 
 
 def _bias(positions: Tensor, used: int, window: int | None) -> Tensor:

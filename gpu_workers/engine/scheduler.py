@@ -15,6 +15,7 @@ from gpu_workers.engine.batch import Batch, Events, Model, Row
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
 from gpu_workers.engine.models import LoadedModel
+from gpu_workers.engine.prefixes import BLOCK_TOKENS, PrefixStore, hash_blocks
 from gpu_workers.engine.text import TextCodec
 
 logger = logging.getLogger(__name__)
@@ -25,9 +26,10 @@ _SCORED_LOGITS = 16_000_000
 
 @dataclass
 class Tally:
-    """Counts since the start, for /metrics."""
+    """Counts since the start, for /metrics; `reused_tokens` are of prompts whose keys and values were kept."""
 
     prompt_tokens: int = 0
+    reused_tokens: int = 0
     generation_tokens: int = 0
     steps: int = 0
     row_steps: int = 0
@@ -37,7 +39,13 @@ class Scheduler:
     """Admits jobs into batches and steps them. `submit` may be called from any thread, all else from one."""
 
     def __init__(
-        self, *, codec: TextCodec | None, end_ids: frozenset[int], max_rows: int = 512, max_waiting: int = 4_096
+        self,
+        *,
+        codec: TextCodec | None,
+        end_ids: frozenset[int],
+        max_rows: int = 512,
+        max_waiting: int = 4_096,
+        prefix_bytes: int = 0,
     ) -> None:
         self._codec = codec
         self._end_ids = end_ids
@@ -46,6 +54,7 @@ class Scheduler:
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting: deque[tuple[Job, int]] = deque()
         self._models: dict[LoadedModel, None] = {}
+        self._prefixes = PrefixStore(prefix_bytes) if prefix_bytes else None
         self._lock = threading.Lock()
         self._queued = 0  # prompts submitted and not yet read
         self.tally = Tally()
@@ -137,7 +146,8 @@ class Scheduler:
                 self._queued -= 1
         events: Events = {}
         for loaded, prompts in admitted.items():
-            for chunk in _chunk_prompts(prompts):
+            parts = self._part_shared(loaded, prompts)
+            for chunk in [chunk for part in parts for chunk in _chunk_prompts(part)]:
                 try:
                     for job, deltas in self._prefill(loaded, chunk).items():
                         events.setdefault(job, []).extend(deltas)
@@ -148,20 +158,52 @@ class Scheduler:
                         events.setdefault(job, [])
         return events
 
+    def _keeps(self, loaded: LoadedModel) -> PrefixStore | None:
+        return self._prefixes if loaded.model.keeps_prefixes else None
+
+    def _part_shared(
+        self, loaded: LoadedModel, prompts: Sequence[tuple[Job, int]]
+    ) -> Sequence[Sequence[tuple[Job, int]]]:
+        """First the prompts that go on from what is known by a block of their own, then those whose next block is read
+        among the first, and is known when it is their turn: a system prompt that all of them share is read once.
+        """
+        if (prefixes := self._keeps(loaded)) is None or len(prompts) == 1:
+            return [prompts]
+        first: list[tuple[Job, int]] = []
+        later: list[tuple[Job, int]] = []
+        readers: dict[bytes, tuple[int, ...]] = {}
+        for job, index in prompts:
+            prompt = tuple(job.prompts[index])
+            names = hash_blocks(loaded.identity, prompt)
+            next_block = names[prefixes.count(names) // BLOCK_TOKENS :][:1]
+            is_first = all(readers.setdefault(name, prompt) == prompt for name in next_block)
+            (first if is_first else later).append((job, index))
+        return [part for part in (first, later) if part]
+
     def _prefill(self, loaded: LoadedModel, chunk: Sequence[tuple[Job, int]]) -> Events:
-        """Read each distinct prompt once and give its choices their rows."""
+        """Read each distinct prompt once, from behind what is known of it, and give its choices their rows."""
         events: Events = {}
         places: dict[tuple[int, ...], int] = {}
         for job, index in chunk:
             places.setdefault(tuple(job.prompts[index]), len(places))
         distinct = list(places)
-        hidden, cache = loaded.model.prefill(distinct)
-        self.tally.prompt_tokens += sum(map(len, distinct))
+        whole = {places[tuple(job.prompts[index])] for job, index in chunk if _needs_states(job)}
+        prefixes = self._keeps(loaded)
+        names = [hash_blocks(loaded.identity, prompt) for prompt in distinct] if prefixes else []
+        known = [prefixes.find(own) if prefixes and place not in whole else None for place, own in enumerate(names)]
+        starts = [0 if part is None else part.shape[2] for part in known] or [0] * len(distinct)
+        hidden, cache = loaded.model.prefill(distinct, known)
+        del known
+        self.tally.prompt_tokens += sum(map(len, distinct)) - sum(starts)
+        self.tally.reused_tokens += sum(starts)
+        if prefixes is not None:
+            for place, own in enumerate(names):
+                prefixes.keep(own, cache.layers, place)
         if any(job.read_states for job, _ in chunk):
             _hand_out_states(loaded.model.states(distinct, hidden), chunk, places)
         batch = loaded.batches[0] if loaded.batches and loaded.model.merges_batches else None
         if batch is None:
-            batch = Batch(loaded.model, self._codec, self._end_ids)
+            batch = Batch(loaded.model, self._codec, self._end_ids, prefixes)
         rows: list[Row] = []
         sources: list[int] = []
         for job, index in chunk:
@@ -177,7 +219,9 @@ class Scheduler:
             rows += batch.admit(job, index)
             sources += [place] * job.options.n
         if rows:
-            ends = torch.tensor([len(prompt) - 1 for prompt in distinct], device=hidden.device)
+            ends = torch.tensor(
+                [len(prompt) - start - 1 for prompt, start in zip(distinct, starts, strict=True)], device=hidden.device
+            )
             logits = loaded.model.project(hidden[torch.arange(len(distinct), device=hidden.device), ends])
             if sources != list(range(len(distinct))):
                 cache.select(torch.tensor(sources, device=hidden.device))
@@ -208,6 +252,11 @@ def require_readable(job: Job) -> None:
                 f"{min(prompt)}..{max(prompt)}",
                 param="prompt",
             )
+
+
+def _needs_states(job: Job) -> bool:
+    """Whether the final hidden states of all of its prompts' tokens are asked for, which are not kept."""
+    return job.read_states is not None or job.options.prompt_logprobs is not None
 
 
 def _hand_out_states(states: Tensor, chunk: Sequence[tuple[Job, int]], places: Mapping[tuple[int, ...], int]) -> None:
