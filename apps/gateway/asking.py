@@ -11,7 +11,7 @@ from apps.gateway.dialects.content import Usage
 from apps.gateway.errors import RefusalError
 from apps.gateway.pins import Pin, impose
 from apps.gateway.routing import Route
-from tentalis.core.sampling import TELLS, SamplingPolicy, name_knobs
+from tentalis.core.sampling import TELLS, SamplingPolicy, find_formats, name_knobs
 from tentalis.core.token_use import guess_prompt_tokens
 
 Json = dict[str, Any]
@@ -113,7 +113,7 @@ def make_question(
         hides_ids="return_token_ids" in capture and not wants_ids,
         hides_logprobs="logprobs" in capture and not wants_logprobs,
         hides_usage=hides_usage,
-        sampling={**knobs, TELLS: kind.name_told(is_declared=route.backend.tells_processed)},
+        sampling={**knobs, **find_formats(asked), TELLS: kind.name_told(is_declared=route.backend.tells_processed)},
     )
 
 

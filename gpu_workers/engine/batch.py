@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpu_workers.engine.errors import EngineError
+from gpu_workers.engine.grammar import Guide, OpenGuide
 from gpu_workers.engine.jobs import Delta, FinishReason, Job, Sample, TopLogprobs
 from gpu_workers.engine.prefixes import PrefixStore, hash_blocks
 from gpu_workers.engine.sampling import Knobs, derive_keys, draw_uniforms, sample_tokens
@@ -53,6 +54,7 @@ class Row:
     choice: int
     stream: TextStream | None
     top: list[TopLogprobs] | None
+    guide: Guide | None = None
 
 
 @dataclass
@@ -93,16 +95,23 @@ class Batch:
     """Rows of one model with their cache and the logits that come next."""
 
     def __init__(
-        self, model: Model, codec: TextCodec | None, end_ids: frozenset[int], prefixes: PrefixStore | None = None
+        self,
+        model: Model,
+        codec: TextCodec | None,
+        end_ids: frozenset[int],
+        prefixes: PrefixStore | None = None,
+        open_guide: OpenGuide | None = None,
     ) -> None:
         """
         Args:
             prefixes: keeps what was read and drawn of every answer that ends; None: nothing is kept.
+            open_guide: opens the grammar of each answer that has one.
         """
         self._model = model
         self._codec = codec
         self._end_ids = end_ids
         self._prefixes = prefixes
+        self._open_guide = open_guide
         self._rows: list[Row] = []
         self._watched = np.zeros(model.vocabulary_size, dtype=np.bool_)  # V, tokens after which some row may stop
         self._cache: Any = None
@@ -123,7 +132,8 @@ class Batch:
             stream = None
             if options.streams and self._codec is not None:
                 stream = TextStream(self._codec, options.stops, skip_special=options.skips_special)
-            rows.append(Row(job, choice, stream, [] if options.top_logprobs else None))
+            guide = self._open_guide(options.grammar) if options.grammar and self._open_guide else None
+            rows.append(Row(job, choice, stream, [] if options.top_logprobs else None, guide))
         return rows
 
     def extend(self, rows: list[Row], cache: Cache, logits: Tensor) -> None:
@@ -151,6 +161,7 @@ class Batch:
         columns = self._columns
         uniforms = torch.from_numpy(draw_uniforms(columns.keys, columns.positions)).to(self._logits.device)
         drawn, scores, totals = sample_tokens(self._logits, uniforms, self._knobs)
+        self._guide(drawn, uniforms, events)
         tokens = drawn.cpu().numpy()
         chosen = (scores.gather(-1, drawn[:, None])[:, 0] - totals).cpu().numpy()
         everyone = np.arange(len(tokens))
@@ -159,9 +170,11 @@ class Batch:
         columns.counts += columns.is_alive
         columns.positions += 1
         for index in np.flatnonzero(np.isnan(chosen) & columns.is_alive).tolist():
-            self._fail_row(index, events)
+            name = self._rows[index].job.loaded.name
+            self._fail_row(index, EngineError(f"the model {name} produced NaN", code="model_not_finite"), events)
         self._note_alternatives(scores, totals)
-        may_end = columns.is_alive & (self._watched[tokens] | (columns.counts >= columns.limits))
+        is_whole = np.array([row.guide is not None and row.guide.is_whole for row in self._rows])
+        may_end = columns.is_alive & (self._watched[tokens] | (columns.counts >= columns.limits) | is_whole)
         live = int(columns.is_alive.sum())
         for index, row in enumerate(self._rows):
             if row.stream is not None and columns.is_alive[index] and not may_end[index]:
@@ -257,6 +270,8 @@ class Batch:
         row, options = self._rows[index], self._rows[index].job.options
         tokens = self._row_tokens(index)
         text, finish_reason, stop_reason = self._find_end(row.job, tokens)
+        if finish_reason is None and row.guide is not None and row.guide.is_whole:
+            text, finish_reason = self._text_of(tokens, options.skips_special), "stop"
         if finish_reason is None:
             if self._columns.counts[index] < self._columns.limits[index]:
                 if row.stream is not None:
@@ -295,9 +310,24 @@ class Batch:
     def _text_of(self, tokens: list[int], skip_special: bool) -> str:
         return "" if self._codec is None else self._codec.decode(tokens, skip_special=skip_special)
 
-    def _fail_row(self, index: int, events: Events) -> None:
+    def _guide(self, drawn: Tensor, uniforms: Tensor, events: Events) -> None:
+        """Draw again, in `drawn`, for the rows that have a grammar: out of what it allows, by the same numbers."""
+        alive = self._columns.is_alive
+        for index, row in enumerate(self._rows):
+            if row.guide is None or not alive[index]:
+                continue
+            try:
+                allowed = torch.from_numpy(row.guide.find_allowed(self._logits.shape[-1])).to(drawn.device)
+                knobs = Knobs(*(None if knob is None else knob[index : index + 1] for knob in self._knobs))
+                narrowed = self._logits[index : index + 1].masked_fill(~allowed, float("-inf"))
+                drawn[index] = sample_tokens(narrowed, uniforms[index : index + 1], knobs)[0][0]
+                row.guide.take(int(drawn[index]))
+            except EngineError as error:
+                self._fail_row(index, error, events)
+
+    def _fail_row(self, index: int, error: EngineError, events: Events) -> None:
         row = self._rows[index]
-        row.job.error = EngineError(f"the model {row.job.loaded.name} produced NaN", code="model_not_finite")
+        row.job.error = error
         self._columns.is_alive[index] = False
         events[row.job] = []
 

@@ -80,6 +80,7 @@ class Engine:
             max_rows=max_rows,
             max_waiting=max_waiting,
             prefix_bytes=prefix_bytes,
+            vocabulary_size=model.vocabulary_size,
         )
         self._thread: threading.Thread | None = None
         self._is_stopping = False

@@ -31,6 +31,8 @@ class SamplingOptions:
         top_logprobs: alternatives to report beside each token; None for none.
         prompt_logprobs: the same for prompt tokens; 0 reports the prompt's own tokens only.
         keeps_stop: leave the stop string or stop token in the text.
+        grammar: what the answer keeps to, see `grammar.write_grammar`; "": anything. Log-probs stay those of the whole
+            distribution, not of what the grammar left of it (vLLM tells the latter).
     """
 
     n: int = 1
@@ -47,6 +49,7 @@ class SamplingOptions:
     top_logprobs: int | None = None
     prompt_logprobs: int | None = None
     streams: bool = False
+    grammar: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_workers.engine.errors import InvalidRequestError
+from gpu_workers.engine.grammar import write_grammar
 from gpu_workers.engine.jobs import SamplingOptions
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.text import TextCodec
@@ -32,7 +33,6 @@ _NEUTRAL: Mapping[str, Sequence[Any]] = {
     "bad_words": (None, []),
     "parallel_tool_calls": (None, True, False),
     "functions": (None, []),
-    "response_format": (None, {"type": "text"}),
     "continue_final_message": (None, False),
     "spaces_between_special_tokens": (None, True),
     "detokenize": (None, True),
@@ -227,12 +227,36 @@ def _read_rest(
         top_logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
         streams=streams,
+        grammar=_read_format(fields),
     )
     returns_token_ids = fields.flag("return_token_ids")
     names_by_id = fields.flag("return_tokens_as_token_ids")
     fields.finish()
     includes_usage = bool(stream_options and stream_options.get("include_usage"))
     return GenerationRequest(loaded, prompts, options, returns_token_ids, includes_usage, is_chat, names_by_id)
+
+
+def _read_format(fields: Fields) -> str:
+    """The grammar of what `response_format` asks for; "" where it asks for nothing."""
+    name, value = "response_format", fields.take("response_format")
+    if value is None or value == {"type": "text"}:
+        return ""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if kind == "json_object":
+        return write_grammar({"type": "object"}, param=name)
+    if kind != "json_schema":
+        raise InvalidRequestError(
+            f"{name} must be an object of type text, json_object or json_schema, found {_show(value)}", param=name
+        )
+    described = value.get("json_schema")
+    schema = described.get("schema") if isinstance(described, dict) else None
+    if not isinstance(schema, dict):
+        raise InvalidRequestError(
+            f'{name}.json_schema must be {{"name", "schema"}} with a schema that is an object, '
+            f"found {_show(described)}",
+            param=name,
+        )
+    return write_grammar(schema, param=name)
 
 
 def _read_prompts(fields: Fields, codec: TextCodec) -> list[list[int]]:

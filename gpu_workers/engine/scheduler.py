@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gpu_workers.engine.batch import Batch, Events, Model, Row
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
+from gpu_workers.engine.grammar import Grammars, Guide
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.prefixes import BLOCK_TOKENS, PrefixStore, hash_blocks
@@ -46,15 +47,18 @@ class Scheduler:
         max_rows: int = 512,
         max_waiting: int = 4_096,
         prefix_bytes: int = 0,
+        vocabulary_size: int = 0,
     ) -> None:
         self._codec = codec
         self._end_ids = end_ids
+        self._vocabulary_size = vocabulary_size
         self.max_rows = max_rows
         self.max_waiting = max_waiting
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting: deque[tuple[Job, int]] = deque()
         self._models: dict[LoadedModel, None] = {}
         self._prefixes = PrefixStore(prefix_bytes) if prefix_bytes else None
+        self._grammars: Grammars | None = None
         self._lock = threading.Lock()
         self._queued = 0  # prompts submitted and not yet read
         self.tally = Tally()
@@ -158,6 +162,13 @@ class Scheduler:
                         events.setdefault(job, [])
         return events
 
+    def _open_guide(self, grammar: str) -> Guide:
+        if self._grammars is None:
+            if self._codec is None:
+                raise EngineError("a grammar wants a tokenizer", code="grammar_failed")
+            self._grammars = Grammars(self._codec, self._end_ids, self._vocabulary_size)
+        return self._grammars.open(grammar)
+
     def _keeps(self, loaded: LoadedModel) -> PrefixStore | None:
         return self._prefixes if loaded.model.keeps_prefixes else None
 
@@ -203,7 +214,8 @@ class Scheduler:
             _hand_out_states(loaded.model.states(distinct, hidden), chunk, places)
         batch = loaded.batches[0] if loaded.batches and loaded.model.merges_batches else None
         if batch is None:
-            batch = Batch(loaded.model, self._codec, self._end_ids, prefixes)
+            open_guide = self._open_guide if self._codec else None
+            batch = Batch(loaded.model, self._codec, self._end_ids, prefixes, open_guide)
         rows: list[Row] = []
         sources: list[int] = []
         for job, index in chunk:

@@ -25,12 +25,26 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 """What changes the distribution a token is drawn from, with the values that leave it as the model has it."""
+FORMATS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "response_format": (None, "text", {"type": "text"}),
+        "structured_outputs": (None, {}),
+        "guided_json": (None,),
+        "guided_regex": (None,),
+        "guided_choice": (None,),
+        "guided_grammar": (None,),
+    }
+)
+"""What leaves only some tokens to be drawn, with the values that leave all. A caller needs it, so that no policy takes
+it away; what is answered so teaches nothing: its tokens come from a distribution that the model alone does not have."""
 TELLS = "tells"
 """In what is stored: `processed` where the server's log-probs are at the temperature it sampled at; `raw`: at 1."""
 REMEDY = (
     "start vLLM with --logprobs-mode processed_logprobs and say so on the model server, or have the project enforce "
     "plain sampling"
 )
+_HELD = "tokens were drawn out of those that it allows, which the model's log-probs do not tell"
+_MOST_WORDS = 40
 RAW_TEACHES = f"by reward and hint only what is sampled at temperature 1, at which it tells log-probs: {REMEDY}"
 """What the answers of a server teach that tells raw log-probs."""
 
@@ -41,7 +55,18 @@ def describe_sampling(request: Mapping[str, Any], *, tells: str) -> dict[str, An
     Args:
         tells: processed or raw, what the server's log-probs are.
     """
-    return {name: request[name] for name in name_knobs(request)} | {TELLS: tells}
+    return {name: request[name] for name in name_knobs(request)} | find_formats(request) | {TELLS: tells}
+
+
+def find_formats(request: Mapping[str, Any]) -> dict[str, str]:
+    """What of a request leaves only some tokens to be drawn, and in a word how: a schema itself is not stored."""
+    asked = {name: request[name] for name, free in FORMATS.items() if name in request and request[name] not in free}
+    return {name: _name_format(value) for name, value in asked.items()}
+
+
+def _name_format(value: object) -> str:
+    kind = value.get("type") if isinstance(value, Mapping) else value
+    return kind[:_MOST_WORDS] if isinstance(kind, str) and kind else "given"
 
 
 def find_sampling_fault(sampling: Mapping[str, Any]) -> str:
@@ -51,6 +76,8 @@ def find_sampling_fault(sampling: Mapping[str, Any]) -> str:
         sampling: from `describe_sampling`; {}: nobody kept it, and nothing is said against it.
     """
     others = [name for name in NEUTRAL if name != "temperature" and not _is_neutral(name, sampling.get(name))]
+    if formats := find_formats(sampling):
+        return f"held to {', '.join(f'{name} {kind!r}' for name, kind in formats.items())}: {_HELD}"
     if others:
         told = ", ".join(f"{name} {sampling[name]!r:.40}" for name in others)
         return f"sampled with {told}: no policy that can be trained has that distribution"

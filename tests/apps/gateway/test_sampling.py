@@ -47,3 +47,12 @@ def test_a_project_that_refuses_names_what_it_found() -> None:
         make_question(ASKED | {"min_p": 0.1, "temperature": 0.2}, make_route(), "chat", sampling="refuse")
     assert (refused.value.status, refused.value.param) == (400, "temperature")
     assert make_question(ASKED | {"temperature": 1.0, "top_p": 1.0}, make_route(), "chat", sampling="refuse")
+
+
+def test_a_format_stays_where_plain_sampling_is_enforced_and_is_kept_with_the_answer() -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "order", "schema": {"type": "object"}}}
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "top_p": 0.5, "response_format": wanted}
+    question = make_question(body, make_route(), "chat", sampling="enforce")
+    assert question.body["response_format"] == wanted
+    assert question.sampling["response_format"] == "json_schema"
+    assert "top_p" not in question.sampling
