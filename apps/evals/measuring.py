@@ -54,7 +54,7 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 AGAIN: Final = 7_919
 """Added to an item's seed for each further try of it."""
-QUICK_BLOCK, BLOCK = 512, 8
+QUICK_BLOCK, BLOCK = 512, 16
 """Tries that are asked for, and committed, together: of models that answer many as fast as one, and of others."""
 logger = logging.getLogger(__name__)
 

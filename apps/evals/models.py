@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, Q
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
@@ -14,6 +14,9 @@ from apps.audit.kinds import Kind
 from apps.base.models import Stateful, Timestamped
 from apps.workers.models import Worker
 from tentalis.core.scoring.calibration import Interval, wilson_interval
+
+PASSED = 0.9999
+"""An outcome of which nothing is missing; they are kept with four decimals."""
 
 
 class Taskset(Timestamped):
@@ -209,6 +212,13 @@ class Evaluation(Stateful):
             return None
         size = self.items if self.effective_items is None else self.effective_items
         return wilson_interval(self.mean_outcome * size, size)
+
+    @property
+    def share_passed(self) -> float | None:
+        """Share of the tries with an outcome that have all of it: every check passed; None where none has one."""
+        known = self.item_tries.filter(outcome__isnull=False)
+        found = known.aggregate(all=Count("pk"), passed=Count("pk", filter=Q(outcome__gte=PASSED)))
+        return found["passed"] / found["all"] if found["all"] else None
 
     @property
     def low(self) -> float | None:

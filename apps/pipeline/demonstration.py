@@ -1,9 +1,16 @@
-"""The closed loop on the desk, driven as a team would: tasks in, reviewed, trained on, gated, served, again."""
+"""The closed loop, driven as a team would: tasks in, judged, trained on, gated, served, again.
+
+On the desk that is built in, or on any project's own tasksets.
+"""
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from django.db.models import Count, Max
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import change_project, create_project
@@ -11,9 +18,9 @@ from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
-from apps.evals.measuring import measure
-from apps.evals.models import Evaluation
-from apps.evals.panels import Panel
+from apps.evals.measuring import Measured, measure, name_of
+from apps.evals.models import Evaluation, Item, ItemTry
+from apps.evals.panels import ItemSet, Panel, choose_panel, find_own, say_missing
 from apps.feedback.models import Review
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
@@ -21,18 +28,22 @@ from apps.pipeline import flow
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
+from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
 from apps.worlds.registry import get_world
 from tentalis.core.desk import make_tickets, say_house_rules
+from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.task_files import TaskRow
 
 Found = TypeVar("Found")
 
 REPORT_SIZE = 300
 REPORT_SEED = 7
+SHOWN = 3
 POLL_S = 0.02
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
+"""So long nothing may come of anything: no attempt, no try of an item, no sign of life of a run."""
 HUMAN_RATE = 0.05
 
 
@@ -40,6 +51,74 @@ class LoopStoppedError(TentalisError):
     """The loop did not close; the message says where it stopped and why."""
 
     code = "loop_stopped"
+
+
+class Ground(Protocol):
+    """Where the loop is shown: what tasks come in, and what is measured beside the gate."""
+
+    worker: Worker
+    environment: str
+
+    def draw(self, update: int, *, seed: int) -> Sequence[TaskRow]:
+        """The tasks of an update, as many as fill a batch."""
+
+    @property
+    def report(self) -> ItemSet:
+        """Held-out tasks, with other seeds than the gate's."""
+
+
+@dataclass
+class Desk:
+    """The ticket desk that is built in, which makes up its tickets."""
+
+    worker: Worker
+    environment: str = "desk"
+
+    def draw(self, update: int, *, seed: int) -> Sequence[TaskRow]:
+        tickets = make_tickets(1_000_003 * (seed + 1) + update, self.worker.project.batch_tasks, held_out=False)
+        return [
+            TaskRow(line, ticket.text, seed=_seed_of(seed, update, line))
+            for line, ticket in enumerate(tickets, start=1)
+        ]
+
+    @property
+    def report(self) -> ItemSet:
+        return Panel("report", get_world(self.environment), REPORT_SIZE, REPORT_SEED).item_set
+
+
+class OwnItems:
+    """A project's own tasksets: their items to train on come in as tasks, again when all have come.
+
+    Raises:
+        LoopStoppedError: there is nothing to train on, or nothing to measure on.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        panel = choose_panel(worker, version=0, policy=GatePolicy.from_json(worker.project.gate_policy))
+        if panel is None or not panel.own:
+            raise LoopStoppedError(
+                f"worker {worker.name} cannot be measured on items of its own: {say_missing(worker)}"
+            )
+        self.environment = panel.world.name
+        self._train = find_own(worker, Item.Split.TRAIN).get(self.environment, ())
+        if not self._train:
+            raise LoopStoppedError(f"wanted checked items to train on for {panel.world.label}, found none")
+        shifted = [replace(item, seed=item.seed + REPORT_SEED) for item in panel.own[:REPORT_SIZE]]
+        self.report = ItemSet("report", panel.world, shifted)
+
+    def draw(self, update: int, *, seed: int) -> Sequence[TaskRow]:
+        items, count = list(self._train), self.worker.project.batch_tasks
+        Random(seed).shuffle(items)
+        wanted = islice(cycle(items), (update - 1) * count, update * count)
+        return [
+            TaskRow(line, item.prompt, item.reference, checks=item.checks, seed=_seed_of(seed, update, line))
+            for line, item in enumerate(wanted, start=1)
+        ]
+
+
+def _seed_of(seed: int, update: int, line: int) -> int:
+    return (seed * 1_000 + update) * 1_000 + line - 1
 
 
 @dataclass
@@ -57,13 +136,10 @@ class Round:
 
 @dataclass
 class DemoOutcome:
-    """What the loop came to; accuracies are shares of held-out tickets answered right."""
+    """What the loop came to."""
 
-    base_sampled: float
-    base_greedy: float
-    final_sampled: float = 0.0
-    final_greedy: float = 0.0
-    interval: tuple[float, float] = (0.0, 0.0)
+    before: "Report"
+    after: "Report"
     rounds: list[Round] = field(default_factory=list)
     attempts: int = 0
     rollouts: int = 0
@@ -71,8 +147,22 @@ class DemoOutcome:
     loop_s: float = 0.0
     audit_ok: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+
+@dataclass
+class Report:
+    """What a version of the model makes of the held-out tasks.
+
+    Args:
+        sampled, greedy: mean outcome. passed: share of the sampled replies with all that can be had: every check.
+        interval: 95 %, of the mean that is sampled.
+        replies: (prompt, greedy reply) of a few.
+    """
+
+    sampled: float
+    greedy: float
+    passed: float
+    interval: tuple[float, float]
+    replies: Sequence[tuple[str, str]]
 
 
 def make_demo_project(by: User) -> Worker:
@@ -91,26 +181,25 @@ def make_demo_project(by: User) -> Worker:
 
 
 def run_loop(
-    *, worker: Worker, by: User, updates: int, seed: int, report: Callable[[Round], None] | None = None
+    ground: Ground, *, by: User, updates: int, seed: int, report: Callable[[Round], None] | None = None
 ) -> DemoOutcome:
     """Let the worker learn for some updates.
 
     Args:
-        seed: decides the tickets and the sampling.
+        seed: decides the tasks and the sampling.
     Raises:
         LoopStoppedError: an update did not come to its end.
     """
-    base = measure_report(worker, None)
-    outcome = DemoOutcome(base_sampled=base[0].mean_outcome or 0.0, base_greedy=base[1].mean_outcome or 0.0)
+    worker = ground.worker
+    base = measure_report(ground, None)
+    outcome = DemoOutcome(before=base, after=base)
     started = time.monotonic()
     for update in range(1, updates + 1):
-        outcome.rounds.append(run_update(worker=worker, by=by, update=update, seed=seed))
+        outcome.rounds.append(run_update(ground, by=by, update=update, seed=seed))
         if report is not None:
             report(outcome.rounds[-1])
     outcome.loop_s = time.monotonic() - started
-    sampled, greedy = measure_report(worker, find_deployed(worker))
-    outcome.final_sampled, outcome.final_greedy = sampled.mean_outcome or 0.0, greedy.mean_outcome or 0.0
-    outcome.interval = round(sampled.low or 0.0, 4), round(sampled.high or 0.0, 4)
+    outcome.after = measure_report(ground, find_deployed(worker))
     outcome.attempts = Attempt.objects.filter(task__project=worker.project).count()
     outcome.rollouts = Rollout.objects.filter(project=worker.project).count()
     outcome.uses = TrainingUse.objects.filter(batch__project=worker.project).count()
@@ -120,26 +209,24 @@ def run_loop(
     return outcome
 
 
-def ask_a_person(*, worker: Worker, by: User, seed: int) -> None:
+def ask_a_person(ground: Ground, *, by: User, seed: int) -> None:
     """What is done after the loop, where a manager of flesh may come: a share waits for a person, and so does one
-    ticket at once. The loop itself waits for nobody."""
-    policy = {**worker.project.review_policy, "who": "both", "human_rate": HUMAN_RATE}
+    task at once. The loop itself waits for nobody."""
+    worker = ground.worker
+    policy = {**worker.project.review_policy, "human_rate": HUMAN_RATE}
+    policy["who"] = "both" if policy.get("who") == "ai" else "human"
     project = change_project(project=worker.project, by=by, review_policy=policy)
-    ticket = make_tickets(seed, 1, held_out=False)[0]
-    task = flow.submit(project=project, prompt=ticket.text, environment="desk", by=by, worker=worker, seed=seed)
+    rows = ground.draw(0, seed=seed)[:1]
+    (task,) = flow.submit_rows(project=project, rows=rows, environment=ground.environment, by=by, worker=worker)
     waits = Review.objects.filter(task=task, audience=Review.Audience.HUMAN)
     _wait_for(waits.first, f"task {task.pk}: no review", worker)
 
 
-def run_update(*, worker: Worker, by: User, update: int, seed: int) -> Round:
-    """Submit a batch of tickets and wait until what was learned from it is judged."""
-    started = time.monotonic()
-    tickets = make_tickets(1_000_003 * (seed + 1) + update, worker.project.batch_tasks, held_out=False)
-    rows = [
-        TaskRow(line, ticket.text, seed=(seed * 1_000 + update) * 1_000 + line - 1)
-        for line, ticket in enumerate(tickets, start=1)
-    ]
-    flow.submit_rows(project=worker.project, rows=rows, environment="desk", by=by, worker=worker)
+def run_update(ground: Ground, *, by: User, update: int, seed: int) -> Round:
+    """Submit a batch of tasks and wait until what was learned from it is judged."""
+    started, worker = time.monotonic(), ground.worker
+    rows = ground.draw(update, seed=seed)
+    flow.submit_rows(project=worker.project, rows=rows, environment=ground.environment, by=by, worker=worker)
     runs = TrainingRun.objects.filter(batch__worker=worker, batch__number=update)
     run = _wait_for(runs.first, f"update {update}: no run", worker)
     adapter = _wait_for(lambda: _find_judged(run), f"update {update}: run {run.pk} brought no verdict", worker)
@@ -162,14 +249,27 @@ def _find_judged(run: TrainingRun) -> Adapter | None:
 
 
 def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker) -> Found:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    seen, deadline = _count_moves(worker), time.monotonic() + PATIENCE_S
+    while True:
         if (found := find()) is not None:
             return found
+        if time.monotonic() > deadline:
+            if (now := _count_moves(worker)) == seen:
+                break
+            seen, deadline = now, time.monotonic() + PATIENCE_S
         time.sleep(POLL_S)
     failed = Task.objects.filter(project=worker.project, state=Task.State.FAILED).first()
     why = f"task {failed.pk} failed at {failed.failed_link}: {failed.failure}" if failed else "nothing failed"
-    raise LoopStoppedError(f"{what} within {PATIENCE_S:.0f} s; {why}")
+    raise LoopStoppedError(f"{what}, and nothing moved for {PATIENCE_S:.0f} s; {why}")
+
+
+def _count_moves(worker: Worker) -> tuple[Any, ...]:
+    """What changes as long as anything is done for the worker."""
+    return (
+        Attempt.objects.filter(task__worker=worker).aggregate(Count("pk"), Max("pk")),
+        ItemTry.objects.filter(evaluation__worker=worker).count(),
+        TrainingRun.objects.filter(worker=worker).aggregate(Count("pk"), Max("heartbeat_at")),
+    )
 
 
 def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, wall_s: float) -> Round:
@@ -189,10 +289,32 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
     )
 
 
-def measure_report(worker: Worker, adapter: Adapter | None) -> list[Evaluation]:
-    """On the report's held-out tickets, sampled and greedy; the gate's panels are others."""
-    panel = Panel("report", get_world("desk"), REPORT_SIZE, REPORT_SEED)
-    return [
-        measure(worker, adapter, panel.item_set, Evaluation.Purpose.REPORT, is_greedy=is_greedy).evaluation
+def measure_report(ground: Ground, adapter: Adapter | None) -> Report:
+    """On the held-out tasks of the report, sampled and greedy; the gate's panels are others."""
+    sampled, greedy = (
+        measure(ground.worker, adapter, ground.report, Evaluation.Purpose.REPORT, is_greedy=is_greedy)
         for is_greedy in (False, True)
-    ]
+    )
+    return Report(
+        sampled=_require_mean(sampled),
+        greedy=_require_mean(greedy),
+        passed=sampled.evaluation.share_passed or 0.0,
+        interval=(round(sampled.evaluation.low or 0.0, 4), round(sampled.evaluation.high or 0.0, 4)),
+        replies=_show_replies(ground, adapter),
+    )
+
+
+def _require_mean(measured: Measured) -> float:
+    if measured.evaluation.mean_outcome is None:
+        raise LoopStoppedError(f"the report could not be measured: {measured.evaluation.failure}")
+    return measured.evaluation.mean_outcome
+
+
+def _show_replies(ground: Ground, adapter: Adapter | None) -> Sequence[tuple[str, str]]:
+    """What the model says to a few of the report's tasks when it takes the likeliest words."""
+    worker, items = ground.worker, ground.report.items[:SHOWN]
+    prompts = [item.prompt for item in items]
+    model, world = name_of(worker, adapter), ground.report.world
+    seeds = [item.seed for item in items]
+    groups = get_agent(worker).work(prompts=prompts, world=world, group_size=1, seeds=seeds, model=model, greedy=True)
+    return [(prompt, draft.answer or draft.text) for prompt, (draft,) in zip(prompts, groups, strict=True)]

@@ -1,8 +1,10 @@
-"""`tentalis demo`: start the embedded stack, run the closed loop on the desk, leave the console's address."""
+"""`tentalis demo`: start the embedded stack, run the closed loop on it, leave the console's address."""
 
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -14,10 +16,22 @@ from tentalis.platform.up import launch_stack
 Updates = Annotated[int, typer.Option(min=1, max=10_000, help="Training updates of 24 tickets x 8 attempts.")]
 Seed = Annotated[int, typer.Option(min=0, help="Decides tickets and sampling.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave everything running.")]
+Model = Annotated[
+    str,
+    typer.Option(help="A kept model (see `model get`) that learns on --from; default: the built-in one on its desk."),
+]
+Source = Annotated[str, typer.Option("--from", help="What it learns on: support-desk, or FILE.json of the same form.")]
 Seconds = Annotated[float, typer.Option("--install-s", hidden=True)]
 
 
-def demo(updates: Updates = 24, seed: Seed = 0, keep: Keep = False, install_s: Seconds = 0.0) -> None:
+def demo(
+    updates: Updates = 24,
+    seed: Seed = 0,
+    keep: Keep = False,
+    model: Model = "",
+    source: Source = "",
+    install_s: Seconds = 0.0,
+) -> None:
     """Watch a worker learn a company's rules from its manager."""
     home = Home.find(os.environ)
     stack = launch_stack(home, os.environ, dies_with_us=not keep)
@@ -25,6 +39,8 @@ def demo(updates: Updates = 24, seed: Seed = 0, keep: Keep = False, install_s: S
         environment = stack.environment(os.environ)
         console_url = stack.state().addresses["console_url"]
         argv = [sys.executable, "-m", "django", "demo", "--updates", str(updates), "--seed", str(seed)]
+        if model or source:
+            argv += ["--project", _make_project(source or "support-desk", model, seed, environment)]
         argv += ["--install-s", str(install_s), "--console-url", console_url]
         done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, check=False)
     finally:
@@ -37,3 +53,14 @@ def demo(updates: Updates = 24, seed: Seed = 0, keep: Keep = False, install_s: S
             err=True,
         )
     raise typer.Exit(done.returncode)
+
+
+def _make_project(source: str, model: str, seed: int, environment: Mapping[str, str]) -> str:
+    """Make a project to show the loop on, whose checks judge alone; its slug."""
+    slug = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    tentalis = [sys.executable, "-m", "tentalis", "project"]
+    new = [*tentalis, "new", slug, "--from", source, "--seed", str(seed + 1), *(["--model", model] if model else [])]
+    for argv in (new, [*tentalis, "judges", slug, "--who", "none"]):
+        if code := subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, check=False).returncode:
+            raise typer.Exit(code)
+    return slug

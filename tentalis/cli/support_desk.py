@@ -13,6 +13,7 @@ from typing import Any, Final
 
 SEED: Final = 1
 TICKETS_A_LETTER: Final = 28
+ANSWER_TOKENS: Final = 80
 ANSWER_WITHIN: Final = timedelta(days=5)
 ENDING: Final = "With sea air, your Quayside desk."
 NAMES: Final = """
@@ -196,7 +197,12 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
     ]
     return {
         "environment": "chat",
-        "project": {"name": "Support desk", "gate_policy": {"length_drift": 1.0}},
+        "project": {
+            "name": "Support desk",
+            "batch_tasks": 8,
+            "recipe": {"learning_rate": 2e-4, "lora_rank": 16, "lora_alpha": 32.0, "answer_tokens": ANSWER_TOKENS},
+            "gate_policy": {"length_drift": 1.0},
+        },
         "checks": [
             *checks,
             {"name": "house", "about": "All rules, one part each.", "spec": house, "default_for": "chat"},
@@ -206,7 +212,7 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
             "name": "desk",
             "kind": "chat",
             "system_prompt": EXAMPLE,
-            "sampling": {"temperature": 1.0, "max_tokens": 80},
+            "sampling": {"temperature": 1.0, "max_tokens": ANSWER_TOKENS},
         },
         "rows": rows,
     }

@@ -176,7 +176,7 @@ def drive(updates: int) -> int:
 
     django.setup()
     from apps.accounts.models import User
-    from apps.pipeline.demonstration import make_demo_project, run_update
+    from apps.pipeline.demonstration import Desk, make_demo_project, run_update
     from apps.rollouts.models import Batch
     from apps.workers.models import Worker
 
@@ -185,7 +185,7 @@ def drive(updates: int) -> int:
     last = Batch.objects.filter(worker=worker).order_by("-number").first()
     first = (last.number if last else 0) + 1
     began, cpu_began = time.monotonic(), time.process_time()
-    rounds = [run_update(worker=worker, by=by, update=first + number, seed=0) for number in range(updates)]
+    rounds = [run_update(Desk(worker), by=by, update=first + number, seed=0) for number in range(updates)]
     result = {
         "wall_s": time.monotonic() - began,
         "train_s": sum(done.train_s for done in rounds),

@@ -13,7 +13,7 @@ from tentalis.core.worlds import AttemptDraft, DraftStep, TurnAsked, TurnDraft, 
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS: Final = 1024
-MOST_AT_ONCE: Final = 8
+MOST_AT_ONCE: Final = 16
 """Prompts that an agent has at its server at one time."""
 
 
