@@ -8,17 +8,32 @@ from apps.accounts.models import Project, User
 from apps.evals.models import Evaluation
 from apps.evals.services import add_items
 from apps.pipeline.demonstration import LoopStoppedError, OwnItems, measure_report
+from apps.rollouts.items import read_item_rows
 from apps.workers.models import Worker
-from tentalis.core.task_files import read_item_rows
 from tests.fakes import FakeModelServer
 
 pytestmark = pytest.mark.django_db
-THINGS = "lamps kettles blankets knives frames chairs clocks jackets grinders shelves towels mirrors bags boards".split()
+THINGS = [
+    "lamps",
+    "kettles",
+    "blankets",
+    "knives",
+    "frames",
+    "chairs",
+    "clocks",
+    "jackets",
+    "grinders",
+    "shelves",
+    "towels",
+    "mirrors",
+    "bags",
+    "boards",
+]
 
 
 def add(project: Project, alice: User, split: str, *numbers: int) -> None:
     told = [
-        {"prompt": f"{THINGS[n % 14]} {THINGS[n // 14 + 3]} bought by us: say {n}", "reference": n, "split": split}
+        {"prompt": f"{THINGS[n % 10]} {THINGS[n // 10 + 3]} bought by us: say {n}", "reference": n, "split": split}
         for n in numbers
     ]
     rows = read_item_rows("\n".join(map(json.dumps, told)), form="jsonl", split=split, name="own.jsonl")
@@ -41,6 +56,6 @@ def test_a_projects_own_items_come_in_and_others_are_reported_on(
     assert len({row.seed for rows in drawn for row in rows}) == 8
     assert drawn[0] == ground.draw(1, seed=3) != ground.draw(1, seed=4)
     report = measure_report(ground, None)
-    assert (report.sampled, report.greedy, report.passed) == (pytest.approx(8 / 12), pytest.approx(8 / 12), 8 / 12)
-    assert len(report.replies) == 3 and all(prompt and reply for prompt, reply in report.replies)
+    assert [report.sampled, report.greedy, report.passed] == pytest.approx([8 / 12] * 3)
+    assert [bool(prompt and reply) for prompt, reply in report.replies] == [True] * 3
     assert set(Evaluation.objects.values_list("purpose", "played")) == {("report", 12)}
