@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, salted_hmac
 
@@ -101,9 +101,8 @@ def find_token(text: str) -> ApiToken:
     now = timezone.now()
     if not (token and is_right and token.revoked_at is None and token.expires_at > now and token.user.is_active):
         raise NotSignedInError(REFUSAL)
-    ApiToken.objects.filter(
-        Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - USE_IS_NOTED_EVERY), pk=token.pk
-    ).update(last_used_at=now)
+    if token.last_used_at is None or token.last_used_at < now - USE_IS_NOTED_EVERY:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 
 

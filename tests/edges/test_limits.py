@@ -37,6 +37,7 @@ from tests.local_server import LocalHandler, LocalServer
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 JSON = "Content-Type: application/json"
+LATE = 408
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,19 @@ def send_large_chunks(scene: Scene) -> Heard:
 
 
 def send_bodies_together(scene: Scene) -> Heard:
-    """Each small enough, held open until there are too many."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(scene.begin(int(SMALL["gateway_body_bytes"]))) for _ in range(3)]
-        for connected in opened:
-            connected.send(b" " * 38_000)
-        return opened[-1].hear() if opened else Heard(0, {}, b"")
+    """Each small enough, held open until there are too many.
+
+    Again where the first was hung up on for being late before the last had come: nobody says how fast a machine is.
+    """
+    for _ in range(20):
+        with ExitStack() as stack:
+            opened = [stack.enter_context(scene.begin(int(SMALL["gateway_body_bytes"]))) for _ in range(3)]
+            for connected in opened:
+                connected.send(b" " * 38_000)
+            heard = opened[-1].hear()
+        if heard.status != LATE:
+            break
+    return heard
 
 
 def send_half_a_body(scene: Scene) -> Heard:
@@ -196,7 +204,7 @@ def begin_requests(scene: Scene) -> Heard:
     with ExitStack() as stack:
         opened = [stack.enter_context(scene.begin(1000)) for _ in range(int(SMALL["requests_per_token"]) + 1)]
         heard = [connected.hear() for connected in opened]
-        return next((one for one in heard if one.status != 408), heard[-1])
+        return next((one for one in heard if one.status != LATE), heard[-1])
 
 
 def answer_at_length(scene: Scene) -> Heard:

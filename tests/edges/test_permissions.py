@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 from rest_framework.request import Request
@@ -20,6 +20,7 @@ from apps.base.counting import forget_callers
 from tests.edges.caller import Answer, Caller
 from tests.edges.lived_in import EVERY_ROLE, QUERIES, make_bodies, make_lived_in
 from tests.edges.routes import TABLE, find_unclassified, list_api_routes, list_other_paths
+from tests.edges.writes import noting_writes
 from tests.factories import make_project, make_user
 
 ROUTES: dict[str, str] = TABLE["routes"]
@@ -44,26 +45,14 @@ class Sender:
         ids = {**self.ids, **changed}
         query = QUERIES.get(route, "").format(**ids)
         forget_callers()
-        with transaction.atomic():
-            before = count_writes()
+        with transaction.atomic(), noting_writes() as wrote:
             answer = self.caller.send(
                 verb, path.format(**ids) + query, make_bodies(ids).get(route), headers=dict(REQUEST_ID)
             )
             if answer.status in {401, 403, 404} and route != "POST login":
-                assert count_writes() == before, f"{route} was denied and did something"
+                assert not wrote, f"{route} was denied and did something: {wrote[0]}"
             transaction.set_rollback(True)
         return answer
-
-
-def count_writes() -> int:
-    """Rows written in this transaction, whatever the table; but that a token was used is noted."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_xact_user_tables "
-            "WHERE relname <> %s",
-            [ApiToken._meta.db_table],
-        )
-        return int(cursor.fetchone()[0])
 
 
 def token_of(user: User, scopes: Any = Right.values, project: Project | None = None) -> str:

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -50,31 +49,37 @@ def agents_token(shop: Project) -> str:
     return create_token(user=agent, name="t", scopes=ROLE_RIGHTS[Role.AGENT], by=alice, project=shop)[1]
 
 
-def environment(tmp_path: Path, live_server: LiveServer) -> dict[str, str]:
-    return {"TENTALIS_HOME": str(tmp_path / "home"), "TENTALIS_URL": live_server.url}
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, live_server: LiveServer) -> dict[str, str]:
+    """Of one who starts it: a home with nothing in it, and where the application is."""
+    return {"TENTALIS_HOME": str(tmp_path_factory.mktemp("mcp") / "home"), "TENTALIS_URL": live_server.url}
 
 
-@pytest.fixture
-def http_url(tmp_path: Path, live_server: LiveServer) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def http_url(environment: dict[str, str]) -> Iterator[str]:
     """Where `tentalis mcp --http` listens."""
     argv = [sys.executable, "-m", "tentalis", "mcp", "--http", "--port", "0"]
-    with subprocess.Popen(argv, env=environment(tmp_path, live_server), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.terminate()
 
 
-@pytest.fixture(params=["stdio", "http"])
-def open_client(request: pytest.FixtureRequest, tmp_path: Path, live_server: LiveServer) -> Open:
-    """A client with a token, over each transport."""
-    transport: str = request.param
+each_transport = pytest.mark.parametrize("open_client", ["stdio", "http"], indirect=True)
+"""For tests of what goes to and fro; what the tools do is the same behind either."""
+
+
+@pytest.fixture
+def open_client(request: pytest.FixtureRequest, environment: dict[str, str], live_server: LiveServer) -> Open:
+    """A client with a token, over HTTP if its test does not name another transport."""
+    transport = getattr(request, "param", "http")
     url = request.getfixturevalue("http_url") if transport == "http" else ""
 
     @asynccontextmanager
     async def connect(token: str) -> AsyncIterator[Client]:
         server: Any
         if transport == "stdio":
-            env = environment(tmp_path, live_server) | {"TENTALIS_TOKEN": token}
+            env = environment | {"TENTALIS_TOKEN": token}
             server = StdioServerParameters(command=sys.executable, args=["-m", "tentalis", "mcp"], env=env)
             async with Client(server) as client:
                 yield client

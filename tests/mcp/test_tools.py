@@ -14,7 +14,7 @@ from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
 from tests.factories import make_project, make_task, make_user
-from tests.mcp.conftest import Open
+from tests.mcp.conftest import Open, each_transport
 
 SUPERVISED = {"tools": ["refund"], "except_tools": [], "messages": False, "answers": False, "deadline_s": 300}
 
@@ -47,6 +47,7 @@ async def test_every_tool_says_what_it_wants_and_gives(open_client: Open, agents
         assert tool.annotations.read_only_hint is tool.name.startswith(("check", "list", "read", "whoami")), tool.name
 
 
+@each_transport
 async def test_a_task_is_given_done_and_judged(open_client: Open, agents_token: str, shop: Project) -> None:
     async with open_client(agents_token) as client:
         assert (await call(client, "whoami"))["memberships"] == [{"project": "shop", "role": "agent"}]
@@ -163,6 +164,7 @@ async def test_a_reviewer_takes_judges_and_passes_over(open_client: Open, shop: 
         assert (await call(client, "list_skills"))["skills"] == []
 
 
+@each_transport
 async def test_a_bad_token_is_told_nothing(open_client: Open, shop: Project) -> None:
     async with open_client("tnt_wrong") as client:
         for tool in ("whoami", "list_tasks"):

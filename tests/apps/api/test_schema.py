@@ -1,19 +1,35 @@
 """The schema says what is served, without a warning; its page reads under the strictest policy."""
 
+import json
 from io import StringIO
+from pathlib import Path
 
+import jsonschema_rs
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from drf_spectacular import validation
 
 from apps.api.views.docs import write_schema
 
+SPECIFICATION = Path(validation.__file__).with_name("openapi_3_1_schema.json")
 
-def test_the_schema_is_valid_and_makes_no_warning(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+
+def find_faults(schema: object) -> list[str]:
+    """What `spectacular --validate` would say, in a fifth of its time."""
+    specification = json.loads(SPECIFICATION.read_text(encoding="utf-8"))
+    return [fault.message for fault in jsonschema_rs.validator_for(specification).iter_errors(schema)]
+
+
+def test_the_schema_is_valid_and_makes_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
     out = StringIO()
-    call_command("spectacular", "--validate", "--fail-on-warn", stdout=out)
-    assert out.getvalue().startswith("openapi: 3.1")
+    call_command("spectacular", "--fail-on-warn", "--format", "openapi-json", stdout=out)
     assert "Warning" not in capsys.readouterr().err
+    schema = json.loads(out.getvalue())
+    assert schema["openapi"].startswith("3.1")
+    assert find_faults(schema) == []
+    del schema["info"]["title"]
+    assert find_faults(schema) == ['"title" is a required property']
 
 
 @pytest.mark.django_db

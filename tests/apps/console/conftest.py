@@ -1,11 +1,36 @@
 """What every test of the console starts from."""
 
+from collections.abc import Iterator
+from copy import deepcopy
+
 import pytest
+from django.db import transaction
+from pytest_django import DjangoDbBlocker
 
 from apps.base.counting import forget_callers
+from tests.e2e.scenery import Scene, build_scene
 
 
 @pytest.fixture(autouse=True)
 def fresh_counts() -> None:
     """Passwords tried by another test do not count."""
     forget_callers()
+
+
+@pytest.fixture(scope="module")
+def standing_scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
+    """Built once a module, in a transaction around those of its tests: as `TestCase.setUpTestData` does."""
+    around = transaction.atomic()
+    with django_db_blocker.unblock():
+        around.__enter__()
+        built = build_scene(updates=3)
+    yield built
+    with django_db_blocker.unblock():
+        transaction.set_rollback(True)
+        around.__exit__(None, None, None)
+
+
+@pytest.fixture
+def scene(standing_scene: Scene, db: None) -> Scene:
+    """Rows of its own; what a test does to them is gone with its transaction."""
+    return deepcopy(standing_scene)

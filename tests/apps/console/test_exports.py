@@ -39,17 +39,12 @@ from tentalis.core.contracts import RolloutRecord
 from tentalis.core.desk import make_tickets
 from tentalis.core.judged_files import NO_TOKENS
 from tests.apps.console.builders import sign_in
-from tests.e2e.scenery import Scene, build_scene
+from tests.e2e.scenery import Scene
 from tests.factories import add_call, make_judged_task, make_project, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
 FORMULA = '=HYPERLINK("http://127.0.0.1:9","x")'
-
-
-@pytest.fixture
-def scene(db: None) -> Scene:
-    return build_scene(updates=2)
 
 
 def take(client: Client, name: str, format: str, **said: str) -> bytes:

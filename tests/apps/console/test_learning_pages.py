@@ -15,7 +15,7 @@ from apps.training.cost_benefit import Return, Spent, judge_gain
 from apps.training.models import TrainingRun
 from tentalis.core.learning.gate import PairedComparison
 from tests.e2e.quality_scenery import train_a_manager
-from tests.e2e.scenery import Scene, build_scene
+from tests.e2e.scenery import Scene
 
 ALARM = {"detector": "broken_tags", "found": 0.4, "allowed": 0.1, "update": None, "words": "4 of 10 answers are broken"}
 
@@ -59,11 +59,6 @@ def test_the_count_of_updates_is_no_curve() -> None:
 
 def test_the_name_of_an_adapter_tells_its_version() -> None:
     assert (version_of("shop.desk@v17-1a2b3c4d"), version_of("echo")) == ("v17", "echo")
-
-
-@pytest.fixture
-def scene(db: None) -> Scene:
-    return build_scene(updates=3)
 
 
 @pytest.fixture

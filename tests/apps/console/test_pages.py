@@ -18,7 +18,7 @@ from django.urls import resolve, reverse
 from apps.accounts.models import Member, Project, Role, User
 from tests.apps.console.builders import sign_in
 from tests.e2e.pages import find_pages
-from tests.e2e.scenery import Scene, add_task, build_scene
+from tests.e2e.scenery import Scene, add_task
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -39,11 +39,6 @@ ROW_ACTIONS = (
     "adapter-promote",
     "replay",
 )
-
-
-@pytest.fixture
-def scene(db: None) -> Scene:
-    return build_scene(updates=3)
 
 
 def count_queries(client: Client, path: str) -> int:

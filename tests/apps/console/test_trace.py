@@ -16,15 +16,10 @@ from apps.feedback.models import Feedback
 from apps.reports.lineage import find_contribution, find_origins
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
-from tests.e2e.scenery import Scene, build_scene
+from tests.e2e.scenery import Scene
 from tests.factories import make_attempt, make_measured, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def scene(db: None) -> Scene:
-    return build_scene(updates=3)
 
 
 @pytest.fixture
