@@ -42,7 +42,7 @@ from apps.outbox import services as outbox
 from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.pipeline import bulk as bulks
 from apps.pipeline import importing, judging, sets
-from apps.pipeline.supervision import learn_from_decisions
+from apps.pipeline.supervision import learn_from_decisions, learn_from_waits
 from apps.rollouts import jobs as rollout_jobs
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
@@ -93,9 +93,15 @@ KINDS[SegmentKind.WORK] = Chain(
 )
 
 
+def go_on_after_episodes(task_ids: Sequence[int]) -> None:
+    """What was said to an agent that asked before it acted stays with its work, and teaches with it."""
+    learn_from_waits(task_ids)
+    go_on_after_work(task_ids)
+
+
 KINDS[SegmentKind.EPISODE] = Chain(  # each alone: it takes as long as its longest episode
     links=(supervision_jobs.play, scoring_jobs.score, feedback_jobs.open_review),
-    then=go_on_after_work,
+    then=go_on_after_episodes,
     on_dead=tasks.fail_task,
     on_replay=tasks.revive_task,
 )

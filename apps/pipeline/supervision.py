@@ -1,68 +1,84 @@
-"""Supervision's part of the data's way: an outside agent asks before it acts, and what it was told is learned from.
+"""Supervision's part of the data's way: an agent asks before it acts, and what it was told is learned from.
 
-The agent proposes and a person or the clock decides (`apps.supervision.services`). When the agent hands its work in,
-the words of the persons stay with the steps they were about (`learn_from_decisions`).
+It proposes, and somebody or the clock decides (`apps.supervision.services`). When its work is handed in, or played to
+its end, the words of who decided stay with the steps they were about.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import transaction
+from django.db.models import Count
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.feedback.judgement import JudgementInput, StepRating, store_feedback
 from apps.feedback.models import Feedback
+from apps.feedback.submit import OUTSIDE_TRUST
 from apps.supervision.models import Proposal
-from apps.supervision.services import bind_to_attempt
-from apps.tasks.models import Attempt
+from apps.supervision.services import bind_to_attempt, find_decided
+from apps.tasks.models import Attempt, Task
 from tentalis.core.field_limits import MAX_COMMENT_CHARS
 
 SHOWN_CHARS = 400
 
 
 def learn_from_decisions(attempt: Attempt) -> list[Feedback]:
-    """Keep what persons said while the work was done as feedback in words on its steps; approvals say nothing.
+    """Keep what was said while an outside agent did its work, when that is handed in; see `_keep_words`."""
+    with transaction.atomic():
+        return _keep_words(attempt.task, bind_to_attempt(attempt))
+
+
+def learn_from_waits(task_ids: Sequence[int]) -> None:
+    """Keep what was said while the platform's own agent waited at these tasks; see `_keep_words`."""
+    with transaction.atomic():
+        for decided in find_decided(task_ids).values():
+            _keep_words(decided[0].task, decided)
+
+
+def _keep_words(task: Task, decided: Sequence[Proposal]) -> list[Feedback]:
+    """What was decided as feedback in words on the steps of the work; approvals say nothing.
 
     No score is made up: a rejected action is not a step of the work, an edited one is a step that was right in the end.
     The author is written `supervisor:alice`, so that who helped at the work may still be given its review.
 
     Returns:
-        One feedback a person, in the order in which they first spoke.
+        One feedback for each who decided, in the order in which they first spoke.
     """
-    with transaction.atomic():
-        decided = [one for one in bind_to_attempt(attempt) if one.state != Proposal.State.APPROVED]
-        by_person: dict[str, list[Proposal]] = defaultdict(list)
-        for proposal in decided:
-            by_person[proposal.decided_by].append(proposal)
-        return [_write(attempt, author, proposals) for author, proposals in by_person.items()]
+    by_decider: dict[str, list[Proposal]] = defaultdict(list)
+    for proposal in decided:
+        if proposal.state != Proposal.State.APPROVED:
+            by_decider[proposal.decided_by].append(proposal)
+    return [_write(task, decider, proposals) for decider, proposals in by_decider.items()]
 
 
-def _write(attempt: Attempt, person: str, proposals: Sequence[Proposal]) -> Feedback:
+def _write(task: Task, decider: str, proposals: Sequence[Proposal]) -> Feedback:
     answers = [one.decision["answer"] for one in proposals if one.state == Proposal.State.TAKEN_OVER]
-    words = JudgementInput(steps=_gather_words(attempt, proposals), edited_answer=answers[-1] if answers else "")
-    author = f"supervisor:{person.partition(':')[2]}"
-    feedback = store_feedback(attempt.task, words, source=Feedback.Source.HUMAN, author=author)
-    payload = {"task": attempt.task_id, "proposals": [one.pk for one in proposals]}
-    record(Kind.FEEDBACK_GIVEN, subject=feedback, by=person, payload=payload)
+    words = JudgementInput(steps=_gather_words(task, proposals), edited_answer=answers[-1] if answers else "")
+    kind, _, name = decider.partition(":")
+    source, trust = (Feedback.Source.OUTSIDE, OUTSIDE_TRUST) if kind == "agent" else (Feedback.Source.HUMAN, 1.0)
+    feedback = store_feedback(task, words, source=source, author=f"supervisor:{name}", trust=trust)
+    payload = {"task": task.pk, "proposals": [one.pk for one in proposals]}
+    record(Kind.FEEDBACK_GIVEN, subject=feedback, by=decider, payload=payload)
     return feedback
 
 
-def _gather_words(attempt: Attempt, proposals: Iterable[Proposal]) -> list[StepRating]:
+def _gather_words(task: Task, proposals: Iterable[Proposal]) -> list[StepRating]:
     """One word a step; what belongs to no step of the work is said of the attempt as a whole."""
-    steps = attempt.steps.count()
-    said: dict[int | None, list[str]] = defaultdict(list)
+    attempts = {one.pk: (one.index, one.step_count) for one in task.attempts.annotate(step_count=Count("steps"))}
+    said: dict[tuple[int, int | None], list[str]] = defaultdict(list)
     for proposal in proposals:
+        index, steps = attempts[proposal.attempt_id or 0]
         place = proposal.step_index
-        said[place if place is not None and place < steps else None].append(say_decision(proposal))
+        said[index, place if place is not None and place < steps else None].append(say_decision(proposal))
     return [
-        StepRating(attempt_index=attempt.index, step_index=place, comment="\n".join(lines)[:MAX_COMMENT_CHARS])
-        for place, lines in said.items()
+        StepRating(attempt_index=index, step_index=place, comment="\n".join(lines)[:MAX_COMMENT_CHARS])
+        for (index, place), lines in said.items()
     ]
 
 
 def say_decision(proposal: Proposal) -> str:
-    """What a person decided, as a sentence a model can learn from."""
+    """What was decided, as a sentence a model can learn from."""
     decision, wanted = proposal.decision, say_action(proposal.action)
     match proposal.state:
         case Proposal.State.REJECTED:

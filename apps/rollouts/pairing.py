@@ -337,8 +337,10 @@ Decided = Sequence[tuple[Proposal, Feedback]]
 
 
 def _load_decided(task: Task) -> Decided:
-    """What persons decided on proposed steps, with the feedback it is kept as, where that stands. Two queries."""
-    rows = Proposal.objects.filter(task=task, decided_at__isnull=False).exclude(decided_by__in=(POLICY, SWEEP))
+    """What was decided on steps that an outside agent proposed, with the feedback it is kept as, where that stands. The
+    platform's own agent goes on in a conversation, which teaches by the words on its steps alone. Two queries."""
+    rows = Proposal.objects.filter(task=task, turn__isnull=True, decided_at__isnull=False)
+    rows = rows.exclude(decided_by__in=(POLICY, SWEEP))
     kept = task.feedback.counting().filter(author__startswith=f"{SUPERVISOR}:")
     by_person = {one.author.removeprefix(f"{SUPERVISOR}:"): one for one in kept.order_by("id")}
     found = ((one, by_person.get(one.decided_by.partition(":")[2])) for one in rows.order_by("id"))

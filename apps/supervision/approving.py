@@ -57,6 +57,12 @@ class ProposedCalls(Approvals):
         said = {CallPlace(row.attempt_id or 0, row.turn or 0, row.call or 0): _say(row) for row in rows}
         return {place: instead for place, instead in said.items() if instead is not None}
 
+    def note_steps(self, places: Mapping[CallPlace, int]) -> None:
+        rows = list(Proposal.objects.filter(attempt__in={place.attempt_id for place in places}, turn__isnull=False))
+        for row in rows:
+            row.step_index = places.get(CallPlace(row.attempt_id or 0, row.turn or 0, row.call or 0))
+        Proposal.objects.bulk_update(rows, ["step_index"])
+
 
 def _read_arguments(call: ToolCall) -> Mapping[str, object]:
     try:

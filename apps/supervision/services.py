@@ -1,6 +1,6 @@
 """Proposals: made by agents, decided by people or by the clock, each once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -161,7 +161,7 @@ def bind_to_attempt(attempt: Attempt) -> list[Proposal]:
     """Tie what was proposed at a task to the work that came of it, and settle what still waits.
 
     Returns:
-        What persons decided, in order.
+        What somebody decided, in order.
     """
     with transaction.atomic():
         rows = Proposal.objects.select_for_update().filter(task=attempt.task_id, attempt__isnull=True).order_by("id")
@@ -171,8 +171,19 @@ def bind_to_attempt(attempt: Attempt) -> list[Proposal]:
                 _settle(
                     proposal, Proposal.State.EXPIRED, {"outcome": "reject", "why": "the work was handed in"}, by=SWEEP
                 )
-        Proposal.objects.filter(pk__in=[proposal.pk for proposal in found]).update(attempt=attempt)
+            proposal.attempt = attempt
+        Proposal.objects.bulk_update(found, ["attempt"])
     return [proposal for proposal in found if proposal.decided_by not in {POLICY, SWEEP}]
+
+
+def find_decided(task_ids: Collection[int]) -> dict[int, list[Proposal]]:
+    """Task id -> what somebody decided of the calls of the platform's own agent, in attempts that came to an end."""
+    ended = {"turn__isnull": False, "attempt__state__in": [Attempt.State.ANSWERED, Attempt.State.FAILED]}
+    rows = Proposal.objects.filter(task__in=task_ids, decided_at__isnull=False, **ended)
+    found: dict[int, list[Proposal]] = {}
+    for row in rows.exclude(decided_by__in=[POLICY, SWEEP]).select_related("attempt", "task").order_by("id"):
+        found.setdefault(row.task_id, []).append(row)
+    return found
 
 
 def _lock_for_proposal(task: Task) -> Worker:

@@ -31,3 +31,6 @@ class Approvals:
     def read(self, attempts: Iterable[Attempt]) -> Mapping[CallPlace, Instead]:
         """What is done in place of calls; those that may be made as they are, are not in it."""
         return {}
+
+    def note_steps(self, places: Mapping[CallPlace, int]) -> None:
+        """Keep which step of its attempt, from 0, each call has become, in the running transaction."""

@@ -273,6 +273,8 @@ class _Rows(Journal):
             for attempt, episode in zip(attempts, episodes, strict=True):
                 is_again = bool(episode.lost) and lost[attempt.index] + 1 < MOST_TRIES
                 _end(attempt, episode, calls[attempt.pk], conversations, is_again=is_again)
+                if not is_again:
+                    self.approvals.note_steps(_find_steps(attempt, episode.turns))
             EpisodeTurn.objects.filter(attempt__in=attempts, snapshot__isnull=False).update(snapshot=None)
 
     def _go_on_from(self, key: str, exchange_id: int, whole: Conversation) -> None:
@@ -403,6 +405,16 @@ def _end(
     starts = [spans[call.pk][0] if call.pk in spans else None for call in calls]
     placed = zip(starts, episode.turns, strict=False)
     save_steps([attempt], [AttemptDraft(steps=[_shift(step, start) for start, turn in placed for step in turn.steps])])
+
+
+def _find_steps(attempt: Attempt, turns: Sequence[PlayedTurn]) -> Mapping[CallPlace, int]:
+    """Where each call stands among the attempt's steps."""
+    places, before = dict[CallPlace, int](), 0
+    for number, turn in enumerate(turns):
+        calls = [before + index for index, step in enumerate(turn.steps) if step.kind == "call"]
+        places |= {CallPlace(attempt.pk, number, call): place for call, place in enumerate(calls)}
+        before += len(turn.steps)
+    return places
 
 
 def _shift(step: DraftStep, start: int | None) -> DraftStep:

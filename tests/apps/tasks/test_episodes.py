@@ -22,12 +22,14 @@ from apps.erasure.records import find_person
 from apps.evals.measuring import measure
 from apps.evals.models import Evaluation, Item, Taskset
 from apps.evals.panels import LEAST_OWN, ItemSet, choose_panel, has_panel, say_missing
+from apps.feedback.models import Feedback
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Exchange
 from apps.outbox.links import LINKS, run_claim
 from apps.outbox.models import Segment
 from apps.outbox.services import Hold, end_unwritten, hold, release, replay
 from apps.pipeline import flow
+from apps.pipeline.supervision import learn_from_waits
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.scoring.services import score_tasks
 from apps.supervision.approving import ProposedCalls
@@ -462,6 +464,32 @@ def test_who_is_killed_in_an_approved_call_goes_on_without_another_word(
     (proposal,) = find_pending(task)
     assert (proposal.turn, Proposal.objects.count()) == (1, 2)
     assert stage.count_effects() == (2, 1), "asked again under its key, it was made once"
+
+
+def test_what_was_said_stays_with_the_steps_it_was_about_by_who_said_it(
+    supervised: Worker, stage: Stage, alice: User, project: Project
+) -> None:
+    supervised.supervision |= {"agents_decide": True}
+    supervised.save()
+    agent = make_user("judge", is_agent=True)
+    Member.objects.create(project=project, user=agent, role=Role.REVIEWER)
+    task = submit(supervised, alice, group_size=1)
+    run_segment(task)
+    decide(proposal=find_pending(task)[0], decision="hint", hint="Count twice.", by=alice)
+    run_segment(task)
+    decide(proposal=find_pending(task)[0], decision="reject", reason="Enough.", by=agent)
+    run_segment(task)
+    while waiting := find_pending(task):
+        decide(proposal=waiting[0], decision="approve", by=alice)
+        run_segment(task)
+    learn_from_waits([task.pk])
+    calls = list(Step.objects.filter(attempt__task=task, kind="call").values_list("index", flat=True))
+    assert list(Proposal.objects.order_by("id").values_list("step_index", flat=True)) == calls
+    by_alice, by_agent = Feedback.objects.order_by("id")
+    assert (by_alice.author, by_alice.source, by_alice.trust) == ("supervisor:alice", "human", 1.0)
+    assert (by_agent.author, by_agent.source, by_agent.trust) == ("supervisor:judge", "outside", 0.5)
+    said = [(word.step and word.step.index, word.comment) for one in (by_alice, by_agent) for word in one.steps.all()]
+    assert said == [(calls[0], "Before add(number=1): Count twice."), (calls[1], "Not allowed: add(number=1). Enough.")]
 
 
 def test_agents_decide_where_the_rules_say_so_and_nobody_takes_over(
