@@ -166,6 +166,11 @@ class RulesForm(forms.Form):
         required=False,
         help_text=_("Those that may review in this project; else people alone."),
     )
+    model_decides = forms.BooleanField(
+        label=_("A model decides first"),
+        required=False,
+        help_text=_("The one that judges the project's work, by the rubric; what it is not sure of waits for people."),
+    )
     deadline_s = DurationField(
         label=_("Time to decide"), is_whole=True, min_s=DEADLINE.low, max_s=DEADLINE.high, initial=300
     )

@@ -16,6 +16,8 @@ class SegmentKind(StrEnum):
     """Do, score and open to review (a task)."""
     EPISODE = "episode"
     """The same in a world with turns (a task)."""
+    DECIDE = "decide"
+    """Have a model decide what an agent proposes (a proposal)."""
     TRY = "try"
     """Have an agent elsewhere make a try of an evaluation (a task)."""
     LEARN = "learn"

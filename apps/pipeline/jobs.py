@@ -1,4 +1,5 @@
-"""What the training box sends home, bulk judgements and imports, on queue `control`, with the segments of the latter.
+"""What the training box sends home, bulk judgements and imports, on queue `control`, and a model's decisions, on queue
+`gates`, with the segments of all but the first.
 
 Every other link's job is in the app that does its work; these start segments, which only this app does.
 """
@@ -7,7 +8,7 @@ from typing import Any
 
 from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.outbox.links import link
-from apps.pipeline import bulk, flow, importing
+from apps.pipeline import bulk, deciding, flow, importing
 from apps.training import monitoring
 from tentalis.celery import app
 
@@ -37,6 +38,12 @@ def import_rows(import_id: int) -> None:
     importing.import_all(import_id)
 
 
+@link("supervision.decide")
+def decide(proposal_id: int) -> None:
+    deciding.ask_model(proposal_id)
+
+
 KINDS[SegmentKind.BULK] = Chain(links=(judge_bulk,))
 KINDS[SegmentKind.UNBULK] = Chain(links=(undo_bulk,))
 KINDS[SegmentKind.IMPORT] = Chain(links=(import_rows,))
+KINDS[SegmentKind.DECIDE] = Chain(links=(decide,))

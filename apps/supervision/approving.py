@@ -12,6 +12,7 @@ from apps.audit.services import record_many, write_entry
 from apps.supervision.actions import MAX_CONTEXT_CHARS
 from apps.supervision.models import Proposal
 from apps.supervision.policies import read_policy
+from apps.supervision.services import ask_model
 from apps.tasks.approvals import Approvals, CallPlace
 from apps.tasks.models import Attempt, EpisodeTurn, Task
 from apps.worlds.episodes import Instead
@@ -45,6 +46,7 @@ class ProposedCalls(Approvals):
         ]
         Proposal.objects.bulk_create(made)
         by = f"worker:{task.worker.name}"
+        ask_model(made, policy)
         record_many([write_entry(Kind.PROPOSAL_MADE, subject=one, by=by, payload=one.describe()) for one in made])
         return {one.attempt_id for one in made if one.attempt_id is not None}
 

@@ -1,6 +1,7 @@
 """Proposals: made by agents, decided by people or by the clock, each once."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
+from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.services import lock_segments, wake
 from apps.supervision.actions import MAX_CONTEXT_CHARS, read_action, read_text
@@ -24,12 +26,16 @@ from apps.tasks.models import Attempt, Task
 from apps.tasks.services import fail_task
 from apps.workers.models import Worker
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
+from tentalis.core.scoring.judging import Decision
+from tentalis.core.scoring.protocol import Unscored
+from tentalis.core.supervision import SupervisionPolicy
 
 MAX_RISK_CHARS = 1_000
 MAX_REJECTION_CHARS = 1_000
+MOST_REASON_CHARS = 300
 MAX_PENDING = 20
 """Undecided proposals of one task."""
-AUDITED = ("outcome", "why")
+AUDITED = ("outcome", "why", "model")
 """What of a decision the audit keeps; people's own words can be erased with the row, and from the audit never."""
 SWEEP = "sweep"
 LINK = "supervision"
@@ -82,6 +88,7 @@ def propose(
             proposal.on_timeout = policy.on_timeout
             _insert(proposal, deadline_at=Now() + timedelta(seconds=policy.deadline_s))
             kind = Kind.PROPOSAL_MADE
+            ask_model([proposal], policy)
         record(kind, subject=proposal, by=by.handle, payload=proposal.describe())
     return proposal
 
@@ -118,9 +125,7 @@ def decide(
         raise NotYoursToDecideError("you proposed this yourself: another person decides it, or give the agent a user")
     said = {"reason": reason, "action": action, "hint": hint, "answer": answer}
     state, payload = _read_decision(proposal, decision, said)
-    with transaction.atomic():
-        if proposal.is_ours:
-            lock_segments(SegmentKind.EPISODE, subject_ids=[proposal.task_id])
+    with _waking(proposal):
         if state == Proposal.State.TAKEN_OVER:
             Task.objects.select_for_update(no_key=True).get(pk=proposal.task_id)  # nothing more is proposed meanwhile
         _settle(proposal, state, payload, by=by.handle)
@@ -128,9 +133,38 @@ def decide(
             others = Proposal.objects.filter(task=proposal.task_id, state=Proposal.State.PENDING)
             for other in others.select_for_update(skip_locked=True):
                 _settle(other, Proposal.State.REJECTED, {"reason": "Somebody took the task over."}, by=by.handle)
+    return proposal
+
+
+@contextmanager
+def _waking(proposal: Proposal) -> Iterator[None]:
+    """A transaction in which it is decided; the platform's own agent goes on behind it."""
+    with transaction.atomic():
+        if proposal.is_ours:
+            lock_segments(SegmentKind.EPISODE, subject_ids=[proposal.task_id])
+        yield
         if proposal.is_ours:
             wake(kind=SegmentKind.EPISODE, subject_id=proposal.task_id)
-    return proposal
+
+
+def ask_model(proposals: Iterable[Proposal], policy: SupervisionPolicy) -> None:
+    """Have the model say something of these, where the rules want it; in the running transaction."""
+    if policy.model_decides:
+        outbox.start_many(SegmentKind.DECIDE, [(one.pk, one.project_id) for one in proposals])
+
+
+def take_models_word(proposal: Proposal, decision: Decision | Unscored, *, by: str, model: str) -> None:
+    """What a model says of a proposal counts, unless somebody was first. Where it is not sure, or could not be
+    understood, the proposal waits on, and says so."""
+    if isinstance(decision, Unscored) or decision.word == "unsure":
+        words = f"{proposal.reason}; {model or 'the model'} leaves it to others: {decision.reason}"
+        waiting = Proposal.objects.filter(pk=proposal.pk, state=Proposal.State.PENDING)
+        waiting.update(reason=words[: MOST_REASON_CHARS - 1] + "…" if len(words) > MOST_REASON_CHARS else words)
+        return
+    state = Proposal.State.APPROVED if decision.word == "approve" else Proposal.State.REJECTED
+    payload = {"model": model, "reason": decision.reason[:MAX_REJECTION_CHARS]}
+    with suppress(AlreadyDecidedError), _waking(proposal):
+        _settle(proposal, state, payload, by=by)
 
 
 def may_agents_decide(proposal: Proposal) -> bool:

@@ -35,6 +35,7 @@ class SupervisionPolicy(Checked):
         messages: whether messages to others wait.
         answers: whether the final answer waits.
         agents_decide: whether other agents that may review decide too; else people alone.
+        model_decides: whether the model that judges the project's work is asked first; what it is not sure of waits on.
         deadline_s: how long they have, 5 s to 30 days.
         on_timeout: then: the action may be done (approve), may not be done (reject), or the whole task fails.
     Raises:
@@ -48,6 +49,7 @@ class SupervisionPolicy(Checked):
     messages: bool = flag(False)
     answers: bool = flag(False)
     agents_decide: bool = flag(False)
+    model_decides: bool = flag(False)
     deadline_s: int = number(300, 5, 30 * 24 * 3600)
     on_timeout: OnTimeout = choice("reject", get_args(OnTimeout))
 

@@ -261,6 +261,7 @@ CELERY_TASK_ROUTES = {
     "feedback.extract_hint": {"queue": "hints"},
     "conversations.hear": {"queue": "hints"},
     "feedback.open_review": {"queue": "gates"},
+    "supervision.decide": {"queue": "gates"},
     "adapters.*": {"queue": "gates"},
     "evals.*": {"queue": "gates"},
     "training.ask*": {"queue": "gates"},

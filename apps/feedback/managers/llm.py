@@ -14,17 +14,20 @@ from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.judged_pairs import join_orders
 from tentalis.core.scoring.judging import (
+    Decision,
     Judgement,
     build_judge_request,
     build_pair_request,
+    parse_decision,
     parse_judgement,
     parse_preference,
 )
 from tentalis.core.scoring.protocol import Score, Unscored
+from tentalis.core.scoring.quoting import Message
 from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_TOKENS = 4096
-PAIR_TOKENS = 1024
+PAIR_TOKENS = DECISION_TOKENS = 1024
 AT_ONCE = 8
 
 
@@ -90,6 +93,22 @@ class LlmManager:
         except ProviderRefusedError as error:
             return Unscored(f"{type(error).__name__}: {error}")
         return parse_preference(answers[0].text)
+
+    def decide(self, messages: Sequence[Message]) -> Decision | Unscored:
+        """Whether an agent may do what it proposes, by `build_decision_request`; Unscored where nothing can be read.
+
+        Raises:
+            ProviderBusyError: the model cannot be asked now.
+            ConflictError, SealedKeyError: its server is switched off, or its key cannot be read.
+        """
+        if not self.model:
+            return Unscored("no model is configured for the AI manager")
+        client = self.open_client()
+        try:
+            answers = client.chat(messages, model=self.model, max_tokens=DECISION_TOKENS, temperature=0.0)
+        except ProviderRefusedError as error:
+            return Unscored(f"{type(error).__name__}: {error}")
+        return parse_decision(answers[0].text)
 
     def review(self, task: Task, attempts: list[Attempt]) -> ManagerWord | NoWord:
         if not self.model:

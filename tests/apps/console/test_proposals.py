@@ -212,6 +212,7 @@ def test_rules_are_read_in_words_set_and_taken_away(project: Project, alice: Use
     assert "After 5 min without a word it may not act." in page
     address = path("proposal-rules-change", worker.pk)
     sent = {"tools": "refund\r\n shell.* \n\n", "except_tools": "", "deadline_s": "1 min", "on_timeout": "fail"}
+    sent["model_decides"] = "on"
     assert client.post(address, sent).status_code == 302
     worker.refresh_from_db()
     assert worker.supervision == {
@@ -220,6 +221,7 @@ def test_rules_are_read_in_words_set_and_taken_away(project: Project, alice: Use
         "messages": False,
         "answers": False,
         "agents_decide": False,
+        "model_decides": True,
         "deadline_s": 60,
         "on_timeout": "fail",
     }

@@ -35,7 +35,7 @@ from apps.scoring.services import score_tasks
 from apps.supervision.approving import ProposedCalls
 from apps.supervision.errors import NotYoursToDecideError
 from apps.supervision.models import Proposal
-from apps.supervision.services import decide, expire_proposals
+from apps.supervision.services import decide, expire_proposals, take_models_word
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
@@ -45,6 +45,7 @@ from apps.worlds.episodes import Episode, PlayedTurn
 from apps.worlds.identity import name_world
 from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.learning.gate import GatePolicy
+from tentalis.core.scoring.judging import Decision
 from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
 from tests.apps.console.builders import sign_in
 from tests.apps.supervision.builders import let_time_pass
@@ -444,6 +445,21 @@ def test_what_was_decided_is_what_the_agent_is_told_and_it_goes_on(
     assert (task.state, attempt.state, attempt.outcome) == ("scoring", "answered", 1.0)
     assert Attempt.every.count() == 1
     assert stage.count_effects() == (2, 2)
+
+
+def test_a_model_is_asked_first_where_the_rules_say_so(supervised: Worker, stage: Stage, alice: User) -> None:
+    supervised.supervision |= {"model_decides": True}
+    supervised.save()
+    task = submit(supervised, alice)
+    run_segment(task)
+    asked = Segment.objects.filter(kind="decide", state="open").values_list("subject_id", flat=True)
+    assert sorted(asked) == sorted(one.pk for one in find_pending(task))
+    first, second = find_pending(task)
+    take_models_word(first, Decision("approve", "It counts."), by="agent:llm:m", model="m")
+    take_models_word(second, Decision("reject", "Not now."), by="agent:llm:m", model="m")
+    run_segment(task)
+    told = [read_told(attempt)[0] for attempt in Attempt.every.order_by("index")]
+    assert told == ["the tally is 1", "not allowed: Not now."]
 
 
 def test_who_is_killed_in_an_approved_call_goes_on_without_another_word(
