@@ -201,7 +201,10 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
             "name": "Support desk",
             "batch_tasks": 8,
             "recipe": {"learning_rate": 2e-4, "lora_rank": 16, "lora_alpha": 32.0, "answer_tokens": ANSWER_TOKENS},
-            "gate_policy": {"length_drift": 1.0},
+            "gate_policy": {
+                "length_drift": 1.0,
+                "panel_size": len(LETTERS) * TICKETS_A_LETTER,
+            },  # each once: tries cost seconds
         },
         "checks": [
             *checks,

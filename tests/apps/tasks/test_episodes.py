@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -292,6 +293,28 @@ def test_a_world_that_comes_back_as_another_is_found_out(tallier: Worker, stage:
     lost, played = Attempt.every.order_by("pk")
     assert (lost.state, lost.error[:33]) == ("lost", "the state behind turn 2 is not wh")
     assert played.outcome == 1.0
+
+
+def test_a_world_that_hangs_is_left_and_the_attempt_played_anew(tallier: Worker, stage: Stage, alice: User) -> None:
+    waits = Event()
+
+    def hang(count: int) -> None:
+        if count == 1:
+            stage.world.limits = EpisodeLimits(turns=20, seconds=1.0)
+            waits.wait(60)
+
+    def give_time(turn: int) -> None:
+        stage.world.limits = TallyWorld.limits
+
+    stage.before_act, stage.before_turn = hang, give_time
+    task = submit(tallier, alice, group_size=1)
+    try:
+        run_segment(task)
+    finally:
+        waits.set()
+    lost, played = Attempt.every.order_by("pk")
+    assert (lost.state, lost.error) == ("lost", "tally did not come back within 1 s")
+    assert (played.state, played.outcome) == ("answered", 1.0)
 
 
 @pytest.mark.django_db(transaction=True)
