@@ -1,8 +1,10 @@
-"""How a process computes: on one thread, and keeping the memory it has freed."""
+"""How a process computes: on how many threads, and keeping the memory it has freed."""
 
 import ctypes
 
 import torch
+
+from tentalis.env import read_environment
 
 MALLOC_TRIM_THRESHOLD, MALLOC_MMAP_THRESHOLD = -1, -3
 """`M_TRIM_THRESHOLD` and `M_MMAP_THRESHOLD` of glibc's malloc.h; see mallopt(3)."""
@@ -11,14 +13,19 @@ LARGEST_KEPT_BYTES = 2**25
 """The most that glibc takes on 64 bits (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
 
 
+def find_threads() -> int:
+    """How many torch computes on in this process (`TENTALIS_TORCH_THREADS`)."""
+    return int(read_environment()["TORCH_THREADS"])
+
+
 def prepare_process() -> None:
-    """Compute on one thread, and give freed memory back to the next tensor instead of to the kernel.
+    """Compute on so many threads as are set, and give freed memory back to the next tensor instead of to the kernel.
 
     A step of training frees and takes the same few megabytes again and again. Out of the box glibc returns them each
     time, and the kernel clears every page anew: a quarter of a small step's time. Another C library has rules of its
     own and is left alone.
     """
-    torch.set_num_threads(1)
+    torch.set_num_threads(find_threads())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(MALLOC_TRIM_THRESHOLD, KEPT_BYTES)

@@ -276,6 +276,12 @@ VARIABLES: dict[str, Variable] = {
             0,
             "what the weights of kept models may take in the engine together; 0: half of the machine's memory",
         ),
+        Variable(
+            "TORCH_THREADS",
+            read_int(1, 1_024),
+            1,
+            "threads that the engine and the training box each compute on; the built-in model is quickest on 1",
+        ),
         Variable("POSTGRES_PORT", PORT, 54320, "the embedded Postgres"),
         Variable("REDIS_PORT", PORT, 63790, "the embedded Redis"),
         Variable(

@@ -25,6 +25,7 @@ from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead, open_head
 from gpu_workers.engine.scheduler import Scheduler
 from gpu_workers.engine.text import TextCodec
 from gpu_workers.learning.reward_head import read_features
+from gpu_workers.process import find_threads
 
 BUILT_IN = "desk"
 PREFIX_BYTES = 512 << 20
@@ -246,7 +247,7 @@ class Engine:
         return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
-        torch.set_num_threads(1)
+        torch.set_num_threads(find_threads())
         while True:
             if not self.scheduler.has_work:
                 if self._is_stopping:
