@@ -1,5 +1,6 @@
 """Base models and tokenizers of this process: loaded once, frozen, shared by every run."""
 
+import math
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,11 @@ class BaseModel:
         config: Any = self.model.config
         inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
         return int(config.num_hidden_layers * (8 * config.hidden_size + 4 * inner) * self._head.element_size())
+
+    @property
+    def widest_row(self) -> float:
+        """Tokens that a packed row may have: where completions stand one behind the other, a window counts wrong."""
+        return math.inf if self.decoder is not None or self.sliding_window is None else self.sliding_window
 
     @property
     def _head(self) -> Tensor:

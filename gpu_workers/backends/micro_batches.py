@@ -42,12 +42,8 @@ def pack_items(items: Sequence[Completion], model: BaseModel) -> list[Packed]:
     Only a completion alone may exceed the budget.
     """
     budget = find_budget(model)
-    blocks = [
-        [_Row(PackedRow(prompt, [items[member][1] for member in part]), part)]
-        for prompt, members in _group_by_prompt(items, range(len(items))).items()
-        for part in _split_group(members, [len(items[member][1]) for member in members], room=budget - len(prompt))
-    ]
-    return _pack(blocks, model, budget=budget)
+    rows = _make_rows(items, range(len(items)), widest=min(budget, model.widest_row))
+    return _pack([[row] for row in rows], model, budget=budget)
 
 
 def pack_bundles(
@@ -65,8 +61,8 @@ def pack_bundles(
     whole: list[list[_Row]] = []
     spread: list[list[int]] = []
     for cluster in _connect([{tuple(items[member][0]) for member in bundle} for bundle in joined]):
-        for unit in _fill(items, [joined[index] for index in cluster], budget=budget):
-            block = _make_rows(items, unit)
+        for unit in _fill(items, [joined[index] for index in cluster], budget=budget, widest=model.widest_row):
+            block = _make_rows(items, unit, widest=model.widest_row)
             if find_size([row.tokens for row in block]) <= budget:
                 whole.append(block)
             else:
@@ -78,12 +74,14 @@ def pack_bundles(
     return parts
 
 
-def _fill(items: Sequence[Completion], bundles: Sequence[Sequence[int]], *, budget: int) -> list[list[int]]:
+def _fill(
+    items: Sequence[Completion], bundles: Sequence[Sequence[int]], *, budget: int, widest: float
+) -> list[list[int]]:
     """Bundles in order, as many together as the budget holds: they have prompts in common."""
     units: list[list[int]] = []
     for bundle in bundles:
         more = sorted([*units[-1], *bundle]) if units else []
-        if more and find_size([row.tokens for row in _make_rows(items, more)]) <= budget:
+        if more and find_size([row.tokens for row in _make_rows(items, more, widest=widest)]) <= budget:
             units[-1] = more
         else:
             units.append(list(bundle))
@@ -99,11 +97,12 @@ def _pack(blocks: Sequence[Sequence[_Row]], model: BaseModel, *, budget: int) ->
     ]
 
 
-def _make_rows(items: Sequence[Completion], members: Iterable[int]) -> list[_Row]:
-    """Each prompt with all of its completions."""
+def _make_rows(items: Sequence[Completion], members: Iterable[int], *, widest: float) -> list[_Row]:
+    """Each prompt with as many of its completions as a row of that many tokens has room for, one at least."""
     return [
-        _Row(PackedRow(prompt, [items[member][1] for member in of_prompt]), of_prompt)
+        _Row(PackedRow(prompt, [items[member][1] for member in part]), part)
         for prompt, of_prompt in _group_by_prompt(items, members).items()
+        for part in _split_group(of_prompt, [len(items[member][1]) for member in of_prompt], room=widest - len(prompt))
     ]
 
 
@@ -134,10 +133,10 @@ def _connect(groups: Sequence[Collection[Hashable]]) -> list[list[int]]:
     return list(connected.values())
 
 
-def _split_group(members: Sequence[int], sizes: Sequence[int], *, room: int) -> list[list[int]]:
+def _split_group(members: Sequence[int], sizes: Sequence[int], *, room: float) -> list[list[int]]:
     """Members in order, in parts that have room for their sizes; one that is larger is alone."""
     parts: list[list[int]] = []
-    left = 0
+    left = 0.0
     for member, size in zip(members, sizes, strict=True):
         if not parts or size > left:
             parts.append([])

@@ -79,6 +79,25 @@ def test_a_micro_batch_is_as_large_as_its_activations_fit() -> None:
     assert find_budget(seven_billion) == ROOM_BYTES // seven_billion.activation_bytes == 1468
 
 
+def test_answers_to_one_prompt_stand_in_rows_that_a_sliding_window_holds(tmp_path: Path) -> None:
+    """One behind the other they would be further apart than they are: each row holds as many as fit."""
+    model = make_model("gemma3")
+    model.config.sliding_window = 12
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model()).save_pretrained(tmp_path)
+    base = dataclasses.replace(load_base(str(tmp_path)), decoder=None)
+    items = [([2, 3, 4, 5, 6], [7, 8, 9 + member]) for member in range(6)] + [([3, 4], [8] * 6), ([3, 4], [9] * 6)]
+    [whole] = pack_bundles(items, [range(len(items))], base)
+    for batch, members in [*pack_items(items, base), *whole]:
+        assert batch.token_ids.shape[-1] <= 12
+        alone = [base.score(base.lay_out([PackedRow(items[one][0], [items[one][1]])]), {}) for one in members]
+        together = base.score(batch, {}).logprobs
+        torch.testing.assert_close(together, torch.cat([one.logprobs for one in alone]), atol=1e-5, rtol=1e-4)
+    too_long = base.lay_out([PackedRow([2] * 9, [[3] * 4])])
+    with pytest.raises(BaseModelError, match="13 tokens do not fit the sliding window of 12"):
+        base.score(too_long, {})
+
+
 groups = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=4)
 
 
