@@ -280,7 +280,7 @@ VARIABLES: dict[str, Variable] = {
             "TORCH_THREADS",
             read_int(1, 1_024),
             1,
-            "threads that the engine and the training box each compute on; the built-in model is quickest on 1",
+            "threads that the engine and a training run each compute on; the built-in model is quickest on 1",
         ),
         Variable("POSTGRES_PORT", PORT, 54320, "the embedded Postgres"),
         Variable("REDIS_PORT", PORT, 63790, "the embedded Redis"),
