@@ -27,7 +27,8 @@ class Adapter(Stateful):
         is_anchor: last one proved better; "improved by" is measured from it.
         fingerprint: {"kind", "token_ids", "logprobs"}: a row and its log-probs as the server that first served it told
             them; {} before.
-        taught: what it was trained with, as the ledger knew it then (`BatchFacts`); {} where nobody told.
+        taught: what it was trained with, as the ledger knew it when the gate was to ask (`BatchFacts`); {} before, and
+            where nobody can tell.
         suspicion: why a person must look at it before it may serve; "" for none.
         barred: why it may never serve again, whoever asks; "" while it may.
         is_rebuilt: made again without a forgotten person's data: it takes the place of what serves, and does not

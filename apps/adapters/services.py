@@ -1,7 +1,6 @@
 """From a trained directory to a served adapter: record, gate, promote, roll back."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from django.db import transaction
@@ -27,7 +26,6 @@ from apps.outbox.services import final_write
 from apps.workers.models import Worker
 from apps.workers.rules import require_own_line
 from tentalis.core.learning.gate import GatePolicy
-from tentalis.core.learning.monitors import BatchFacts
 
 EVERYBODYS = "what serves everybody"
 
@@ -41,7 +39,6 @@ def record_adapter(
     sha256: str,
     by: str,
     end_user: str = "",
-    taught: BatchFacts | None = None,
     is_rebuilt: bool = False,
     made_by: Mapping[str, object] | None = None,
 ) -> Adapter:
@@ -49,7 +46,6 @@ def record_adapter(
 
     Args:
         end_user: whose own it is; "" for the worker's.
-        taught: what it was trained with, for the gate; None where nobody can tell.
         is_rebuilt: it takes the place of one that was barred.
         made_by: what its manifest must say of the training it came from.
     Raises:
@@ -76,7 +72,6 @@ def record_adapter(
             uri=uri,
             sha256=sha256,
             manifest=manifest.to_json(),
-            taught=asdict(taught) if taught else {},
             is_rebuilt=is_rebuilt,
         )
         record(Kind.ADAPTER_RECORDED, subject=adapter, by=by, payload={"run": run_id, "sha256": sha256})

@@ -53,7 +53,7 @@ from apps.tasks import handing_in, offering, playing
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import box, cluster, preflight, rebuilding, retrying, schedule, scorers, verdict_managers
+from apps.training import box, cluster, preflight, rebuilding, results, retrying, schedule, scorers, verdict_managers
 from apps.training import jobs as training_jobs
 from apps.training import services as training
 from apps.training.learners import LEARNERS
@@ -534,9 +534,9 @@ def handle_training_result(data: object, *, by: str) -> None:
     try:
         result = TrainResult.from_json(data)
         with transaction.atomic():
-            if (run := training.lock_awaited(result)) is None:
+            if (run := results.lock_awaited(result)) is None:
                 return
-            if (trained := training.record_result(run, result, by=by)) is None:
+            if (trained := results.record_result(run, result, by=by)) is None:
                 return
             if isinstance(trained, Adapter) and trained.is_rebuilt:
                 adopt_rebuilt()
@@ -545,7 +545,7 @@ def handle_training_result(data: object, *, by: str) -> None:
                 outbox.start(LEARNERS[run.purpose].publish, subject_id=trained.pk, project_id=trained.project_id)
     except (DataError, OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".replace("\0", "?")
-        if not training.fail_result(data, reason=reason, by=by):
+        if not results.fail_result(data, reason=reason, by=by):
             raise
 
 

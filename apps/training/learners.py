@@ -1,13 +1,12 @@
 """What a run trains, by its purpose: what is written for it, how what came of it is recorded, and what judges that."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from apps.adapters.models import Adapter
 from apps.adapters.services import record_adapter
 from apps.base.errors import IllegalMoveError
 from apps.outbox.kinds import SegmentKind
-from apps.rollouts.contents import describe_taught
 from apps.rollouts.files import write_batch
 from apps.scoring.models import RewardModel
 from apps.scoring.reward_models import record_reward_model
@@ -15,10 +14,7 @@ from apps.training import verdict_managers
 from apps.training.audits import write_judgements
 from apps.training.labelled import write_steps
 from apps.training.models import ManagerRun, TrainingRun
-from apps.training.monitoring import watch_data
 from tentalis.core.contracts import TrainResult
-from tentalis.core.learning.monitors import BatchFacts
-from tentalis.core.learning.recipes import Recipe
 
 TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
 """Fields of a spec that the manifest of what it made repeats."""
@@ -45,11 +41,7 @@ class Learner:
 
 
 def record_policy(run: TrainingRun, result: TrainResult, by: str) -> Adapter:
-    """Record a worker's adapter, and raise the alarms of what it was trained with."""
-    taught = describe_taught(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
-    if run.backend == "standalone":  # others count updates and scale tensors in their own way
-        taught = replace(taught, reach=Recipe.from_json(run.recipe).reach)
-    watch_data(run, taught, result.summary, by=by)
+    """Record a worker's adapter."""
     return record_adapter(
         worker=run.worker,
         end_user=run.end_user,
@@ -58,7 +50,6 @@ def record_policy(run: TrainingRun, result: TrainResult, by: str) -> Adapter:
         uri=result.adapter_uri,
         sha256=result.sha256,
         by=by,
-        taught=taught,
         is_rebuilt=run.rebuilds_id is not None,
         made_by={name: run.spec[name] for name in TOLD_TWICE if name in run.spec},
     )

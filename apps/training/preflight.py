@@ -1,4 +1,4 @@
-"""Preflight of a training, G1 to G12 of `preflight_rules`: before it, of the ledger; after it, of the result."""
+"""Preflight, G1 to G12 of `preflight_rules`, but for what results are asked: before a training, and before the gate."""
 
 import json
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
 from apps.training.contamination import find_leaks
 from apps.training.models import TrainingRun
+from apps.training.monitoring import note_taught
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
@@ -35,10 +36,8 @@ from tentalis.core.learning.preflight_rules import (
     ask_base,
     ask_environment,
     ask_finishing,
-    ask_finite,
     ask_leak,
     ask_learning_rate,
-    ask_losses,
     ask_quantised,
     ask_replay,
     ask_skills,
@@ -90,22 +89,6 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
         ask_quantised(_read_config(run)),
         _ask_base(run),
         ask_learning_rate(float(run.recipe.get("learning_rate", 0.0)), count_parameters(run.worker)),
-    ]
-
-
-def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict[str, Any]) -> list[GateAnswer]:
-    """G4, G5 and G7, of what the trainer of a policy told; of others nothing is asked."""
-    if run.purpose != TrainingRun.Purpose.POLICY:
-        return []
-    policy = GatePolicy.from_json(run.project.gate_policy)
-    first, last = summary.get("length_before_tokens"), summary.get("length_after_tokens")
-    if first is None:  # it told none of held-out tasks: those it learnt from tell
-        lengths = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
-        first, last = (lengths[0], lengths[-1]) if lengths else (None, None)
-    return [
-        ask_losses(summary, most=policy.most_loss_ratio),
-        ask_finishing(first, last, least=policy.least_length_ratio),
-        ask_finite(metrics, most_norm=policy.most_grad_norm),
     ]
 
 
@@ -200,7 +183,7 @@ def _ask_leak(run: TrainingRun, batch: Batch, policy: GatePolicy) -> GateAnswer:
 
 
 def ask_measured(adapter_id: int, *, by: str) -> None:
-    """G8 once more, before the gate: a candidate must know none of the tasks that are drawn for it.
+    """Note what a candidate was taught with, and ask G8 once more: it must know none of the tasks drawn for it.
 
     What is drawn follows from its hash, so that nobody could ask before it was trained. Asked of what its own run
     learnt from, and, where its panel is not the one that its parent was measured on, of all that it continues too: so
@@ -208,6 +191,9 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
     that knows a task is refused for it, unmeasured.
     """
     adapter = Adapter.objects.select_related("worker__project", "parent").get(pk=adapter_id)
+    run = TrainingRun.objects.select_related("batch").filter(pk=adapter.run_id or 0).first()
+    if run is not None and not adapter.taught:
+        note_taught(adapter, run, by=by)
     if adapter.state != Adapter.State.CANDIDATE:
         return
     policy = GatePolicy.from_json(adapter.worker.project.gate_policy)
@@ -220,7 +206,7 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
     found = find_leaks(batches, list_measured(panel, policy, sha256=adapter.sha256), world=None)
     answer = ask_leak(0, found.measured, found.answers, what="answers that it learnt from", tasks=found.tasks)
     if answer.passed is False:
-        if (run := TrainingRun.objects.filter(pk=adapter.run_id or 0).first()) is not None:
+        if run is not None:
             _note(run, answer)
         refuse(adapter, reason=f"refused: {answer.gate}: {answer.words}", by=by)
 

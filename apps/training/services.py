@@ -1,7 +1,5 @@
-"""Training runs: queued for a full batch, sent to the box, watched, recorded."""
+"""Training runs: queued for a full batch, sent to the box, paused, cancelled, resumed. Results: `results.py`."""
 
-import dataclasses
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +10,7 @@ from django.db.models.functions import Now
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.models import Adapter
-from apps.adapters.services import refuse
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
@@ -24,26 +20,22 @@ from apps.outbox.models import Segment
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.models import Batch
-from apps.scoring.models import RewardModel
-from apps.training import cluster, preflight, run_control
+from apps.training import cluster, run_control
 from apps.training.box import send_spec
 from apps.training.checkpoints import resume_from_checkpoint
-from apps.training.learners import LEARNERS, Trained
+from apps.training.learners import LEARNERS
 from apps.training.models import TrainingRun
-from apps.training.monitoring import add_up_cost, describe_result
 from apps.training.naming import check_name
 from apps.training.rebuilding import find_hold, find_parent
+from apps.training.results import end_untrained
 from apps.training.schedule import OUTSIDE_HOURS, leave_place, take_place
 from apps.workers.bases import require_base, say_missing
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
-from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
+from tentalis.core.contracts import Outcome, TrainSpec
 from tentalis.core.learning import lengths
-from tentalis.core.learning.preflight_rules import find_refusal
 from tentalis.core.learning.recipes import PREFERENCES, Recipe, RecipeError
 from tentalis.plugins import name_backends
-
-logger = logging.getLogger(__name__)
 
 
 def queue_run(
@@ -178,72 +170,6 @@ def _describe_backend(run: TrainingRun) -> dict[str, Any]:
     if learns_answers and can_ask(run.worker):
         options[lengths.OPTION] = lengths.ASKED_WHERE_IT_SERVES
     return {"options": options} if options else {}
-
-
-def lock_awaited(result: TrainResult) -> TrainingRun | None:
-    """Lock the run that waits for this result; None where it is of another attempt, or the run has ended.
-
-    The row alone is locked and read: what is joined to it would be as it was before the lock was waited for.
-    """
-    run = TrainingRun.objects.select_for_update(no_key=True).filter(pk=result.run_id).first()
-    if run is None or run.attempt != result.attempt or run.state != TrainingRun.State.RUNNING:
-        logger.info("dropped the result of run %s attempt %s: it is not awaited", result.run_id, result.attempt)
-        return None
-    return run
-
-
-def record_result(run: TrainingRun, result: TrainResult, *, by: str) -> Trained | None:
-    """Record what a locked run trained, or keep on it why there is nothing. Who asked for a stop gets one, also where
-    the training had ended by then.
-
-    Returns:
-        What was trained, to be judged; None where there is nothing to.
-    """
-    if result.ok and run_control.find_request(run).what == run_control.CANCEL:
-        result = _fail(result, Outcome.CANCELLED, "CancelledError", "cancelled when its last update was done already")
-    changes = describe_result(run, result)
-    answers = preflight.ask_after(run, changes["metrics"], changes["summary"]) if result.summary or result.ok else []
-    changes["gates"] = [*run.gates, *(answer.to_json() for answer in answers)]
-    learner, trained = LEARNERS[run.purpose], None
-    if result.ok:
-        try:
-            trained = learner.record(run, result, by)
-        except AdapterBrokenError as error:
-            result = _fail(result, Outcome.FAILED, "AdapterBrokenError", str(error))
-    if not result.ok:
-        end_untrained(run, result.outcome, result.reason, by=by, **changes)
-        learner.give_up(run, by)
-        return None
-    kind, name = "reward_model" if isinstance(trained, RewardModel) else "adapter", trained.name if trained else ""
-    move(run, TrainingRun.State.SUCCEEDED, by=by, payload={kind: name}, **changes)
-    if isinstance(trained, Adapter) and (reason := find_refusal(answers)):
-        refuse(trained, reason=f"refused: {reason}", by=by)
-    return trained
-
-
-def _fail(result: TrainResult, outcome: Outcome, error_type: str, words: str) -> TrainResult:
-    return dataclasses.replace(result, outcome=outcome, error_type=error_type, error_message=words)
-
-
-def fail_result(data: object, *, reason: str, by: str) -> bool:
-    """End a run whose result cannot be ingested, with the reason; whether it waited for that one."""
-    run_id, attempt = (data.get("run_id"), data.get("attempt")) if isinstance(data, Mapping) else (None, None)
-    if type(run_id) is not int or type(attempt) is not int:
-        return False
-    with transaction.atomic():
-        waits = TrainingRun.objects.filter(pk=run_id, attempt=attempt, state=TrainingRun.State.RUNNING)
-        if (run := waits.select_for_update(no_key=True).first()) is None:
-            return False
-        words = f"its result cannot be used: {reason}"
-        end_untrained(run, Outcome.FAILED, words, by=by, finished_at=Now(), cost=add_up_cost(run))
-    return True
-
-
-def end_untrained(run: TrainingRun, outcome: Outcome, reason: str, *, by: str, **changes: Any) -> None:
-    """Store that a run trained nothing: it failed, its trainer refused to publish, or it was stopped as asked."""
-    changes |= {"waiting_reason": reason[:300]} if outcome is Outcome.PAUSED else {"failure": reason}
-    payload = None if outcome is Outcome.CANCELLED else {"reason": reason[:300]}
-    move(run, TrainingRun.State(outcome), by=by, payload=payload, **changes)
 
 
 def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:

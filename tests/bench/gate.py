@@ -262,8 +262,8 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
             uri=Path(one["directory"]).as_uri(),
             sha256=one["sha256"],
             by="bench",
-            taught=BatchFacts(rollouts=0, reach=one["reach"]),
         )
+        Adapter.objects.filter(pk=adapter.pk).update(taught=asdict(BatchFacts(rollouts=0, reach=one["reach"])))
         gating.gate_adapter(adapter.pk, by="gate")
         services.promote_verified(adapter.pk, by="gate")
         adapter.refresh_from_db()
@@ -307,15 +307,14 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
                         uri=Path(one["directory"]).as_uri(),
                         sha256=one["sha256"],
                         by="bench",
-                        taught=replace(
-                            describe_batch(
-                                [reward for _, reward, _ in batch],
-                                [outcome for _, _, outcome in batch],
-                                held_out=count_held_out([prompt for prompt, _, _ in batch]),
-                            ),
-                            reach=one["reach"],
-                        ),
                     )
+                    taught = describe_batch(
+                        [reward for _, reward, _ in batch],
+                        [outcome for _, _, outcome in batch],
+                        held_out=count_held_out([prompt for prompt, _, _ in batch]),
+                    )
+                    facts = asdict(replace(taught, reach=one["reach"]))
+                    Adapter.objects.filter(pk=adapter.pk).update(taught=facts)
                 except AdapterBrokenError as error:
                     words = str(error)
                 else:

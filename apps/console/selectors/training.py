@@ -28,7 +28,7 @@ from apps.tasks.models import Task
 from apps.training import run_control
 from apps.training.cost_benefit import COMPARED
 from apps.training.models import TrainingRun
-from apps.training.monitoring import cost_of_run
+from apps.training.results import cost_of_run
 from apps.training.retrying import Untaken, find_untaken
 from apps.workers.base_names import name_base
 from apps.workers.models import Worker

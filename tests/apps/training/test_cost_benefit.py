@@ -10,7 +10,7 @@ from apps.feedback.models import Feedback
 from apps.rollouts.models import Batch, PreferencePair
 from apps.training.cost_benefit import Outcome, find_return, find_returns
 from apps.training.models import TrainingRun
-from apps.training.monitoring import sum_up_data
+from apps.training.results import sum_up_data
 from apps.workers.models import Worker
 from tests.factories import make_judged_task, make_measured
 

@@ -108,6 +108,7 @@ def send_home(run: TrainingRun, store: Path, **changes: Any) -> Adapter:
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, heartbeat_at=Now())
     run.refresh_from_db()
     flow.handle_training_result(make_result(run, store, **changes), by="control")
+    preflight.ask_measured(Adapter.objects.get(run_id=run.pk).pk, by="gate")
     run.refresh_from_db()
     return Adapter.objects.get(run_id=run.pk)
 
