@@ -18,6 +18,8 @@ class TentalisError(Exception):
         is_final: trying again cannot help, so a job that meets it is not retried.
         is_away: nothing is wrong but that somebody who is needed is not there, or has no time.
         wait_s: nothing was tried, and nothing is to be for so many seconds; None: it was tried.
+        has_a_turn: that is because it is others' turn, so it is waited for, however long it takes.
+        retry_after_s: who is needed asked to be left alone for so many seconds; None: nobody said.
         members: what else the problem says at the REST edge, as JSON.
     """
 
@@ -25,6 +27,8 @@ class TentalisError(Exception):
     code = "internal"
     is_final = False
     is_away = False
+    has_a_turn = False
+    retry_after_s: float | None = None
 
     def __init__(self, message: str, *, errors: Mapping[str, Sequence[str]] | None = None) -> None:
         super().__init__(message)

@@ -33,6 +33,7 @@ from apps.checks.results import (
     join_weighted,
     leave_unscored,
 )
+from apps.inference.errors import PacedError
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.json_bounds import is_deeper
 from tentalis.core.scoring.judging import RUBRIC_CHARS
@@ -93,7 +94,7 @@ class Check:
     facts: frozenset[str] = frozenset()
 
     def run(self, answer: str, ask: Ask | None = None) -> CheckResult:
-        """What it says of an answer. Whatever goes wrong in it leaves it unscored.
+        """What it says of an answer. Whatever goes wrong in it leaves it unscored, but for PacedError.
 
         Args:
             ask: None: nobody is asked, and what asks is unscored.
@@ -106,6 +107,8 @@ class Check:
             return leave_unscored(self.kind, f"it wants facts of a task or an item: {_list(sorted(self.facts))}")
         try:
             return self.do(answer, ask)
+        except PacedError:
+            raise
         except Exception as error:
             logger.warning("a check of kind %s could not be run", self.kind, exc_info=True)
             return leave_unscored(self.kind, f"it could not be run: {type(error).__name__}: {error}"[:500])

@@ -70,7 +70,7 @@ class TakeOverForm(DecisionForm):
         label=_("Your answer to the task"),
         max_length=MAX_JUDGEMENT_CHARS,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text=_("The agent's work on this task ends; this is what it hands in."),
+        help_text=_("The agent's work ends here, and this is its answer."),
     )
 
 

@@ -24,11 +24,12 @@ from apps.accounts.models import Project
 from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of
 from apps.audit.services import move
+from apps.base.errors import ConflictError
 from apps.base.inserting import insert
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
 from apps.evals.errors import EvaluationStoppedError, TriesAwaitedError
 from apps.evals.models import Evaluation, ItemTry
-from apps.evals.panels import ItemSet
+from apps.evals.panels import ItemSet, refuse_tries
 from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderBusyError, ProviderRefusedError
 from apps.inference.metering import charge
@@ -60,6 +61,8 @@ logger = logging.getLogger(__name__)
 
 TOO_MANY: Final = 429
 """What a server answers that wants fewer requests."""
+SOON_S: Final = 10.0
+"""Who wants to be asked again after so long at most has too many at the same time: fewer are asked at once."""
 ROUNDS: Final = 3
 """Times that an item is tried which could not be asked or graded."""
 MOST_LOST: Final = 0.1
@@ -252,8 +255,12 @@ def play(*asked: WantedTries, patience_s: float = inf, by: str = "gate") -> None
         ProviderBusyError, ProviderRefusedError: the model could not be asked at all; what was tried before is kept.
         EvaluationStoppedError: somebody paused or cancelled it.
         TriesAwaitedError: its agent works outside, and has not made them yet.
+        ConflictError: tries in this world are made for tasks alone.
     """
     until, blocks = time.monotonic() + patience_s, {one: one.list_blocks() for one in asked}
+    for one in asked:
+        if blocks[one] and (words := refuse_tries(one.measured.evaluation.worker, one.item_set.world)):
+            raise ConflictError(words)
     for one in asked:
         if not blocks[one] and one.measured.evaluation.state == Evaluation.State.RUNNING:
             commit(one.measured, (), is_last=True, by=by)
@@ -410,7 +417,8 @@ def _try_block(tries: Sequence[_WantedTry], answer: Callable[[Sequence[_WantedTr
             raise
         except ProviderBusyError as error:
             left = now + left
-            if error.http_status == TOO_MANY and len(now) > 1:
+            is_about_now = error.http_status == TOO_MANY and (error.retry_after_s or 0.0) <= SOON_S
+            if is_about_now and len(now) > 1:
                 size = len(now) // 2
                 continue
             return _Tried({one: row for one, row in made.items() if one not in left}, error)

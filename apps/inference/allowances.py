@@ -1,8 +1,9 @@
-"""What a grant and a project's budgets allow, counted while it is used: room is held before a call, and settled then.
+"""What a grant, a project's budgets and a server's limits by the minute allow, counted while it is used: room is held
+before a call, and settled then.
 
 The count is the gateway's (`apps.gateway.limits`), under the same names in Redis, so that what a project's callers, its
 workers and its judges use is one sum. Calls made here are held for all processes in one step; of calls at the same time
-only the first may go beyond an allowance.
+only the first may go beyond an allowance. What a minute has no room for has its turn in one of the next.
 """
 
 import logging
@@ -19,11 +20,11 @@ from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
-from apps.inference.errors import ProviderBusyError
+from apps.inference.errors import NextMinuteError, ProviderBusyError
 from apps.inference.grants import WHO_GRANTS
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.prices import load_prices
-from tentalis.core.limits import DAY_S, MONTH_S, Limits, find_window
+from tentalis.core.limits import DAY_S, MINUTE_S, MONTH_S, Limits, find_window
 from tentalis.core.token_use import TokenUse
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,16 @@ _HOLD = """
     redis.call('EXPIRE', KEYS[2], ARGV[6])
     return 'ok'
 """
+_TAKE_TURN = """
+    if tonumber(redis.call('GET', KEYS[1]) or '0') < tonumber(ARGV[1]) then
+        redis.call('INCRBYFLOAT', KEYS[1], 1)
+        redis.call('EXPIRE', KEYS[1], ARGV[2])
+        return 0
+    end
+    redis.call('EXPIRE', KEYS[2], ARGV[2])
+    return redis.call('INCR', KEYS[2])
+"""
+"""0: it is one's turn; else how many stand in line, oneself counted."""
 
 
 class AllowanceSpentError(TentalisError):
@@ -67,7 +78,7 @@ class AllowanceHeldError(ProviderBusyError):
 
 
 class LimitMeter(NamedTuple):
-    """One limit of a grant, or of a project.
+    """One limit of a grant, of a project or of a server.
 
     Args:
         scope: what its counts are named by. whose: who may use what, in words. anew: who may allow more.
@@ -96,9 +107,16 @@ def name_count(name: str, window: int) -> str:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one project may use, in all and of one shared model server."""
+    """What one project may use, in all and of one model server.
+
+    Args:
+        requests: how many requests a minute all projects together may ask of the server; None: no limit.
+        server: the server's scope of counts and its name.
+    """
 
     meters: tuple[LimitMeter, ...]
+    requests: int | None = None
+    server: tuple[str, str] = ("", "")
     clock: Callable[[], float] = field(default=time.time, repr=False)
 
     def hold(self, model: str, guess: TokenUse) -> "BudgetHold":
@@ -108,12 +126,14 @@ class Allowance:
             guess: what it may take at most; that counts where the server tells no tokens.
         Raises:
             AllowanceSpentError, AllowanceHeldError: nothing is held then.
+            NextMinuteError: nor here: the server is asked no more in this minute.
             ProviderBusyError: nobody can count at the moment, so nothing is to be asked.
         """
         room = BudgetHold(model, guess)
         try:
             for meter in self.meters:
                 self._hold(meter, room)
+            self._take_turn()
         except TentalisError:
             room.release()
             raise
@@ -125,7 +145,9 @@ class Allowance:
         count = name_count(f"{meter.scope}:{meter.name}", window)
         amount = f"{meter.measure(room.model, room.guess):.9f}"
         arguments = (meter.limit, amount, room.name, now, now + HELD_FOR_S, 2 * int(HELD_FOR_S))
-        found = _tell(lambda client: client.eval(_HOLD, 2, count, f"{count}:held", *arguments))
+        found = tell_redis(lambda client: client.eval(_HOLD, 2, count, f"{count}:held", *arguments))
+        if found != "ok" and meter.window_s == MINUTE_S:
+            raise NextMinuteError(f"{meter.whose} {meter.limit:g} {meter.words}, and was", wait_s=left_s)
         if found == "spent":
             raise AllowanceSpentError(
                 f"{meter.whose} {meter.limit:g} {meter.words}, and has: {meter.anew}", retry_after_s=left_s
@@ -136,6 +158,21 @@ class Allowance:
                 retry_after_s=1.0,
             )
         room.held.append((meter, count, f"{amount} {room.name}"))
+
+    def _take_turn(self) -> None:
+        """Count one request of the server's minute, or have so many others go first as stand in line."""
+        if self.requests is None:
+            return
+        scope, name = self.server
+        window, left_s = find_window(MINUTE_S, self.clock())
+        count = name_count(f"{scope}:requests_per_minute", window)
+        arguments = (self.requests, 2 * MINUTE_S)
+        line = tell_redis(lambda client: client.eval(_TAKE_TURN, 2, count, f"{count}:line", *arguments))
+        if line:
+            raise NextMinuteError(
+                f"model server {name} is asked at most {self.requests} times a minute, and was",
+                wait_s=left_s + MINUTE_S * ((int(line) - 1) // self.requests),
+            )
 
 
 @dataclass
@@ -161,7 +198,7 @@ class BudgetHold:
             meter, count, member = self.held.pop()
             amount = meter.measure(self.model, took)
             try:
-                _tell(partial(_count, count=count, member=member, amount=amount, keep_s=2 * meter.window_s))
+                tell_redis(partial(_count, count=count, member=member, amount=amount, keep_s=2 * meter.window_s))
             except ProviderBusyError as error:
                 logger.warning("%s: %s of an answer are not counted: %s", count, amount, error)
 
@@ -170,13 +207,14 @@ class BudgetHold:
         while self.held:
             _, count, member = self.held.pop()
             with suppress(ProviderBusyError):
-                _tell(partial(_let_go, count=count, member=member))
+                tell_redis(partial(_let_go, count=count, member=member))
 
 
 def find_allowance(provider: Provider | None, project_id: int) -> Allowance | None:
     """What a project's budgets allow of any model server, and its grant of a shared one; None where nothing is limited.
 
-    Budgets of a day or a month hold for all that is paid for. Limits by the minute are for who asks at the gateway.
+    Budgets of a day or a month hold for all that is paid for. A project's limits by the minute are for who asks at the
+    gateway; a server's hold for everybody.
     """
     slug, said = Project.objects.values_list("slug", "limits").get(pk=project_id)
     limits, grant = Limits.from_json(said), None
@@ -206,7 +244,14 @@ def find_allowance(provider: Provider | None, project_id: int) -> Allowance | No
         for name, window_s, words in BUDGETS
         if (limit := getattr(one, name, None)) is not None
     )
-    return Allowance(meters) if meters else None
+    if provider is None:
+        return Allowance(meters) if meters else None
+    server, requests = (f"provider:{provider.pk}", provider.name), provider.requests_per_minute
+    if provider.tokens_per_minute is not None:
+        whose = f"model server {provider.name} is asked for at most"
+        minute = ("tokens_per_minute", MINUTE_S, provider.tokens_per_minute, "tokens a minute")
+        meters += (LimitMeter(server[0], whose, "", *minute, count_tokens),)
+    return Allowance(meters, requests, server) if meters or requests is not None else None
 
 
 BUDGETS = (
@@ -237,7 +282,7 @@ def use_of_budgets() -> list[BudgetUse]:
     if not found:
         return []
     try:
-        counts = _tell(lambda client: client.mget([count for count, _ in found]))
+        counts = tell_redis(lambda client: client.mget([count for count, _ in found]))
     except ProviderBusyError:
         return []
     return [one._replace(used=float(used or 0)) for (_, one), used in zip(found, counts, strict=True)]
@@ -259,7 +304,7 @@ def _let_go(client: Any, *, count: str, member: str) -> None:
     client.zrem(f"{count}:held", member)
 
 
-def _tell(question: Callable[[Any], Any]) -> Any:
+def tell_redis(question: Callable[[Any], Any]) -> Any:
     """Raises ProviderBusyError where Redis does not answer."""
     try:
         return question(_connect())

@@ -10,7 +10,8 @@ import orjson
 
 from apps.inference.allowances import Allowance
 from apps.inference.anthropic import from_anthropic, to_anthropic
-from apps.inference.errors import ProviderAnswerError, ProviderRefusedError
+from apps.inference.errors import PacedError, ProviderAnswerError, ProviderRefusedError
+from apps.inference.kept_answers import find_kept_answers, name_asked
 from apps.inference.lora_routes import NAME_TAKEN, LoraRoutes
 from apps.inference.provider_kinds import ProviderKind, find_kind
 from apps.inference.transport import Transport
@@ -64,6 +65,7 @@ class ModelClient:
         allow_private: an admin allowed loopback and private addresses for this server.
         on_answer: called with model, who served it, tokens used and seconds, after each answer.
         allowance: what may be used of it; room is held before each call and settled by its answer.
+        keeps_answers: a link that it tells to wait does not ask again what it was answered (`kept_answers`).
     """
 
     base_url: str
@@ -73,6 +75,7 @@ class ModelClient:
     allow_private: bool = False
     on_answer: Callable[[str, str, TokenUse, float], None] | None = field(default=None, repr=False, compare=False)
     allowance: Allowance | None = field(default=None, repr=False, compare=False)
+    keeps_answers: bool = field(default=False, repr=False, compare=False)
 
     @cached_property
     def _row(self) -> ProviderKind:
@@ -332,7 +335,23 @@ class ModelClient:
         return found
 
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
-        """Have the model answer, in OpenAI's form whatever the server speaks, and tell what it took."""
+        """Have the model answer, in OpenAI's form whatever the server speaks."""
+        kept = find_kept_answers() if self.keeps_answers else None
+        if kept is None:
+            return self._ask_server(path, body)
+        asked = name_asked(self.base_url, path, body)
+        if (known := kept.take(asked)) is not None:
+            return known
+        try:
+            answer = self._ask_server(path, body)
+        except PacedError as error:
+            kept.keep(error.retry_after_s or 0.0)
+            raise
+        kept.add(asked, answer)
+        return answer
+
+    def _ask_server(self, path: str, body: dict[str, Any]) -> Any:
+        """The same, of the server itself, and tell what it took."""
         model = str(body["model"])
         room = self.allowance.hold(model, self._guess(body)) if self.allowance is not None else None
         started = perf_counter()

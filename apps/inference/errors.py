@@ -30,6 +30,24 @@ class ProviderBusyError(TentalisError):
         self.http_status = http_status
 
 
+class PacedError(ProviderBusyError):
+    """The server takes fewer requests than it is asked, and says when it takes more: whoever needs it waits."""
+
+    status = 429
+    code = "server_paced"
+
+
+class NextMinuteError(PacedError):
+    """All that a server may be asked in this minute it was asked: nothing is sent, and the turn comes in `wait_s`."""
+
+    is_away = False
+    has_a_turn = True
+
+    def __init__(self, message: str, *, wait_s: float) -> None:
+        super().__init__(message, retry_after_s=wait_s)
+        self.wait_s = wait_s
+
+
 class ProviderSilentError(ProviderBusyError):
     """The server took the request, or not even the connection, and gave no answer in the time it had."""
 

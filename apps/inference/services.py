@@ -36,7 +36,9 @@ def client_for(provider: Provider | None, project_id: int) -> ModelClient:
         SealedKeyError: its API key cannot be opened.
     """
     require_granted(provider, project_id)
-    return replace(open_client(provider), allowance=find_allowance(provider, project_id))
+    is_elsewhere = provider is not None or bool(settings.TENTALIS["INFERENCE_BASE_URL"])
+    allowance = find_allowance(provider, project_id)
+    return replace(open_client(provider), allowance=allowance, keeps_answers=is_elsewhere)
 
 
 def find_server(project_id: int, name: str) -> tuple[Provider | None, str]:

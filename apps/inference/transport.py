@@ -17,6 +17,7 @@ from apps.inference.breaker import breaker
 from apps.inference.errors import (
     AddressNotAllowedError,
     ModelNotServedError,
+    PacedError,
     ProviderAnswerError,
     ProviderBusyError,
     ProviderRefusedError,
@@ -35,6 +36,8 @@ HOW_TO_ALLOW = (
     "An admin can allow private addresses for this model server: `tentalis model change <name> --allow-private`, or the"
     " switch on its page in the console"
 )
+LONGEST_PACE_S = 600.0
+"""Who wants to be left alone for longer is away."""
 _WRITE_TIMEOUT_S = 30.0
 _TOTAL_S = 3600.0
 _MAX_BYTES = LIMITS.job_answer_bytes
@@ -98,7 +101,8 @@ class Transport:
         """Send, and read the JSON answer; text comes back as text where the server says it is, or says nothing (vLLM).
 
         Raises:
-            ProviderBusyError: no connection, 408, 425, 429 or 5xx; ProviderSilentError where time ran out.
+            ProviderBusyError: no connection, 408, 425, 429 or 5xx; ProviderSilentError where time ran out, PacedError
+                where the server says when it takes more.
             ServerRestsError: a link or a timetable asks, and the server was silent too often lately.
             ProviderRefusedError: any other 4xx, or a redirect; ModelNotServedError where the model is at fault.
             AddressNotAllowedError: the server's address may not be used.
@@ -210,6 +214,8 @@ class Transport:
         message = f"{self.root}{path} answered {status}: {words}"
         if status in _BUSY_STATUSES or status >= 500:
             wait_s = read_retry_after(response.headers)
+            if status == 429 and wait_s is not None and wait_s <= LONGEST_PACE_S:
+                return PacedError(message, retry_after_s=wait_s, http_status=status)
             return ProviderBusyError(message, retry_after_s=wait_s, http_status=status)
         if status == 404 and is_about_model:
             return ModelNotServedError(message, server_code=server_code, http_status=status)

@@ -140,6 +140,8 @@ def _fail(claim: Claim, error: Exception) -> None:
         is_final=is_final,
         is_away=is_away,
         wait_s=ours.wait_s if ours else None,
+        has_a_turn=ours is not None and ours.has_a_turn,
+        retry_after_s=ours.retry_after_s if ours else None,
     )
 
 

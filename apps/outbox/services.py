@@ -121,10 +121,12 @@ class Hold:
 
     Attributes:
         ended: segment id -> subject id of those whose link has ended; empty until the last write.
+        noted: what floors above remember of it while it is at work, by their own names.
     """
 
     claim: Claim
     ended: Mapping[int, int] = field(default_factory=dict)
+    noted: dict[str, Any] = field(default_factory=dict)
 
 
 _held: ContextVar[Hold | None] = ContextVar("held_claim", default=None)
@@ -208,6 +210,11 @@ def find_lost(claims: Sequence[Claim]) -> list[Claim]:
 
 def _ids_and_fences(claims: Sequence[Claim]) -> list[Any]:
     return [[pk for claim in claims for pk in claim.subjects], [claim.fence for claim in claims]]
+
+
+def find_held() -> Hold | None:
+    """The link that this thread is at; None outside any, and behind its last write."""
+    return _held.get()
 
 
 def find_held_project() -> int | None:
@@ -349,6 +356,8 @@ def fail_link(
     is_final: bool,
     is_away: bool = False,
     wait_s: float | None = None,
+    has_a_turn: bool = False,
+    retry_after_s: float | None = None,
 ) -> None:
     """Keep the error of one segment's link; try again after a wait, or bury the segment when trying again cannot help
     or was tried enough.
@@ -357,6 +366,8 @@ def fail_link(
         is_away: it did not fail, but whom it needs is away: that is waited for, as long as `SERVER_PATIENCE_SECONDS`
             says, and no such try counts.
         wait_s: nothing was tried, and nothing can be for so long: that is waited for, as long as `WAITED_FOR` says.
+        has_a_turn: that is waited for however long it takes.
+        retry_after_s: it is not tried before, whatever else says when.
     """
     with transaction.atomic():
         held = Segment.objects.filter(pk__in=list(claim.subjects), fence=claim.fence)
@@ -365,11 +376,11 @@ def fail_link(
         segment = held.annotate(age=age, away=away).first()
         if segment is None:
             return
-        next_try_s = None
-        if wait_s is not None and segment.age < WAITED_FOR:
+        next_try_s, least_s = None, (retry_after_s or 0.0) * random.uniform(1.0, 1.5)
+        if wait_s is not None and (has_a_turn or segment.age < WAITED_FOR):
             next_try_s = wait_s * random.uniform(1.0, 1.5)
         elif is_away:
-            next_try_s = _wait_for_away(segment.away.total_seconds())
+            next_try_s = _wait_for_away(segment.away.total_seconds(), least_s=least_s)
         add_error(segment, error_type=error_type, message=message, is_wait=next_try_s is not None)
         if next_try_s is not None:
             Segment.objects.filter(pk=segment.pk).update(attempts=segment.attempts - 1)
@@ -377,14 +388,15 @@ def fail_link(
         elif is_final or segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
             bury(segment, reason=f"{error_type}: {message}")
         else:
-            release(segment, wait_s=backoff_s(segment.attempts))
+            release(segment, wait_s=max(backoff_s(segment.attempts), least_s))
 
 
-def _wait_for_away(away_s: float) -> float | None:
+def _wait_for_away(away_s: float, *, least_s: float) -> float | None:
     """Seconds until whom the link needs is asked again; None where it was waited for as long as the settings say."""
     if away_s >= settings.TENTALIS["SERVER_PATIENCE_SECONDS"]:
         return None
-    return float(max(AWAY_WAITS * backoff_s(1), min(away_s / 10, LONGEST_AWAY_WAIT_S) * random.uniform(0.5, 1.5)))
+    usual_s = min(away_s / 10, LONGEST_AWAY_WAIT_S) * random.uniform(0.5, 1.5)
+    return float(max(AWAY_WAITS * backoff_s(1), usual_s, least_s))
 
 
 def add_error(segment: Segment, *, error_type: str, message: str, is_wait: bool = False) -> None:

@@ -53,7 +53,8 @@ def _keep_words(task: Task, decided: Sequence[Proposal]) -> list[Feedback]:
 
 
 def _write(task: Task, decider: str, proposals: Sequence[Proposal]) -> Feedback:
-    answers = [one.decision["answer"] for one in proposals if one.state == Proposal.State.TAKEN_OVER]
+    taken = [one for one in proposals if one.state == Proposal.State.TAKEN_OVER and not one.is_ours]
+    answers = [one.decision["answer"] for one in taken]  # of the platform's own attempt it is the answer already
     words = JudgementInput(steps=_gather_words(task, proposals), edited_answer=answers[-1] if answers else "")
     kind, _, name = decider.partition(":")
     source, trust = (Feedback.Source.OUTSIDE, OUTSIDE_TRUST) if kind == "agent" else (Feedback.Source.HUMAN, 1.0)

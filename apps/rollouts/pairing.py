@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
 
+from django.db.models import QuerySet
+
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
 from apps.rollouts.models import Demonstration, LearningItem, PreferencePair, Rollout
@@ -106,7 +108,9 @@ def find_items(
         answered: its attempts by index; exact: those of them whose tokens may be learnt from.
         rewards: attempt id -> how it is judged; usable: those of them that may be learnt from.
     """
-    decided = _load_decided(task) if task.worker.kind == Worker.Kind.OUTSIDE else []
+    is_ours = task.worker.kind != Worker.Kind.OUTSIDE
+    decided = _load_decided(task) if not is_ours else []
+    taken = _load_taken_over(task) if is_ours and task.worker.supervision else []
     pairs = [
         *_pair_edits(spoken, exact),
         *_pair_choices(spoken, exact),
@@ -117,6 +121,7 @@ def find_items(
     shown = [
         *_show_edits(spoken, exact),
         *_show_guided(task, decided, answered.values(), rewards),
+        *_show_taken_over(task, taken, answered.values(), rewards),
         *_show_good(exact.values(), usable),
         *_show_imported(task, answered, rewards),
     ]
@@ -340,7 +345,15 @@ def _load_decided(task: Task) -> Decided:
     """What was decided on steps that an outside agent proposed, with the feedback it is kept as, where that stands. The
     platform's own agent goes on in a conversation, which teaches by the words on its steps alone. Two queries."""
     rows = Proposal.objects.filter(task=task, turn__isnull=True, decided_at__isnull=False)
-    rows = rows.exclude(decided_by__in=(POLICY, SWEEP))
+    return _with_feedback(task, rows.exclude(decided_by__in=(POLICY, SWEEP)))
+
+
+def _load_taken_over(task: Task) -> Decided:
+    """Where somebody took an attempt of the platform's own over, with the feedback it is kept as. Two queries."""
+    return _with_feedback(task, Proposal.objects.filter(task=task, turn__isnull=False, state=Proposal.State.TAKEN_OVER))
+
+
+def _with_feedback(task: Task, rows: QuerySet[Proposal]) -> Decided:
     kept = task.feedback.counting().filter(author__startswith=f"{SUPERVISOR}:")
     by_person = {one.author.removeprefix(f"{SUPERVISOR}:"): one for one in kept.order_by("id")}
     found = ((one, by_person.get(one.decided_by.partition(":")[2])) for one in rows.order_by("id"))
@@ -387,6 +400,32 @@ def _show_guided(
                 text=text,
                 messages=[{"role": "user", "content": task.prompt}],
             )
+
+
+def _show_taken_over(
+    task: Task, taken: Decided, attempts: Iterable[Attempt], rewards: Rewards
+) -> Iterator[Demonstration]:
+    """What somebody answered in place of a turn, behind all that led there, token for token, unless it was judged less
+    than good. Where its tokens are not known, only an answer to the prompt itself says what it answers."""
+    by_id = {one.pk: one for one in attempts}
+    for proposal, feedback in taken:
+        attempt = by_id.get(proposal.attempt_id or 0)
+        judged = rewards.get(attempt.pk) if attempt is not None else None
+        if attempt is None or (judged is not None and judged.reward is not None and judged.reward < GOOD_FROM):
+            continue
+        first = (proposal.step_index or 0) - (proposal.call or 0)  # of its turn
+        kept = attempt.ordered_steps[first].token_start if 0 <= first < len(attempt.ordered_steps) else None
+        if kept is None and proposal.turn:
+            continue
+        yield _show(
+            Demonstration.Source.GUIDED,
+            feedback.trust,
+            feedback=feedback,
+            attempt=attempt,
+            text=str(proposal.decision["answer"]),
+            kept_tokens=kept or 0,
+            messages=[] if kept is not None else [{"role": "user", "content": task.prompt}],
+        )
 
 
 def write_action(action: Mapping[str, Any]) -> str:

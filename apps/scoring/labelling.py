@@ -78,7 +78,7 @@ def label_steps(worker_id: int, *, by: str) -> int:
     attempts = find_unlabelled(worker).select_related("task", "exchange").prefetch_related(WITH_STEPS).order_by("-pk")
     verified = list(_verify(attempts[:AT_ONCE]))
     splits = choose_splits([one.attempt.task for one in verified])
-    values = _complete(worker, [one for one in verified if splits[one.attempt.task_id] == "train"])
+    values = _complete(worker, [one for one in verified if splits[one.attempt.task_id] == "train" and _may_finish(one)])
     labels = [
         label for one in verified for label in _make_labels(one, values, trains=splits[one.attempt.task_id] == "train")
     ]
@@ -94,6 +94,11 @@ def choose_splits(tasks: Sequence[Task]) -> dict[int, Split]:
     """Task id -> which use the labels of its steps have."""
     held_out = find_held_out(tasks)
     return {task.pk: choose_split(task.prompt, is_held_out=task.pk in held_out) for task in tasks}
+
+
+def _may_finish(one: Verified) -> bool:
+    """Whether going on from the middle of it changes nothing: where it would act outside, the world's word is all."""
+    return get_world(one.attempt.task.environment).keeps_nothing
 
 
 def _completions() -> int:

@@ -15,6 +15,7 @@ from apps.audit.services import record_many, write_entry
 from apps.base.inserting import insert
 from apps.calibration.services import record_comparisons
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
+from apps.inference.errors import PacedError
 from apps.inference.judges import VOTES, Voter, find_voter
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
@@ -26,6 +27,7 @@ from apps.scoring.scorers import ASKING, SCORERS, AskingScorer, reward_model
 from apps.tasks.drafts import CUT_OFF, load_attempts, read_context, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.verifying import read_verification, verify_draft
+from apps.worlds.episodes import TAKEN_OVER
 from apps.worlds.registry import get_world
 from apps.worlds.verifying import list_facts
 from tentalis.core.scoring.hallucination import read_text
@@ -261,13 +263,15 @@ def _score_attempt(
 
 
 def _ask(scorer: Scorer, context: AttemptContext) -> ScorerResult:
-    """One scorer's word; what goes wrong in it is its own reason and hurts no other scorer."""
+    """One scorer's word; what goes wrong in it is its own reason and hurts no other scorer, but for PacedError."""
     try:
         result = scorer.score(context)
         if any(step.index >= len(context.steps) for step in result.steps):
             raise ScoringError(
                 f"wanted scores of {len(context.steps)} steps, found one of step {result.steps[-1].index}"
             )
+    except PacedError:
+        raise
     except Exception as error:
         logger.warning("scorer %s failed", scorer.name, exc_info=True)
         return ScorerResult(scorer=scorer.name, value=Unscored(f"{type(error).__name__}: {error}"[:2000]))
@@ -337,10 +341,12 @@ def _summarise(task: Task, scored: Sequence[ScoredAttempt]) -> dict[str, Any]:
     return {"id": task.pk, "score": _find_mean(scored), "answer": best.attempt.answer if best else ""}
 
 
-def _rank(one: ScoredAttempt) -> tuple[float, float]:
-    """By what was verified first, then by what the scorers say."""
-    verified = one.verification.outcome if one.verification else None
-    return -1.0 if verified is None else verified, -1.0 if one.combined.value is None else one.combined.value
+def _rank(one: ScoredAttempt) -> tuple[bool, float, float]:
+    """What somebody took over and answered before all, then by what was verified, then by what the scorers say."""
+    said = one.verification
+    verified = -1.0 if said is None or said.outcome is None else said.outcome
+    is_taken_over = said is not None and said.infrastructure == TAKEN_OVER
+    return is_taken_over, verified, -1.0 if one.combined.value is None else one.combined.value
 
 
 def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:

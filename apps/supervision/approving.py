@@ -85,4 +85,6 @@ def _say(row: Proposal) -> Instead | None:
             return Instead(words=f"not done yet; think of this first: {row.decision['hint']}")
         case Proposal.State.REJECTED:
             return Instead(words=f"not allowed: {row.decision['reason']}")
+        case Proposal.State.TAKEN_OVER:
+            return Instead(words="somebody took over from here", answer=row.decision["answer"])
     return None if row.outcome == "go_on" else Instead(words="not allowed: nobody approved it in time")

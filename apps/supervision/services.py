@@ -108,7 +108,7 @@ def decide(
     Args:
         decision: approve, reject (with a `reason`), edit (with the `action` that may be done instead), hint (the agent
             thinks again) or take_over (the agent's work ends here, with `answer`; what else it proposed is rejected).
-            What an agent of the platform's own wants to call is not taken over.
+            Of an agent of the platform's own it is the attempt that ends so; others at the task go on.
     Raises:
         NotFoundError, NotAllowedError: `by` may not decide in the project.
         NotYoursToDecideError: one's own proposal, or an agent where the worker's rules leave it to people.
@@ -130,7 +130,9 @@ def decide(
             Task.objects.select_for_update(no_key=True).get(pk=proposal.task_id)  # nothing more is proposed meanwhile
         _settle(proposal, state, payload, by=by.handle)
         if state == Proposal.State.TAKEN_OVER:
-            others = Proposal.objects.filter(task=proposal.task_id, state=Proposal.State.PENDING)
+            others = Proposal.objects.filter(
+                task=proposal.task_id, attempt=proposal.attempt_id, state=Proposal.State.PENDING
+            )
             for other in others.select_for_update(skip_locked=True):
                 _settle(other, Proposal.State.REJECTED, {"reason": "Somebody took the task over."}, by=by.handle)
     return proposal
@@ -271,11 +273,6 @@ def _read_decision(proposal: Proposal, decision: str, said: Mapping[str, Any]) -
             raise BadInputError.at(
                 name, f"{decision} takes {f'only {field}' if field else 'no more words'}, found {name}"
             )
-    if proposal.is_ours and state == Proposal.State.TAKEN_OVER:
-        raise BadInputError.at(
-            "decision",
-            "wanted approve, reject, edit or hint: the platform's own agent works on; cancel its task instead",
-        )
     if not field:
         return state, {}
     value = read(said[field])

@@ -42,7 +42,7 @@ from apps.tasks.services import save_steps
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from apps.worlds.episodes import Episode, Instead, PlayedTurn, Seen
+from apps.worlds.episodes import TAKEN_OVER, Episode, Instead, PlayedTurn, Seen
 from apps.worlds.playing import Journal, play
 from apps.worlds.registry import find_world, get_world
 from tentalis.core.conversation_delta import Conversation, make_answer
@@ -382,7 +382,8 @@ def _end(
     """
     draft, exact = episode.join(), find_exact(calls)
     attempt.exchange = exact[0] if exact else None
-    attempt.unfit = find_unfit(calls, exact) if exact else ""
+    fault = find_unfit(calls, exact) if exact else ""
+    attempt.unfit = TAKEN_OVER if episode.taken_over else fault
     attempt.state = Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED
     attempt.text, attempt.answer, attempt.error = draft.text, draft.answer, draft.error
     attempt.elapsed_s = episode.elapsed_s
@@ -399,9 +400,7 @@ def _end(
     )
     if is_again:
         return
-    spans = (
-        dict(zip((one.pk for one in exact), find_spans(exact, conversations), strict=True)) if not attempt.unfit else {}
-    )
+    spans = dict(zip((one.pk for one in exact), find_spans(exact, conversations), strict=True)) if not fault else {}
     starts = [spans[call.pk][0] if call.pk in spans else None for call in calls]
     placed = zip(starts, episode.turns, strict=False)
     save_steps([attempt], [AttemptDraft(steps=[_shift(step, start) for start, turn in placed for step in turn.steps])])

@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.utils import timezone
 
 from apps.checks.graders import Graders
 from tentalis.core.tool_calls import spell_call
 from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, Verification
+
+TAKEN_OVER: Final = "it was taken over: what came of it is not its model's"
+"""Why nothing is said of an episode's model, and nothing of its tokens trained on, whose end is somebody else's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +36,12 @@ class Instead:
     Args:
         call: what is called; None: nothing.
         words: what its model is told of that, before what the world says.
+        answer: of who took over: the episode ends with it, and nothing is called; "" where nobody did.
     """
 
     words: str
     call: ToolCall | None = None
+    answer: str = ""
 
 
 @dataclass(kw_only=True)
@@ -64,6 +69,12 @@ class PlayedTurn:
     is_unmade: bool = False
     usd: float = 0.0
     is_kept: bool = False
+
+    @property
+    def taken_over(self) -> str:
+        """What somebody answered in place of one of its calls, which ended the episode; "" of all others."""
+        seen = len(self.seen or ())
+        return next((one.answer for place, one in self.instead.items() if one.answer and place < seen), "")
 
     @property
     def messages(self) -> list[Any]:
@@ -94,11 +105,12 @@ class PlayedTurn:
         ]
         if steps and self.draft.token_ids and not any(step.token_end for step in steps):
             steps[-1] = replace(steps[-1], token_start=0, token_end=len(self.draft.token_ids))
-        return steps
+        return [*steps, DraftStep(kind="answer", text=self.taken_over)] if self.taken_over else steps
 
     @property
     def text(self) -> str:
-        return "\n".join(filter(None, [self.draft.text, *(seen.text for seen in self.seen or ())]))
+        said = [self.draft.text, *(seen.text for seen in self.seen or ()), self.taken_over]
+        return "\n".join(filter(None, said))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -110,6 +122,7 @@ class Episode:
         graders: who is asked by its checks.
         seed: of the world; sampling_seed: of its model.
         opening: messages that it begins with.
+        left_at: hash of its state as its last call left it.
         ended_by: the limit that it reached; "" where its model or its world ended it.
         lost: the fault that ended it, which says nothing of its model; "" where none did.
         is_waiting: its calls wait for somebody's word: it is gone on with when that was said.
@@ -126,6 +139,7 @@ class Episode:
     opening: Sequence[Any] = ()
     turns: list[PlayedTurn] = field(default_factory=list)
     state: Any = None
+    left_at: str = ""
     is_open: bool = False
     ended_by: str = ""
     lost: str = ""
@@ -140,6 +154,11 @@ class Episode:
     @property
     def tokens(self) -> int:
         return sum(len(turn.draft.token_ids) or turn.draft.use.completion for turn in self.turns)
+
+    @property
+    def taken_over(self) -> str:
+        """What somebody answered who took it over; "" where nobody did."""
+        return self.turns[-1].taken_over if self.turns else ""
 
     @property
     def error(self) -> str:
@@ -158,7 +177,7 @@ class Episode:
         last = self.turns[-1].draft if self.turns else AttemptDraft()
         return AttemptDraft(
             text="\n".join(filter(None, (turn.text for turn in self.turns))),
-            answer=last.answer,
+            answer=self.taken_over or last.answer,
             steps=[step for turn in self.turns for step in turn.steps],
             messages=self.list_messages(),
             served_by=last.served_by,

@@ -14,10 +14,11 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from apps.worlds.episodes import Episode, PlayedTurn, Seen
+from apps.base.texts import make_storable
+from apps.worlds.episodes import TAKEN_OVER, Episode, PlayedTurn, Seen
 from apps.worlds.registry import WORLDS
 from apps.worlds.verifying import MOST_WORDS, verify_answer
-from tentalis.core.canon import content_hash
+from tentalis.core.canon import canonical_json, content_hash
 from tentalis.core.worlds import (
     AttemptDraft,
     EpisodeLimits,
@@ -38,6 +39,7 @@ AT_ONCE: Final = 32
 TOGETHER_S: Final = 0.02
 """Worlds that act are waited for so long, so that those that are quick are asked about and written down together."""
 LOOK_S: Final = 1.0
+NOT_DONE: Final = "not done: somebody took over"
 NEXT_TURN: Final = 7_919
 """Added to an episode's seed for each turn of it."""
 
@@ -97,9 +99,10 @@ class _Player:
         self.acting: dict[Future[None], tuple[Episode, float]] = {}
         self.asking: dict[Future[list[TurnDraft]], tuple[list[Episode], list[Mapping[str, Any]], datetime]] = {}
         self.failure: BaseException | None = None
+        begin = partial(_begin, begun={})
         try:
             for episode in episodes:
-                self._act(_begin, episode)
+                self._act(begin, episode)
             while self.acting or self.asking:
                 self._go_on()
             if self.failure is not None:
@@ -243,17 +246,28 @@ def _count_bad_calls(episode: Episode) -> int:
 # --- what a world does, in a thread of the pool: what it raises ends the episode -------------------------------------
 
 
-def _begin(world: World, episode: Episode) -> None:
+Begun = dict[tuple[str, int | None], str]
+"""Prompt and seed -> the hash of the state that their first episode began in."""
+
+
+def _begin(world: World, episode: Episode, *, begun: Begun) -> None:
     """Its state: of a new one from `reset`; of one that was interrupted, as it was behind its last turn."""
+    if episode.turns and episode.turns[-1].seen is None and _hand_over(episode.turns[-1]):
+        return
     with _losing(episode):
         done = [turn for turn in episode.turns if turn.seen is not None]
         start = next((place for place in reversed(range(len(done))) if done[place].snapshot is not None), None)
         if start is None:
-            episode.state = world.reset(episode.prompt, episode.seed)
+            episode.state, episode.is_open = world.reset(episode.prompt, episode.seed), True
+            episode.left_at = _hash_state(world, episode)
+            if (wanted := begun.setdefault((episode.prompt, episode.seed), episode.left_at)) != episode.left_at:
+                raise _LostEpisodeError(
+                    f"{world.name} began it in another state than another try of the same task: wanted {wanted:.12}, "
+                    f"found {episode.left_at:.12}; `reset` gives the same for the same prompt and seed"
+                )
         else:
-            episode.state = world.restore(episode.prompt, done[start].snapshot or b"")
+            episode.state, episode.is_open = world.restore(episode.prompt, done[start].snapshot or b""), True
             _compare(world, episode, start)
-        episode.is_open = True
         for place in range(0 if start is None else start + 1, len(done)):
             if done[place].calls:
                 _require_repeatable(world, f"turn {place + 1} is in no snapshot")
@@ -268,13 +282,25 @@ def _begin(world: World, episode: Episode) -> None:
             _do_calls(world, episode)
 
 
+def _hand_over(turn: PlayedTurn) -> bool:
+    """End an episode that somebody took over: of the turn's calls none is made, and no state is needed."""
+    place = next((place for place, one in sorted(turn.instead.items()) if one.answer), None)
+    if place is None:
+        return False
+    words = [turn.instead[call].words if call in turn.instead else NOT_DONE for call in range(place + 1)]
+    turn.seen = [Seen(text=said, ends=call == place) for call, said in enumerate(words)]
+    turn.ended_at = timezone.now()
+    return True
+
+
 def _require_repeatable(world: World, why: str) -> None:
     if not world.idempotent:
         raise _LostEpisodeError(f"{why}, and calls of {world.name} cannot be asked again")
 
 
 def _compare(world: World, episode: Episode, place: int) -> None:
-    wanted, found = episode.turns[place].state_hash, world.hash_state(episode.state)
+    wanted, found = episode.turns[place].state_hash, _hash_state(world, episode)
+    episode.left_at = found
     if wanted != found:
         message = f"the state behind turn {place + 1} is not what it was: wanted {wanted:.12}, found {found:.12}"
         raise _LostEpisodeError(message)
@@ -284,9 +310,14 @@ def _do_calls(world: World, episode: Episode) -> None:
     """Make the calls of its last turn."""
     with _losing(episode):
         turn = episode.turns[-1]
+        if (found := _hash_state(world, episode)) != episode.left_at:
+            raise _LostEpisodeError(
+                f"its state changed before turn {len(episode.turns)}, while nobody acted in it: wanted "
+                f"{episode.left_at:.12}, found {found:.12}; each episode of {world.name} wants a state of its own"
+            )
         seen = _call(world, episode, len(episode.turns) - 1, most=len(turn.calls))
-        turn.state_hash = world.hash_state(episode.state)[:64]
-        turn.snapshot = world.snapshot(episode.state)
+        turn.state_hash = episode.left_at = _hash_state(world, episode)
+        turn.snapshot = _require("snapshot", world.snapshot(episode.state), bytes | None)
         turn.ended_at = timezone.now()
         turn.seen = seen
 
@@ -309,9 +340,8 @@ def _do_call(world: World, episode: Episode, place: int, number: int) -> Observa
         return Observation(text=f"error: {call.fault}")
     if instead is not None and instead.call is None:
         return Observation(text=instead.words)
-    said = world.act(
-        episode.state, instead.call if instead and instead.call else call, f"{episode.key}-{place}-{number}"
-    )
+    made, key = instead.call if instead and instead.call else call, f"{episode.key}-{place}-{number}"
+    said: Observation = _require("act", world.act(episode.state, made, key), Observation)
     return said if instead is None else replace(said, text=f"{instead.words}\n{said.text}")
 
 
@@ -322,17 +352,35 @@ def _check_call(call: ToolCall, tools: Sequence[Mapping[str, Any]]) -> ToolCall:
     return replace(call, fault=f"there is no tool {call.name!r:.100}: there are {', '.join(names)}")
 
 
+def _hash_state(world: World, episode: Episode) -> str:
+    return str(_require("hash_state", world.hash_state(episode.state), str))[:64]
+
+
+def _require(what: str, found: Any, wanted: Any) -> Any:
+    """What a method of a world gave, of the type that it gives."""
+    if not isinstance(found, wanted):
+        words = getattr(wanted, "__name__", str(wanted))
+        raise _LostEpisodeError(f"{what}: wanted {words}, found {type(found).__name__} {found!r:.80}")
+    return found
+
+
 def _show(said: Observation, most: int) -> Seen:
-    text = said.text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    text, details = make_storable(said.text), make_storable(dict(said.details))
+    try:
+        canonical_json(details)
+    except (TypeError, ValueError) as error:
+        raise _LostEpisodeError(f"act: wanted details as JSON, found {details!r:.80} ({error})") from None
     if len(text) <= most:
-        return Seen(text=text, ends=said.ends, details=dict(said.details))
+        return Seen(text=text, ends=said.ends, details=details)
     shown = f"{text[:most]}\n[{len(text) - most} more characters]"
-    return Seen(text=shown, whole=text, ends=said.ends, details=dict(said.details))
+    return Seen(text=shown, whole=text, ends=said.ends, details=details)
 
 
 def _finish(world: World, episode: Episode) -> None:
-    """Verify what there is and give the state back."""
-    if not episode.lost:
+    """Verify what there is and give the state back; of what was taken over nothing is said."""
+    if episode.taken_over and not episode.lost:
+        episode.verification = Verification(outcome=None, infrastructure=TAKEN_OVER, grader="player")
+    elif not episode.lost:
         draft = episode.join()
         found = verify_answer(
             environment=world.name,

@@ -1,16 +1,19 @@
 """The one place where a world says what an answer is worth: its own word, and the checks beside it."""
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from apps.base.texts import make_storable
 from apps.checks.graders import Graders
 from apps.checks.language import Ask, Check, read_checks, run_parts
 from apps.checks.results import CheckResult, decide, join_all, leave_unscored
 from apps.worlds.identity import name_world
 from apps.worlds.registry import get_world
+from tentalis.core.canon import canonical_json
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import AttemptContext, Source
 from tentalis.core.steps import ParsedStep
@@ -19,6 +22,7 @@ from tentalis.core.worlds import AttemptDraft, Verification
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 2_000
+MOST_MISSING: Final = 32_767
 EXPECTED_STEPS: Final = 3
 """Distinct steps a whole answer has, where neither the world nor the task (`metadata.expected_steps`) says."""
 
@@ -45,7 +49,7 @@ def verify_answer(
     """
     try:
         world = get_world(environment)
-        found = look() if look is not None else world.verify(prompt, reference, draft)
+        found = _read_word(look() if look is not None else world.verify(prompt, reference, draft))
         read = read_checks(checks or ())
     except Exception as error:
         logger.warning("environment %s could not verify an answer", environment, exc_info=True)
@@ -70,6 +74,22 @@ def verify_answer(
     )
     whole = replace(whole, grader=name_world(world), checks=[*whole.checks, *(one.to_json() for one in said)])
     return _lower(whole, said) if said else whole
+
+
+def _read_word(said: Any) -> Verification | None:
+    """What a world says, as it can be stored. Raises ValueError or TypeError for what is no such word."""
+    if said is None:
+        return None
+    if not isinstance(said, Verification):
+        raise TypeError(f"wanted a Verification or None, found {type(said).__name__}")
+    told: dict[str, Any] = make_storable(json.loads(canonical_json(vars(said))))
+    for name, shares in (("outcome", [told["outcome"]]), ("step_scores", told["step_scores"])):
+        for share in shares:
+            if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):
+                raise ValueError(f"{name}: wanted a number from 0 to 1, or None, found {share!r:.80}")
+    if not isinstance(missing := told["missing_steps"], int) or not 0 <= missing <= MOST_MISSING:
+        raise ValueError(f"missing_steps: wanted 0 to {MOST_MISSING:,}, found {missing!r:.80}")
+    return Verification(**told)
 
 
 def _run(checks: Sequence[Check], draft: AttemptDraft, ask: Ask | None, *, is_settled: bool) -> list[CheckResult]:

@@ -116,6 +116,10 @@ def change(
     allow_private: AllowPrivate = None,
     on: Annotated[bool | None, typer.Option("--on/--off", help="Whether it may be asked.")] = None,
     timeout_s: Annotated[float | None, typer.Option("--timeout", min=0.001, help="Longest silence in seconds.")] = None,
+    requests: Annotated[
+        int | None, typer.Option("--requests-per-minute", min=0, help="Of all who ask it together; 0: no limit.")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens-per-minute", min=0, help="The same in tokens.")] = None,
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
@@ -130,7 +134,9 @@ def change(
         "timeout_s": timeout_s,
         "api_key": _read_key(key_env, {}) if new_key or key_env else None,
     }
-    body = {field: value for field, value in changes.items() if value is not None}
+    body: dict[str, Any] = {field: value for field, value in changes.items() if value is not None}
+    limits = {"requests_per_minute": requests, "tokens_per_minute": tokens}
+    body |= {field: limit or None for field, limit in limits.items() if limit is not None}
     if not body:
         raise typer.BadParameter("say what changes: --url, --model, --new-key, --allow-private…")
     with open_client() as client:

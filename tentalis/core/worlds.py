@@ -294,7 +294,8 @@ class World:
         return ()
 
     def reset(self, prompt: str, seed: int | None) -> Any:
-        """The state that an episode begins with, the same for the same prompt and seed."""
+        """The state that an episode begins with: the same for the same prompt and seed, and no other episode's.
+        One that is not so is found by its hash, and its episode is played anew."""
         raise NotImplementedError(f"{self.name} has tools, and no `reset`")
 
     def act(self, state: Any, call: ToolCall, key: str) -> Observation:
@@ -307,7 +308,8 @@ class World:
         raise NotImplementedError(f"{self.name} has tools, and no `act`")
 
     def hash_state(self, state: Any) -> str:
-        """The same for states in which everything goes on alike; of a state that is JSON, its content's."""
+        """The same for states in which everything goes on alike, and another only behind `act`; of a state that is
+        JSON, its content's."""
         return content_hash(state)
 
     def snapshot(self, state: Any) -> bytes | None:

@@ -110,8 +110,11 @@ def test_a_server_is_changed_and_says_when_its_key_went(signed_in: Run) -> None:
     assert signed_in("model", "setup", "lab", "-k", "vllm", "--url", "http://lab:1", "--no-key", "--no-test").code == 0
     assert signed_in("model", "change", "lab").code == 2
     assert signed_in("model", "change", "lab", "--model", "qwen", "--off").code == 0
+    assert signed_in("model", "change", "lab", "--requests-per-minute", "60", "--tokens-per-minute", "9").code == 0
+    assert signed_in("model", "change", "lab", "--tokens-per-minute", "0").code == 0
     provider = Provider.objects.get(name="lab")
     assert (provider.default_model, provider.is_active) == ("qwen", False)
+    assert (provider.requests_per_minute, provider.tokens_per_minute) == (60, None)
     Provider.objects.update(api_key_sealed=b"something")
     moved = signed_in("model", "change", "lab", "--url", "http://elsewhere:1")
     assert "Its key is gone" in moved.err

@@ -27,7 +27,7 @@ DONE = {
     "reject": gettext_lazy("Rejected: the agent was told why."),
     "edit": gettext_lazy("Approved with your changes."),
     "hint": gettext_lazy("Sent back with your hint."),
-    "take_over": gettext_lazy("You took the task over; the agent hands in your answer."),
+    "take_over": gettext_lazy("You took over: the agent's work ends with your answer."),
 }
 
 
@@ -152,8 +152,6 @@ def make_card(view: ProposalView, scene: Scene, sent: DecisionForm | None = None
     row = view.row
     is_open = scene.may_review and row.state == Proposal.State.PENDING and row.proposed_by_id != scene.user.pk
     made = {word: form(proposal=row) for word, form in FORMS.items()} if is_open else {}
-    if row.is_ours:
-        made.pop("take_over", None)
     if sent is not None and is_open:
         made[sent.decision] = sent
     return {

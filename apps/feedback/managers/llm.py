@@ -9,7 +9,7 @@ from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
-from apps.inference.errors import ProviderRefusedError
+from apps.inference.errors import PacedError, ProviderRefusedError
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.judged_pairs import join_orders
@@ -127,6 +127,8 @@ class LlmManager:
         request = build_judge_request(read_context(task, attempt), criterion="manager")
         try:
             answers = client.chat(request.messages, model=self.model, max_tokens=MAX_TOKENS, temperature=0.0)
+        except PacedError:
+            raise
         except TentalisError as error:
             return Unscored(f"{type(error).__name__}: {error}")
         return parse_judgement(answers[0].text, step_count=request.step_count)

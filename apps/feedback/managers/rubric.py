@@ -11,6 +11,7 @@ from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_rubric
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
+from apps.inference.errors import PacedError
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from apps.worlds.registry import find_world
@@ -74,6 +75,8 @@ class RubricManager:
                 found, text = _look(own, task, attempts), own.tell(task.prompt, weights)
             else:
                 found, text = self._ask(task, attempts), ""
+        except PacedError:
+            raise
         except (TentalisError, ValueError) as error:
             return NoWord(f"the rubric cannot be applied: {error}")
         pairs = list(zip(attempts, found, strict=True))
@@ -103,6 +106,8 @@ class RubricManager:
             request = build_criteria_request(read_context(task, attempt), criteria)
             try:
                 answers = client.chat(request.messages, model=self.model, max_tokens=MAX_TOKENS, temperature=0.0)
+            except PacedError:
+                raise
             except TentalisError as error:
                 return Unscored(f"{type(error).__name__}: {error}")
             judged = parse_judgement(answers[0].text, step_count=request.step_count)

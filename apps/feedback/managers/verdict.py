@@ -12,7 +12,7 @@ from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_adapter
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
-from apps.inference.errors import ModelNotServedError, ProviderRefusedError
+from apps.inference.errors import ModelNotServedError, PacedError, ProviderRefusedError
 from apps.inference.services import client_for
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
@@ -81,6 +81,8 @@ class VerdictManager:
             client = client_for(self.worker.provider, task.project_id)
             model = JudgingModel(**adapter) if adapter else JudgingModel(base)
             scores = judge(client, model, [ask_about(attempt, task) for attempt in attempts], base=base)
+        except PacedError:
+            raise
         except TentalisError as error:
             return NoWord(f"the model cannot be asked: {error}")
         pairs = list(zip(attempts, scores, strict=True))

@@ -1,10 +1,13 @@
 """The page of checks: written in a form without code, tried on what was answered, kept by version."""
 
+from typing import Any
+
 import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.checks.models import NamedCheck
+from apps.console.forms_checks import KINDS
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task
 
@@ -33,6 +36,35 @@ def test_a_check_is_tried_then_kept_then_a_default(alice: User, project: Project
     assert "brief@1" in client.get(address).content.decode()
 
 
+WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "contains": ("Sea", {"check": "contains", "value": "Sea"}),
+    "exact": ("a {animal}", {"check": "exact", "value": {"fact": "a {animal}"}}),
+    "number": ("12 ± 0.5", {"check": "number", "value": "12", "tolerance": 0.5}),
+    "most_words": ("3", SHORT),
+    "least_words": ("3", {"check": "length", "unit": "words", "min": 3}),
+    "most_characters": ("80", {"check": "length", "unit": "characters", "max": 80}),
+    "most_lines": ("2", {"check": "length", "unit": "lines", "max": 2}),
+    "forbidden": ("risk, sure", {"check": "forbidden", "words": ["risk", "sure"]}),
+    "language": ("de, en", {"check": "language", "languages": ["de", "en"]}),
+    "regex": ("^[a-z]+$", {"check": "regex", "pattern": "^[a-z]+$"}),
+    "json_schema": ('{"type": "object"}', {"check": "json_schema", "schema": {"type": "object"}}),
+    "scorer": ("effort >= 0.8", {"check": "scorer", "name": "effort", "min": 0.8}),
+    "judge": ("Is it kind? ≥ 0.7", {"check": "judge", "rubric": "Is it kind?", "min": 0.7}),
+    "use": ("brief@1", {"use": "brief@1"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_the_form_becomes_the_check_that_its_words_say(alice: User, project: Project, kind: str) -> None:
+    text, wanted = WRITTEN[kind]
+    NamedCheck.objects.create(project=project, name="brief", spec=SHORT)
+    said = {"join": "all", "name": "made", "kind_0": kind, "value_0": text}
+    answer = sign_in(alice).post(path("check-list"), said)
+    assert answer.status_code == 302, answer.content
+    spec = project.checks.get(name="made").spec
+    assert {name: spec[name] for name in wanted} == wanted
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [
@@ -40,6 +72,10 @@ def test_a_check_is_tried_then_kept_then_a_default(alice: User, project: Project
         ({"kind_0": "regex", "value_0": "("}, "a pattern that RE2 reads"),
         ({"kind_0": "most_words", "value_0": "few"}, "wanted a whole number"),
         ({"kind_0": "number", "value_0": "12 ± NaN"}, "wanted a finite number of at least 0"),
+        ({"kind_0": "number", "value_0": "NaN"}, "wanted a number, found"),
+        ({"kind_0": "judge", "value_0": "kind ≥ NaN"}, "wanted a finite number"),
+        ({"kind_0": "contains", "value_0": "a", "weight_0": "NaN"}, "Enter a number"),
+        ({"kind_0": "regex", "value_0": "((a{999}){999}){9}"}, "a pattern that RE2 reads"),
         ({"kind_0": "json_schema", "value_0": "{"}, "wanted JSON"),
         (
             {"kind_0": "json_schema", "value_0": '{"$ref": "https://x.org/s"}'},

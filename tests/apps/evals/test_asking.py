@@ -181,6 +181,24 @@ def test_what_cannot_be_measured_is_refused_by_name(
     assert as_alice.send("POST", f"evaluations/{gates.pk}/cancel").status == 409
 
 
+def test_an_agent_outside_is_asked_no_item_that_goes_on_from_what_was_said(
+    as_alice: Caller, worker: Worker, numbers: Taskset
+) -> None:
+    """A task says no more than its prompt: what was said before would be lost."""
+    Worker.objects.filter(pk=worker.pk).update(kind="outside")
+    said = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}, {"role": "user", "content": "2"}]
+    past = Item.objects.filter(taskset=numbers).first()
+    assert past is not None
+    Item.objects.filter(pk=past.pk).update(messages=said)
+    refused = ask(as_alice, numbers)
+    assert (refused.status, refused.body["errors"]) == (400, {"taskset": [
+        "wanted prompts for an agent that works outside, as helper does; found a conversation"
+    ]})  # fmt: skip
+    assert not Evaluation.objects.exists()
+    Item.objects.filter(pk=past.pk).update(messages=said[:1])
+    assert ask(as_alice, numbers).status == 201, "no past"
+
+
 def test_several_questions_are_corrected_for() -> None:
     assert adjust_holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert adjust_holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])

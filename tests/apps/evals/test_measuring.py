@@ -13,7 +13,7 @@ from apps.evals.errors import TooFewScoredError
 from apps.evals.measuring import BLOCK, ROUNDS, WantedTries, find_measured, measure, play, read_measured
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
-from apps.inference.errors import ProviderBusyError, ProviderRefusedError
+from apps.inference.errors import PacedError, ProviderBusyError, ProviderRefusedError
 from apps.inference.models import Exchange
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
@@ -126,6 +126,13 @@ def test_what_a_server_has_no_room_for_waits_and_what_it_answered_is_kept(
     assert (row.state, row.unscored) == ("done", 0)
 
 
+def test_who_says_when_is_not_asked_before(worker: Worker, server: FakeModelServer) -> None:
+    limit(server, {3: 99}, retry_after="40")
+    with pytest.raises(PacedError) as caught:
+        measure(worker, None, make_set(BLOCK), REPORT)
+    assert (caught.value.retry_after_s, asked(server)[3], asked(server).total()) == (40.0, 1, BLOCK)
+
+
 def test_where_too_many_could_not_be_asked_nothing_is_said_and_the_next_may_try(
     worker: Worker, server: FakeModelServer
 ) -> None:
@@ -169,7 +176,7 @@ def test_results_pair_by_what_an_item_says_and_several_tries_of_one_are_one(work
     assert (clustered.low, clustered.high, clustered.items) == pytest.approx((wanted.low, wanted.high, 4))
 
 
-def limit(server: FakeModelServer, times: dict[int, int]) -> None:
+def limit(server: FakeModelServer, times: dict[int, int], *, retry_after: str = "7") -> None:
     """Answer these prompts 429 so many times, and all others."""
     left = Counter(times)
 
@@ -177,7 +184,7 @@ def limit(server: FakeModelServer, times: dict[int, int]) -> None:
         number = number_of(json.dumps(body["messages"])) if path.endswith("/completions") else 0
         if left[number] > 0:
             left[number] -= 1
-            return 429, {"error": {"message": "slow down", "code": "rate_limited"}}, {"Retry-After": "7"}
+            return 429, {"error": {"message": "slow down", "code": "rate_limited"}}, {"Retry-After": retry_after}
         return *server._serve(path, body), {}
 
     server._answer = answer  # type: ignore[method-assign]

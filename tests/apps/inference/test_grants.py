@@ -25,7 +25,7 @@ from apps.gateway.tables import Backend, Caller
 from apps.inference import allowances
 from apps.inference.allowances import AllowanceHeldError, AllowanceSpentError, find_allowance
 from apps.inference.costs import ServerUse, use_of_servers
-from apps.inference.errors import ProviderBusyError, ProviderRefusedError
+from apps.inference.errors import NextMinuteError, ProviderBusyError, ProviderRefusedError
 from apps.inference.grants import NotGrantedError, change_grant, grant_provider, revoke_grant
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant
 from apps.inference.provider_kinds import find_kind
@@ -44,7 +44,7 @@ ASKED: list[dict[str, Any]] = [{"role": "user", "content": "Say hello."}]
 def forget_counts() -> None:
     """What other tests' projects of the same number used."""
     redis = allowances._connect()
-    for kind in ("grant", "project"):
+    for kind in ("grant", "project", "provider"):
         if keys := list(redis.scan_iter(f"{allowances.PREFIX}:{kind}:*", count=1000)):
             redis.delete(*keys)
 
@@ -311,3 +311,29 @@ def test_use_is_counted_by_project_and_server(project: Project, shared: Provider
     assert (found.tokens_this_month, found.calls_this_month, found.unpriced) == (30, 2, 1)
     assert float(found.usd_this_month) == 0.5
     assert uses[other.pk, shared.pk] == ServerUse()
+
+
+def test_what_a_server_takes_in_a_minute_is_one_count_of_all_who_ask_it(project: Project, served: Provider) -> None:
+    """The gateway's count, the links' and another process's; who comes too late is told when its turn is."""
+    served.project, served.requests_per_minute = project, 2
+    served.save()
+    now = datetime(2031, 5, 6, 12, 0, 15, tzinfo=UTC).timestamp()
+    ask(project, served, clock=lambda: now)
+    window = int(now // 60)
+    count = allowances.name_count(f"provider:{served.pk}:requests_per_minute", window)
+    allowances.tell_redis(lambda client: client.incrbyfloat(count, 1))  # as the gateway counts one of its callers'
+    waits = []
+    for _ in range(3):
+        with pytest.raises(
+            NextMinuteError, match="model server served is asked at most 2 times a minute, and was"
+        ) as it:
+            ask(project, served, clock=lambda: now)
+        waits.append(it.value.wait_s)
+    assert (waits, it.value.is_away, it.value.has_a_turn) == ([45.0, 45.0, 105.0], False, True)
+    ask(project, served, clock=lambda: now + 45)
+    Provider.objects.filter(pk=served.pk).update(requests_per_minute=None, tokens_per_minute=50)
+    served.refresh_from_db()
+    for _ in range(2):  # 40 tokens each
+        ask(project, served, clock=lambda: now + 60)
+    with pytest.raises(NextMinuteError, match="model server served is asked for at most 50 tokens a minute, and was"):
+        ask(project, served, clock=lambda: now + 60)

@@ -3,17 +3,25 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
+from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.models import Project
+from apps.inference import allowances
+from apps.inference.models import Provider
+from apps.outbox.models import Segment
+from apps.outbox.services import release
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_chat_task
 from tests.fakes import FakeModelServer
+from tests.links import run_link
 
 
 def verdict(score: float, steps: tuple[float, float] = (0.5, 0.5)) -> str:
@@ -92,13 +100,59 @@ def test_without_a_quorum_of_votes_the_judge_is_unscored_and_its_weight_goes_on(
     assert [lost["scorer"] for lost in attempt.score_details["redistributed"]] == ["prm", "effort"]
 
 
-@pytest.mark.parametrize(("mode", "error"), [("busy", "ProviderBusyError"), ("refusing", "ProviderRefusedError")])
+@pytest.mark.parametrize(("mode", "error"), [("broken", "ProviderBusyError"), ("refusing", "ProviderRefusedError")])
 def test_a_judge_that_cannot_be_asked_leaves_the_servers_words(
     judged: Task, server: FakeModelServer, mode: str, error: str
 ) -> None:
     server.mode = mode  # type: ignore[assignment]
     score_tasks([judged.pk])
     assert f"3 x {error}" in get_score(judged).reason
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_limit_ours", [True, False])
+def test_a_judge_that_takes_one_vote_a_minute_casts_three_and_no_vote_is_asked_for_twice(
+    judged: Task, server: FakeModelServer, is_limit_ours: bool, settings: Settings
+) -> None:
+    """Whether the limit is one that we keep to ahead, or the server says 429 and when: the link waits, as a time on its
+    row, and goes on with what it was answered."""
+    provider = Provider.objects.create(
+        project=judged.project, name="box", kind="openai", base_url=server.url, allow_private=True
+    )
+    settings.TENTALIS = settings.TENTALIS | {"LLM_MODEL": "box/judge-model", "INFERENCE_BASE_URL": ""}
+    asked: list[int] = []
+
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
+        if not is_limit_ours and len(asked) == minute:
+            return 429, {"error": {"message": "slow down"}}, {"Retry-After": "40"}
+        asked.append(body["seed"])
+        return *server._serve(path, body), {}
+
+    server._answer, server.reply = answer, lambda prompt, index: verdict(0.5)  # type: ignore[method-assign]
+    if is_limit_ours:
+        Provider.objects.filter(pk=provider.pk).update(requests_per_minute=1)
+    Segment.objects.create(
+        kind="work", subject_id=judged.pk, project_id=judged.project_id, queue="scorers",
+        links=["tasks.work", "scoring.score", "feedback.open_review"], position=1,
+    )  # fmt: skip
+    for minute in (1, 2, 3):
+        forget_minutes(provider)
+        segment = Segment.objects.get()
+        assert not StepScore.objects.exists()
+        is_done = run_link(lambda pk: score_tasks([pk]), segment.pk, 1)
+        segment = Segment.objects.get()
+        assert (len(asked), is_done, segment.state, segment.attempts) == (minute, minute == 3, "open", 0)
+        waits = segment.run_after - timezone.now()
+        assert is_done or timedelta(0) < waits < timedelta(minutes=5)
+        assert is_done or is_limit_ours or waits > timedelta(seconds=39)
+        release(segment, wait_s=0)
+    assert (sorted(asked), get_score(judged).score) == ([0, 1, 2], 0.5)
+
+
+def forget_minutes(provider: Provider) -> None:
+    """As when a minute has gone by."""
+    redis = allowances._connect()
+    redis.delete(*redis.scan_iter(f"{allowances.PREFIX}:provider:{provider.pk}:*", count=1000), "none")
 
 
 def test_all_votes_on_all_attempts_are_cast_at_the_same_time(judged: Task, server: FakeModelServer) -> None:

@@ -1,11 +1,13 @@
 """Attempts in worlds with turns: kept turn by turn, gone on with, never done twice, and no answer before their end."""
 
+import math
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,8 +20,9 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.tokens import create_token
 from apps.audit.models import AuditEntry
-from apps.base.errors import BadInputError
+from apps.base.errors import BadInputError, ConflictError
 from apps.erasure.records import find_person
+from apps.evals.asking import measure_asked, open_items
 from apps.evals.measuring import measure
 from apps.evals.models import Evaluation, Item, Taskset
 from apps.evals.panels import LEAST_OWN, ItemSet, choose_panel, has_panel, say_missing
@@ -31,23 +34,36 @@ from apps.outbox.models import Segment
 from apps.outbox.services import Hold, end_unwritten, hold, release, replay
 from apps.pipeline import flow
 from apps.pipeline.supervision import learn_from_waits
+from apps.rollouts.examples import iterate_demonstrations, put_items
+from apps.rollouts.models import Batch, Demonstration, Rollout
+from apps.rollouts.services import build_rollouts
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.scoring.services import score_tasks
 from apps.supervision.approving import ProposedCalls
 from apps.supervision.errors import NotYoursToDecideError
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide, expire_proposals, take_models_word
+from apps.tasks.errors import AllLostError
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.tasks.observations import find_texts
 from apps.tasks.playing import play_task
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
-from apps.worlds.episodes import Episode, PlayedTurn
+from apps.worlds.episodes import TAKEN_OVER, Episode, PlayedTurn
 from apps.worlds.identity import name_world
 from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.scoring.judging import Decision
-from tentalis.core.worlds import AgentKind, AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, TurnDraft
+from tentalis.core.worlds import (
+    AgentKind,
+    AttemptDraft,
+    EpisodeLimits,
+    Observation,
+    PanelItem,
+    ToolCall,
+    TurnDraft,
+    Verification,
+)
 from tests.apps.console.builders import sign_in
 from tests.apps.supervision.builders import let_time_pass
 from tests.apps.worlds.tally_package import AGENT, EFFECTS, Tally, TallyAgent, TallyWorld
@@ -295,6 +311,59 @@ def test_a_world_that_comes_back_as_another_is_found_out(tallier: Worker, stage:
     assert played.outcome == 1.0
 
 
+def lie(answer: Any) -> Callable[..., Any]:
+    return lambda self, *given: answer
+
+
+SHARED, NUMBERS = Tally(), count()
+
+
+@pytest.mark.parametrize(
+    ("lies", "words"),
+    [
+        ({"hash_state": lie(3)}, "hash_state: wanted str, found int 3"),
+        ({"hash_state": lambda self, state: f"{id(self)}-{next(NUMBERS)}"}, "its state changed before turn 1, while"),
+        ({"reset": lambda self, prompt, seed: Tally([next(NUMBERS)])}, "tally began it in another state than another"),
+        ({"reset": lie(SHARED)}, "each episode of tally wants a state of its own"),
+        ({"snapshot": lie("text")}, "snapshot: wanted bytes | None, found str 'text'"),
+        ({"act": lie("3")}, "act: wanted Observation, found str '3'"),
+        ({"act": lie(Observation(text="a", details={"x": math.nan}))}, "act: wanted details as JSON, found {'x': nan}"),
+        ({"verify_state": lie(Verification(outcome=math.nan))}, "it could not be verified: ValueError: Out of range"),
+        ({"verify_state": lie(Verification(outcome=1.5))}, "outcome: wanted a number from 0 to 1, or None, found 1.5"),
+        ({"verify_state": lie(Verification(outcome=1.0, step_scores=[-1]))}, "step_scores: wanted a number from 0 to"),
+        ({"verify_state": lie(True)}, "wanted a Verification or None, found bool"),
+    ],
+)
+def test_a_world_that_lies_or_shares_its_state_is_named_and_nobody_is_rewarded(
+    tallier: Worker, stage: Stage, alice: User, lies: dict[str, Any], words: str
+) -> None:
+    """In a group of two; what was said wrongly is kept nowhere, and its words are those of the attempt."""
+    SHARED.added.clear()
+    for name, value in lies.items():
+        setattr(stage.world, name, value)
+    task = submit(tallier, alice)
+    with suppress(AllLostError):
+        run_segment(task)
+    said = " ".join(read(one).get("infrastructure", "") for one in Attempt.every.exclude(verification=None))
+    assert words in said
+    assert not any(one.outcome for one in Attempt.every.filter(verification__infrastructure__contains=words))
+    assert all("nan" not in str(turn.observations) for turn in EpisodeTurn.objects.all())
+
+
+def test_what_a_world_says_that_postgres_cannot_hold_is_kept_without_it(
+    tallier: Worker, stage: Stage, alice: User
+) -> None:
+    stage.world.verify_state = lie(  # type: ignore[method-assign]
+        Verification(outcome=1.0, step_reasons=["a\x00b"], details={"seen": "\x00"})
+    )
+    stage.world.act = lie(Observation(text="\x00", ends=True, details={"a\x00": "\x00"}))  # type: ignore[method-assign]
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    assert (attempt.outcome, read(attempt)["details"]["seen"]) == (1.0, "\ufffd")
+    assert attempt.turns.get().observations == [{"text": "\ufffd", "ends": True, "details": {"a\ufffd": "\ufffd"}}]
+
+
 def test_a_world_that_hangs_is_left_and_the_attempt_played_anew(tallier: Worker, stage: Stage, alice: User) -> None:
     waits = Event()
 
@@ -531,9 +600,61 @@ def test_what_was_said_stays_with_the_steps_it_was_about_by_who_said_it(
     assert said == [(calls[0], "Before add(number=1): Count twice."), (calls[1], "Not allowed: add(number=1). Enough.")]
 
 
-def test_agents_decide_where_the_rules_say_so_and_nobody_takes_over(
-    supervised: Worker, stage: Stage, alice: User, project: Project
+@pytest.mark.parametrize("turns", [0, 2])
+def test_who_takes_an_attempt_over_ends_it_with_an_answer_that_teaches_and_no_token_of_it_does(
+    supervised: Worker, stage: Stage, alice: User, project: Project, turns: int
 ) -> None:
+    """Its world need not come back for that; the group's other attempt goes on."""
+    stage.world.idempotent = False
+    task = submit(supervised, alice)
+    for _ in range(turns):
+        run_segment(task)
+        decide(proposal=find_pending(task)[0], decision="approve", by=alice)
+    run_segment(task)
+    mine, other = find_pending(task)
+    stage.world.snapshot = lambda self, state: None  # type: ignore[method-assign]
+    resets, acts = stage.resets, stage.acts
+    pages = sign_in(alice)
+    queue = pages.get(reverse("console:proposal-list", args=[project.slug])).content.decode()
+    assert queue.count('data-answer="take_over"') == 2
+    said = {"decision": "take_over", "answer": "It is three."}
+    assert pages.post(reverse("console:proposal-decide", args=[project.slug, mine.pk]), said).status_code == 302
+    other.refresh_from_db()
+    assert other.state == "pending", "another attempt is another's work"
+    assert AuditEntry.objects.filter(kind="proposal.taken_over", subject_id=mine.pk, actor=alice.handle).exists()
+    run_segment(task)
+    assert (stage.resets, stage.acts) == (resets, acts)
+    taken = Attempt.every.get(index=mine.attempt.index)  # type: ignore[union-attr]
+    assert (taken.state, taken.answer, taken.outcome, taken.unfit) == ("answered", "It is three.", None, TAKEN_OVER)
+    assert (taken.ordered_steps[-1].kind, taken.ordered_steps[-1].text) == ("answer", "It is three.")
+    stage.world.idempotent = True
+    while other := next(iter(find_pending(task)), None):  # type: ignore[assignment]
+        decide(proposal=other, decision="approve", by=alice)
+        run_segment(task)
+    assert [one.outcome for one in task.attempts.order_by("index")] == [None, 1.0]
+    score_tasks([task.pk])
+    learn_from_waits([task.pk])
+    task.refresh_from_db()
+    assert (task.answer, Attempt.every.get(pk=taken.pk).score) == ("It is three.", None)
+    [word] = Feedback.objects.get().steps.all()
+    assert (word.step and word.step.index, word.comment) == (
+        turns, "Instead of add(number=1) a person took over and answered: It is three.",
+    )  # fmt: skip
+    Task.objects.update(state="learning")
+    build_rollouts([task.pk], by="ledger")
+    assert list(Rollout.objects.order_by("attempt__index").values_list("is_usable", flat=True)) == [False, True]
+    shown = Demonstration.objects.get(source="guided")
+    batch = Batch.objects.create(project=project, worker=supervised, number=9, state="closed", target_tasks=1)
+    assert put_items(batch, Batch.Kind.DEMONSTRATIONS) == (2, {}), "the other attempt was good"
+    (record,) = (one for one in iterate_demonstrations(batch) if one.demonstration_id == shown.pk)
+    (part,) = read_parts(taken, load_conversations([taken]))
+    assert (record.answer, list(record.token_ids or [])) == ("It is three.", [])
+    assert [*record.prompt_token_ids] == [*part.joined.prompt, *part.joined.tokens[: shown.kept_tokens]]
+    assert record.prompt_token_ids[-3:] == [1, 2, 3], "all that the model was told before the turn that was replaced"
+    assert shown.kept_tokens == part.joined.spans[turns][0]
+
+
+def test_agents_decide_where_the_rules_say_so(supervised: Worker, stage: Stage, alice: User, project: Project) -> None:
     task = submit(supervised, alice, group_size=1)
     run_segment(task)
     (proposal,) = find_pending(task)
@@ -541,8 +662,8 @@ def test_agents_decide_where_the_rules_say_so_and_nobody_takes_over(
     Member.objects.create(project=project, user=agent, role=Role.REVIEWER)
     with pytest.raises(NotYoursToDecideError, match="agents decide no proposals of tallier"):
         decide(proposal=proposal, decision="approve", by=agent)
-    with pytest.raises(BadInputError, match="wanted approve, reject, edit or hint"):
-        decide(proposal=proposal, decision="take_over", answer="3", by=alice)
+    with pytest.raises(BadInputError, match="answer: wanted some text, found none"):
+        decide(proposal=proposal, decision="take_over", answer=" ", by=alice)
     other = {"kind": "tool", "tool": "subtract", "arguments": {}}
     with pytest.raises(BadInputError, match="wanted a call of add"):
         decide(proposal=proposal, decision="edit", action=other, by=alice)
@@ -588,7 +709,7 @@ def test_pages_and_rest_show_whose_call_waits(supervised: Worker, stage: Stage, 
     assert "Call add" in queue
     assert "turn 1" in queue
     assert 'data-answer="reject"' in queue
-    assert 'data-answer="take_over"' not in queue
+    assert 'data-answer="take_over"' in queue
     assert "waits for approval" in pages.get(reverse("console:task", args=[project.slug, task.pk])).content.decode()
     assert "tallier" in pages.get(reverse("console:proposal-rules", args=[project.slug])).content.decode()
     as_alice = Caller(create_token(user=alice, name="t", scopes=Right.values, project=None, by=alice)[1])
@@ -604,6 +725,7 @@ def test_who_takes_no_turns_is_refused_where_there_are_tools(project: Project, s
 
 
 def test_a_model_is_measured_by_playing_episodes_that_nobody_keeps(tallier: Worker, stage: Stage) -> None:
+    stage.world.keeps_nothing = True
     items = [PanelItem(prompt=f"{number}", seed=number) for number in (1, 2, 3)]
     found = measure(tallier, None, ItemSet("tallies", stage.world(), items), Evaluation.Purpose.REPORT)
     assert list(found.outcomes.values()) == [1.0] * 3
@@ -634,13 +756,21 @@ def test_a_world_that_acts_outside_is_not_played_to_measure_a_model(
     for asked in ({"taskset": taskset}, {"environment": "tally"}):
         with pytest.raises(BadInputError, match=re.escape(words)):
             flow.ask_evaluation(worker=worker, by=alice, **asked)
+    with pytest.raises(ConflictError, match=re.escape(words)):
+        measure(worker, None, open_items(taskset, "held_out", count=2), Evaluation.Purpose.REPORT)
     assert (stage.resets, Evaluation.objects.count()) == (0, 0)
 
     stage.world.keeps_nothing = True
     panel = choose_panel(worker, version=1, policy=policy)
     assert panel is not None
     assert len(panel.items) == LEAST_OWN
-    assert flow.ask_evaluation(worker=worker, by=alice, taskset=taskset).planned == LEAST_OWN
+    queued = flow.ask_evaluation(worker=worker, by=alice, taskset=taskset)
+    assert queued.planned == LEAST_OWN
+
+    stage.world.keeps_nothing = False  # what was queued before the world said so
+    with pytest.raises(ConflictError, match=re.escape(words)):
+        measure_asked(queued.pk, by="evals")
+    assert (stage.resets, queued.item_tries.count()) == (0, 0)
 
 
 def test_a_conversation_goes_on_as_it_was_last_shown() -> None:

@@ -1,5 +1,6 @@
 """A model server that is away holds tasks up and fails none of them; what a server refuses fails at once."""
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,10 +13,12 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.console.selectors.dashboard import glance
+from apps.inference import allowances
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
 from apps.outbox.selectors import find_server_wait
 from apps.pipeline import flow
+from apps.pipeline.sets import find_work_sets
 from apps.rollouts.selectors import why_nothing_trains
 from apps.tasks import services
 from apps.tasks.models import Task
@@ -94,6 +97,33 @@ def test_a_server_that_is_away_for_half_an_hour_costs_no_task(
     assert find_server_wait(task.project_id) is None
 
 
+def test_whose_turn_comes_later_waits_however_long_and_nobody_is_called_away(
+    task: Task, provider: Provider, server: FakeModelServer
+) -> None:
+    Provider.objects.filter(pk=provider.pk).update(base_url=server.url, requests_per_minute=1)
+    minute = int(time.time() // 60)
+    counts = [allowances.name_count(f"provider:{provider.pk}:requests_per_minute", minute + n) for n in range(10)]
+    allowances.tell_redis(lambda client: client.mset(dict.fromkeys(counts, 1)))
+    for _ in range(2):
+        try_in_vain(task)
+        assert 0 < find_wait_s(task) <= 180.0
+        let_pass(days=2)
+    segment = find_segment(task)
+    assert (segment.state, segment.attempts, segment.away_since, server.requests) == ("open", 0, None, [])
+    assert [error["type"] for error in segment.errors] == ["NextMinuteError"]
+    assert find_server_wait(task.project_id) is None
+    allowances.tell_redis(lambda client: client.delete(*counts))
+    assert try_to_work(task)
+
+
+def test_a_server_that_says_when_is_not_asked_before(task: Task, provider: Provider, server: FakeModelServer) -> None:
+    Provider.objects.filter(pk=provider.pk).update(base_url=server.url)
+    server.mode, server.retry_after = "busy", "300"
+    try_in_vain(task)
+    assert 290.0 < find_wait_s(task) <= 450.0
+    assert find_segment(task).away_since is not None
+
+
 def test_who_waits_says_so_and_why_on_the_task_the_dashboard_and_in_why(task: Task, project: Project) -> None:
     client = Client()
     client.login(username="alice", password="alice-has-a-password")
@@ -142,3 +172,14 @@ def test_what_a_server_refuses_fails_at_once(task: Task, provider: Provider, ser
     try_in_vain(task)
     task.refresh_from_db()
     assert (task.state, "against the policy" in task.failure) == ("failed", True)
+
+
+def test_where_a_server_has_a_limit_by_the_minute_each_task_waits_alone(
+    task: Task, provider: Provider, alice: User
+) -> None:
+    Worker.objects.filter(pk=task.worker_id).update(sampling={"max_tokens": 64})
+    more = flow.submit(project=task.project, worker=task.worker, prompt="1 + 2", environment="chat", by=alice)
+    Project.objects.update(review_policy={"who": "none"}, weight_profiles={"chat": {"effort": 1.0}})
+    assert find_work_sets([task.pk, more.pk]) == [[task.pk, more.pk]]
+    Provider.objects.filter(pk=provider.pk).update(tokens_per_minute=1_000)
+    assert find_work_sets([task.pk, more.pk]) == [[task.pk], [more.pk]]

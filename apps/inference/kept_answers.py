@@ -1,0 +1,121 @@
+"""What a link was answered before its server told it to wait is kept for when it goes on: nothing is asked twice.
+
+So a link that asks more than its server takes in a minute comes to its end, a part at a time. Kept in Redis for an hour
+or as long as it waits; where that is lost, it is asked again.
+"""
+
+import logging
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from apps.inference.allowances import tell_redis
+from apps.inference.errors import ProviderBusyError
+from apps.outbox.services import find_held
+
+logger = logging.getLogger(__name__)
+
+MOST_CHARS: Final = 8 * 2**20
+"""Of one link's answers; of more the first are asked again."""
+KEPT_FOR_S: Final = 3_600
+_DIGEST: Final = 64
+
+
+@dataclass
+class KeptAnswers:
+    """The answers of one link, by what was asked, in the order in which they came. Many threads may ask at once.
+
+    Args:
+        key: in Redis.
+    """
+
+    key: str
+    _known: dict[str, deque[str]] | None = None
+    _said: deque[str] = field(default_factory=deque)
+    _size: int = 0
+    _waits_s: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, asked: str) -> Any:
+        """An answer to this from when the link was told to wait, each once; None where there is none."""
+        with self._lock:
+            if self._known is None:
+                self._known = self._load()
+            found = self._known.get(asked)
+            if not found:
+                return None
+            said = found.popleft()
+            self._note(asked + said)
+        return orjson.loads(said)
+
+    def add(self, asked: str, answer: Any) -> None:
+        with self._lock:
+            self._note(asked + orjson.dumps(answer).decode())
+
+    def keep(self, wait_s: float) -> None:
+        """It is told to wait: keep all that it was answered, and what comes yet of what is under way."""
+        with self._lock:
+            if self._waits_s:
+                return
+            self._waits_s = max(KEPT_FOR_S, int(2 * wait_s))
+            left = [asked + said for asked, answers in (self._known or {}).items() for said in answers]
+            self._push([*left, *self._said])
+
+    def _note(self, entry: str) -> None:
+        if self._waits_s:
+            self._push([entry])
+            return
+        self._said.append(entry)
+        self._size += len(entry)
+        while self._size > MOST_CHARS:
+            self._size -= len(self._said.popleft())
+
+    def _load(self) -> dict[str, deque[str]]:
+        def read(client: Any) -> Any:
+            with client.pipeline() as pipe:
+                pipe.lrange(self.key, 0, -1)
+                pipe.delete(self.key)
+                return pipe.execute()[0]
+
+        known: dict[str, deque[str]] = {}
+        with suppress(ProviderBusyError):
+            for entry in tell_redis(read):
+                known.setdefault(entry[:_DIGEST], deque()).append(entry[_DIGEST:])
+        return known
+
+    def _push(self, entries: list[str]) -> None:
+        if not entries:
+            return
+
+        def write(client: Any) -> None:
+            with client.pipeline() as pipe:
+                pipe.rpush(self.key, *entries)
+                pipe.expire(self.key, self._waits_s)
+                pipe.execute()
+
+        try:
+            tell_redis(write)
+        except ProviderBusyError as error:
+            logger.warning("%d answers of a link that waits are asked for again: %s", len(entries), error)
+
+
+def find_kept_answers() -> KeptAnswers | None:
+    """Those of the link that this thread is at; None outside any, and of a set, whose tasks are tried alone then."""
+    held = find_held()
+    if held is None or len(held.claim.subjects) != 1:
+        return None
+    [segment] = held.claim.subjects
+    found: KeptAnswers = held.noted.setdefault(
+        "answers", KeptAnswers(f"tentalis:answers:{segment}:{held.claim.position}")
+    )
+    return found
+
+
+def name_asked(*asked: Any) -> str:
+    """What is asked, as answers are found by it."""
+    return sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
