@@ -1,18 +1,22 @@
 """`python -m gpu_workers.model_making FILE.gguf --out DIR --template plain`: a GGUF file as a Hugging Face directory.
 
 Weights become bfloat16 safetensors, whatever they were quantised to; tokenizer and config are read from the file too.
+Without a file DIR is a model already. What it is and how fast it writes here goes to stdout as JSON.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 
+from gpu_workers.engine.errors import EngineError
+from gpu_workers.model_looking import look_at
 from gpu_workers.process import prepare_process
 
 PLAIN = """\
@@ -32,7 +36,8 @@ PLAIN = """\
 {%- endif -%}
 """
 """For a model that only goes on with text: turns by name, a blank line between them, as in a play."""
-TEMPLATES = ("keep", "plain")
+KEEP, PLAIN_TEMPLATE = "keep", "plain"
+TEMPLATES = (KEEP, PLAIN_TEMPLATE, "none")
 BLANK_LINE = "\n\n"
 
 
@@ -44,7 +49,8 @@ def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
     """Write a GGUF file as a directory that any Hugging Face program loads.
 
     Args:
-        template: "keep" takes the file's own chat template and refuses a file without; "plain" is ours.
+        template: "keep" takes the file's own chat template and refuses a file without; "none" takes such a file too;
+            "plain" is ours; else a file with one.
     Raises:
         MakingError: it is no whole GGUF file, of an architecture or a type of weights that cannot be read, or without
             a chat template.
@@ -63,12 +69,27 @@ def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
     except Exception as error:  # the readers raise anything for what is no model
         reason = " ".join(str(error).split()) or type(error).__name__
         raise MakingError(f"{name} cannot be read as a model: {reason}") from error
-    if not tokenizer.chat_template and template == "keep":
+    if not tokenizer.chat_template and template == KEEP:
         raise MakingError(f"{name} holds no chat template: say which, `plain` for a model that only goes on with text")
     model.to(torch.bfloat16).save_pretrained(out)
     tokenizer.save_pretrained(out)
-    if template != "keep":
-        write_plain_template(out)
+    write_template(out, template)
+
+
+def write_template(directory: Path, template: str) -> None:
+    """Give a model directory a chat template: the plain one, or a file's; `keep` and `none` change nothing.
+
+    Raises:
+        MakingError: the file cannot be read.
+    """
+    if template == PLAIN_TEMPLATE:
+        write_plain_template(directory)
+    elif template not in TEMPLATES:
+        try:
+            text = Path(template).read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise MakingError(f"wanted a file with a chat template, found {template}: {error}") from error
+        (directory / "chat_template.jinja").write_text(text, encoding="utf-8")
 
 
 def write_plain_template(directory: Path) -> None:
@@ -96,16 +117,21 @@ def write_plain_template(directory: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 made, 1 it cannot be; why is the last line on stderr."""
     parser = argparse.ArgumentParser(prog="python -m gpu_workers.model_making")
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--template", choices=TEMPLATES, default="keep")
+    parser.add_argument("--template", default=KEEP, help=f"{', '.join(TEMPLATES)}, or a file with one")
     options = parser.parse_args(argv)
     prepare_process()
     try:
-        make_from_gguf(options.file, options.out, template=options.template)
-    except MakingError as error:
-        sys.stderr.write(f"model: {error}\n")
+        if options.file is not None:
+            make_from_gguf(options.file, options.out, template=options.template)
+        else:
+            write_template(options.out, options.template)
+        facts = look_at(options.out)
+    except (MakingError, EngineError) as error:
+        sys.stderr.write(f"model: {' '.join(str(error).split())}\n")
         return 1
+    sys.stdout.write(json.dumps(asdict(facts)) + "\n")
     return 0
 
 

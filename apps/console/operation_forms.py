@@ -1,6 +1,6 @@
 """What managers fill in to run things: a canary's share, a worker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -124,9 +124,9 @@ SAMPLING_WORDS = {
 
 
 class Suggesting(forms.TextInput):
-    """A line of text with some values to choose from."""
+    """A line of text with some values to choose from. Args: values: each -> what is said beside it; "" for nothing."""
 
-    def __init__(self, values: Sequence[str]) -> None:
+    def __init__(self, values: Mapping[str, str]) -> None:
         super().__init__({"list": "suggested", "autocomplete": "off"} if values else {})
         self.values = values
 
@@ -134,7 +134,7 @@ class Suggesting(forms.TextInput):
         line = super().render(*told, **options)
         if not self.values:
             return line
-        choices = format_html_join("", '<option value="{}"></option>', ((value,) for value in self.values))
+        choices = format_html_join("", '<option value="{}">{}</option>', self.values.items())
         return format_html('{}<datalist id="suggested">{}</datalist>', line, choices)
 
 
@@ -248,14 +248,14 @@ class WorkerForm(forms.Form):
         for name, rule in self.sampling.items():
             label, help_text = SAMPLING_WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
             self.fields[name] = make_number(rule, step="0.05", label=label, help_text=help_text)
-        kept: list[str] = []
+        kept: dict[str, str] = {}
         names = list(self.base_fields)
         at = names.index("system_prompt") + 1
         self.order_fields([*names[:at], *self.sampling, *names[at:]])
         for name in set(self.fields) - {"name", "kind", "is_active", *list_fields(find_worker_kind(kind))}:
             del self.fields[name]
         if "base_model" in self.fields:
-            self.fields["base_model"].widget = Suggesting(kept := [model.name for model in list_kept()])
+            self.fields["base_model"].widget = Suggesting(kept := {model.name: model.summary for model in list_kept()})
         offered = Provider.objects.filter(usable([project]), is_active=True)
         for name in {"provider", "agent_server"} & set(self.fields):
             self.fields[name].queryset = offered.order_by("name")  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from django.conf import settings
 from apps.workers.base_names import BUILT_IN
 from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
-from tentalis.kept_models import KeptModel, list_models, models_directory
+from tentalis.kept_models import KeptModel, count_room, list_models, models_directory
 
 
 def list_kept() -> list[KeptModel]:
@@ -25,13 +25,28 @@ def take_kept(worker: Worker) -> None:
 
 
 def say_not_kept(worker: Worker) -> str:
-    """Why the installation's own engine has no such model; "" where it has, or another server is asked."""
-    if worker.provider is not None or not find_kind(worker.kind).asks_model or worker.base_directory:
+    """Why the installation's own engine has no such model, or no room for it; "" where it has both, or another server
+    is asked."""
+    if worker.provider is not None or not find_kind(worker.kind).asks_model:
         return ""
+    if worker.base_directory:
+        return _say_too_large(worker)
     if settings.TENTALIS["INFERENCE_BACKEND"] != "engine" or worker.base_model in {"", BUILT_IN}:
         return ""
     names = ", ".join(model.name for model in list_kept()) or "none"
     return (
         f"wanted a model kept on this machine ({names}; `tentalis model get` fetches one), or a model server; found "
         f"{worker.base_model!r}"
+    )
+
+
+def _say_too_large(worker: Worker) -> str:
+    """Why the engine cannot read the kept model that a worker names; "" where it can."""
+    model = next((one for one in list_kept() if str(one.directory) == worker.base_directory), None)
+    room = count_room(settings.TENTALIS["ENGINE_MEMORY_MIB"])
+    if model is None or model.facts is None or model.facts.memory_bytes <= room:
+        return ""
+    return (
+        f"{model.name} takes {model.facts.memory_bytes >> 20:,} MiB of memory, and kept models may take {room >> 20:,} "
+        "together on this machine (TENTALIS_ENGINE_MEMORY_MIB)"
     )

@@ -46,7 +46,7 @@ COMMANDS: dict[str, Entry] = {
     "user": Entry("tentalis.cli.user", "app", "Accounts of people, for admins."),
     "member": Entry("tentalis.cli.member", "app", "Who belongs to a project."),
     "worker": Entry("tentalis.cli.worker", "app", "The agents that do tasks."),
-    "model": Entry("tentalis.cli.model", "app", "The servers of models, their keys and prices."),
+    "model": Entry("tentalis.cli.model", "app", "Models kept here, and the servers of models."),
     "task": Entry("tentalis.cli.task", "app", "Submit tasks and look at them."),
     "review": Entry("tentalis.cli.review", "app", "Judge what was done."),
     "gold": Entry("tentalis.cli.gold", "app", "Control items: tasks whose right judgement is known."),

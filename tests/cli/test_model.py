@@ -1,15 +1,22 @@
 """Model servers from the command line: set up, tried out, priced; a key is nowhere to be seen."""
 
 import io
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.rights import Right
 from apps.accounts.tokens import create_token
 from apps.inference.models import Price, Provider
 from apps.inference.providers import open_key
 from apps.workers.models import Worker
+from tentalis.kept_models import write_manifest
+from tentalis.platform.home import Home, write_private_file
+from tentalis.platform.state import StackState
+from tests.apps.workers.base_files import write_base
 from tests.cli.conftest import Run
 from tests.factories import make_user
 from tests.fakes import FakeModelServer
@@ -46,7 +53,7 @@ def test_a_server_is_added_and_tried_out_and_its_key_comes_from_a_variable(
         unknown = as_admin("model", "test", "lab", "-m", "no-such")
         assert unknown.code == 1
         assert "does not know this model" in unknown.out
-        listed = as_admin("model", "list")
+        listed = as_admin("model", "servers")
     for outcome in (made, tested, unknown, listed, as_admin("model", "show", "lab")):
         assert KEY not in outcome.out + outcome.err
     assert "model" in listed.out
@@ -118,7 +125,7 @@ def test_a_server_is_changed_and_says_when_its_key_went(signed_in: Run) -> None:
     Provider.objects.update(api_key_sealed=b"something")
     moved = signed_in("model", "change", "lab", "--url", "http://elsewhere:1")
     assert "Its key is gone" in moved.err
-    assert signed_in("model", "remove", "lab").code == 0
+    assert signed_in("model", "unset", "lab").code == 0
     assert not Provider.objects.exists()
 
 
@@ -173,3 +180,29 @@ def test_a_shared_server_is_granted_listed_and_revoked(as_admin: Run) -> None:
     assert "cloud" in as_admin("model", "grants").out
     assert as_admin("model", "revoke", "cloud", "shop").code == 0
     assert as_admin("model", "revoke", "cloud", "shop").code == 2
+
+
+def test_a_kept_model_is_removed_unless_a_worker_names_it(
+    signed_in: Run, home: Path, live_server: LiveServer, tmp_path: Path, settings: Any
+) -> None:
+    for name in ("talk", "idle"):
+        directory = write_base(home / "models" / name)
+        write_manifest(directory, source="here", source_sha256="", licence="", template="", made_at="")
+    settings.HOME, settings.TENTALIS = home, {**settings.TENTALIS, "INFERENCE_BACKEND": "engine"}
+    assert signed_in("worker", "create", "talker", "--kind", "chat", "--base-model", "talk").code == 0
+    place = Home(home)
+    place.prepare()
+    place.config_file.write_text("")
+    unknown = signed_in("model", "remove", "idle")
+    assert (unknown.code, "nobody can say which workers name it" in unknown.err) == (1, True)
+    write_private_file(place.run / "admin-token", (tmp_path / "token").read_text())
+    state = StackState(supervisor_pid=1, supervisor_identity="", phase="ready", started_at=0.0)
+    replace(state, addresses={"console_url": live_server.url}).write(place)
+    kept = signed_in("model", "remove", "talk")
+    assert (kept.code, "talk is not removed: named by shop/talker; --force" in kept.err) == (1, True)
+    assert signed_in("model", "remove", "idle").out.startswith("idle is removed: ")
+    forced = signed_in("model", "remove", "talk", "--force")
+    assert (forced.code, "talk goes although named by shop/talker" in forced.err) == (0, True)
+    assert signed_in("model", "list", "--json").json == []
+    gone = signed_in("model", "remove", "talk")
+    assert (gone.code, "no model 'talk' is kept here" in gone.err) == (1, True)

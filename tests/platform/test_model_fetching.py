@@ -134,6 +134,9 @@ def test_a_kept_model_is_checked_and_every_fault_is_named(
     names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
     for name in names:
         (directory / name).write_text("{}")
+    (directory / "config.json").write_text('{"model_type": "llama"}')
+    head = b'{"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+    (directory / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(4))
     (directory / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
     write_manifest(directory, source="here", source_sha256="", licence="", template="its own", made_at="")
     assert _check("mine") == 0

@@ -10,7 +10,8 @@ from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.workers.base_names import name_base
 from apps.workers.services import change_worker, create_worker
-from tentalis.kept_models import write_manifest
+from tentalis.core.model_facts import ModelFacts
+from tentalis.kept_models import find_model, write_facts, write_manifest
 from tests.apps.console.builders import sign_in
 from tests.apps.workers.base_files import write_base
 
@@ -56,3 +57,18 @@ def test_the_form_offers_what_is_kept(project: Project, alice: User, kept: Path)
     said = {"name": "talker", "kind": "chat", "base_model": "small-talk", "adapters_per": "worker"}
     assert client.post(path, said).status_code == 302
     assert project.workers.get(name="talker").base_directory == str(kept)
+
+
+def test_a_kept_model_that_has_no_room_is_refused_before_anything_asks_it(
+    project: Project, alice: User, kept: Path, settings: Any
+) -> None:
+    facts = ModelFacts("llama", 268_000_000, 512, "F32", True, 1_072_000_000)
+    write_facts(find_model(settings.HOME, "small-talk"), facts)
+    page = sign_in(alice).get(reverse("console:worker-new", args=("shop",)) + "?kind=chat").content.decode()
+    assert "llama, 268 M parameters, 1,022 MiB of memory</option>" in page
+    settings.TENTALIS = {**settings.TENTALIS, "ENGINE_MEMORY_MIB": 1_000}
+    with pytest.raises(BadInputError, match="small-talk takes 1,022 MiB of memory, and kept models may take 1,000"):
+        create_worker(project=project, name="talker", kind="chat", base_model="small-talk", by=alice)
+    settings.TENTALIS = {**settings.TENTALIS, "ENGINE_MEMORY_MIB": 1_100}
+    worker = create_worker(project=project, name="talker", kind="chat", base_model="small-talk", by=alice)
+    assert worker.base_directory == str(kept)
