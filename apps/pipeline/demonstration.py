@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django.db.models import Count, Max
 
@@ -18,8 +18,9 @@ from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
-from apps.evals.measuring import Measured, measure, name_of
-from apps.evals.models import Evaluation, Item, ItemTry
+from apps.evals.comparing import CONFIDENCE, pair
+from apps.evals.measuring import BLOCK, Measured, WantedTries, find_measured, name_of, play
+from apps.evals.models import PASSED, Evaluation, Item, ItemTry
 from apps.evals.panels import ItemSet, Panel, choose_panel, find_own, say_missing
 from apps.feedback.models import Review
 from apps.outbox.kinds import SegmentKind
@@ -28,12 +29,12 @@ from apps.pipeline import flow
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
-from apps.workers.agents import get_agent
+from apps.workers.agents import get_agent, is_quick
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
 from apps.worlds.registry import get_world
 from tentalis.core.desk import make_tickets, say_house_rules
-from tentalis.core.learning.gate import GatePolicy
+from tentalis.core.learning.gate import GatePolicy, PairedComparison, compare_paired
 from tentalis.core.task_files import TaskRow
 
 Found = TypeVar("Found")
@@ -51,6 +52,27 @@ class LoopStoppedError(TentalisError):
     """The loop did not close; the message says where it stopped and why."""
 
     code = "loop_stopped"
+
+
+class Stage(NamedTuple):
+    """What is being done, and how much of it is done.
+
+    Args:
+        of: how much there is; 0: not known.
+    """
+
+    name: str
+    done: int = 0
+    of: int = 0
+
+
+Watch = Callable[[Stage], None]
+WATCH_S = 1.0
+"""So long at least between two looks at how far the loop is."""
+
+
+def _ignore(_: Stage) -> None:
+    pass
 
 
 class Ground(Protocol):
@@ -136,11 +158,21 @@ class Round:
 
 @dataclass
 class DemoOutcome:
-    """What the loop came to."""
+    """What the loop came to.
+
+    Args:
+        gain, gain_passed: after beside before on the same held-out tasks, sampled: of the mean outcome, and of the
+            share with all of it right.
+        capability: what of its base model's other abilities the adapter that serves kept, in the gate's words; "" where
+            nobody asked.
+    """
 
     before: "Report"
     after: "Report"
     rounds: list[Round] = field(default_factory=list)
+    gain: PairedComparison | None = None
+    gain_passed: PairedComparison | None = None
+    capability: str = ""
     attempts: int = 0
     rollouts: int = 0
     uses: int = 0
@@ -156,6 +188,7 @@ class Report:
         sampled, greedy: mean outcome. passed: share of the sampled replies with all that can be had: every check.
         interval: 95 %, of the mean that is sampled.
         replies: (prompt, greedy reply) of a few.
+        outcomes: of the sampled replies, by item's key.
     """
 
     sampled: float
@@ -163,6 +196,7 @@ class Report:
     passed: float
     interval: tuple[float, float]
     replies: Sequence[tuple[str, str]]
+    outcomes: dict[int, float] = field(default_factory=dict)
 
 
 def make_demo_project(by: User) -> Worker:
@@ -181,25 +215,36 @@ def make_demo_project(by: User) -> Worker:
 
 
 def run_loop(
-    ground: Ground, *, by: User, updates: int, seed: int, report: Callable[[Round], None] | None = None
+    ground: Ground,
+    *,
+    by: User,
+    updates: int,
+    seed: int,
+    report: Callable[[Round], None] | None = None,
+    watch: Watch = _ignore,
 ) -> DemoOutcome:
     """Let the worker learn for some updates.
 
     Args:
         seed: decides the tasks and the sampling.
+        report: is told of each update that ended; watch: again and again, of what is being done.
     Raises:
         LoopStoppedError: an update did not come to its end.
     """
     worker = ground.worker
-    base = measure_report(ground, None)
+    base = measure_report(ground, None, watch=watch)
     outcome = DemoOutcome(before=base, after=base)
     started = time.monotonic()
     for update in range(1, updates + 1):
-        outcome.rounds.append(run_update(ground, by=by, update=update, seed=seed))
+        outcome.rounds.append(run_update(ground, by=by, update=update, seed=seed, watch=watch))
         if report is not None:
             report(outcome.rounds[-1])
     outcome.loop_s = time.monotonic() - started
-    outcome.after = measure_report(ground, find_deployed(worker))
+    serving = find_deployed(worker)
+    outcome.after = measure_report(ground, serving, watch=watch)
+    outcome.gain, outcome.gain_passed = _compare(outcome.before, outcome.after)
+    verdict = serving.verdicts.filter(question="safe").first() if serving else None
+    outcome.capability = verdict.details.get("capability", {}).get("words", "") if verdict else ""
     outcome.attempts = Attempt.objects.filter(task__project=worker.project).count()
     outcome.rollouts = Rollout.objects.filter(project=worker.project).count()
     outcome.uses = TrainingUse.objects.filter(batch__project=worker.project).count()
@@ -219,17 +264,32 @@ def ask_a_person(ground: Ground, *, by: User, seed: int) -> None:
     rows = ground.draw(0, seed=seed)[:1]
     (task,) = flow.submit_rows(project=project, rows=rows, environment=ground.environment, by=by, worker=worker)
     waits = Review.objects.filter(task=task, audience=Review.Audience.HUMAN)
-    _wait_for(waits.first, f"task {task.pk}: no review", worker)
+    _wait_for(waits.first, f"task {task.pk}: no review", worker, lambda: None)
 
 
-def run_update(ground: Ground, *, by: User, update: int, seed: int) -> Round:
+def run_update(ground: Ground, *, by: User, update: int, seed: int, watch: Watch = _ignore) -> Round:
     """Submit a batch of tasks and wait until what was learned from it is judged."""
     started, worker = time.monotonic(), ground.worker
     rows = ground.draw(update, seed=seed)
     flow.submit_rows(project=worker.project, rows=rows, environment=ground.environment, by=by, worker=worker)
     runs = TrainingRun.objects.filter(batch__worker=worker, batch__number=update)
-    run = _wait_for(runs.first, f"update {update}: no run", worker)
-    adapter = _wait_for(lambda: _find_judged(run), f"update {update}: run {run.pk} brought no verdict", worker)
+    size = worker.project.batch_tasks * worker.project.group_size
+
+    def watch_answers() -> None:
+        answered = Attempt.objects.filter(task__project=worker.project).count() - (update - 1) * size
+        watch(Stage(f"update {update}: answers", min(answered, size), size))
+
+    def watch_run() -> None:
+        adapter = Adapter.objects.filter(run_id=run.pk).first()
+        if adapter is None:
+            watch(Stage(f"update {update}: training"))
+            return
+        tries = ItemTry.objects.filter(evaluation__adapter=adapter).count()
+        watch(Stage(f"update {update}: answers to the gate", tries))
+
+    run = _wait_for(runs.first, f"update {update}: no run", worker, watch_answers)
+    words = f"update {update}: run {run.pk} brought no verdict"
+    adapter = _wait_for(lambda: _find_judged(run), words, worker, watch_run)
     run.refresh_from_db()
     return _summarise(worker, run, adapter, update, time.monotonic() - started)
 
@@ -248,11 +308,15 @@ def _find_judged(run: TrainingRun) -> Adapter | None:
     return adapter if is_adopted or adapter.state == Adapter.State.REFUSED else None
 
 
-def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker) -> Found:
+def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker, look: Callable[[], None]) -> Found:
     seen, deadline = _count_moves(worker), time.monotonic() + PATIENCE_S
+    looked = time.monotonic()
     while True:
         if (found := find()) is not None:
             return found
+        if time.monotonic() > looked + WATCH_S:
+            look()
+            looked = time.monotonic()
         if time.monotonic() > deadline:
             if (now := _count_moves(worker)) == seen:
                 break
@@ -289,11 +353,12 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, 
     )
 
 
-def measure_report(ground: Ground, adapter: Adapter | None) -> Report:
+def measure_report(ground: Ground, adapter: Adapter | None, *, watch: Watch = _ignore) -> Report:
     """On the held-out tasks of the report, sampled and greedy; the gate's panels are others."""
+    name = f"held-out tasks, {adapter.name if adapter else 'the base model'}"
     sampled, greedy = (
-        measure(ground.worker, adapter, ground.report, Evaluation.Purpose.REPORT, is_greedy=is_greedy)
-        for is_greedy in (False, True)
+        _measure(ground, adapter, is_greedy=is_greedy, watch=watch, name=f"{name}, {how}")
+        for is_greedy, how in ((False, "sampled"), (True, "greedy"))
     )
     return Report(
         sampled=_require_mean(sampled),
@@ -301,7 +366,26 @@ def measure_report(ground: Ground, adapter: Adapter | None) -> Report:
         passed=sampled.evaluation.share_passed or 0.0,
         interval=(round(sampled.evaluation.low or 0.0, 4), round(sampled.evaluation.high or 0.0, 4)),
         replies=_show_replies(ground, adapter),
+        outcomes=dict(sampled.outcomes),
     )
+
+
+def _measure(ground: Ground, adapter: Adapter | None, *, is_greedy: bool, watch: Watch, name: str) -> Measured:
+    asked, purpose = ground.report, Evaluation.Purpose.REPORT
+    measured = find_measured(ground.worker, adapter, asked, purpose, is_greedy=is_greedy)
+    count = len(asked.items)
+    step = count if is_quick(ground.worker) else BLOCK
+    for upto in range(step, count + step, step):
+        watch(Stage(name, min(len(measured.tries), count), count))
+        play(WantedTries(measured, asked, range(min(upto, count))))
+    return measured
+
+
+def _compare(before: Report, after: Report) -> tuple[PairedComparison, PairedComparison]:
+    """Of the mean outcome, and of the share with all of it right."""
+    mine, theirs, _ = pair(after.outcomes, before.outcomes, dict.fromkeys(after.outcomes, 1.0))
+    passed = [[float(value >= PASSED) for value in side] for side in (mine, theirs)]
+    return compare_paired(mine, theirs, confidence=CONFIDENCE), compare_paired(*passed, confidence=CONFIDENCE)
 
 
 def _require_mean(measured: Measured) -> float:

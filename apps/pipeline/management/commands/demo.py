@@ -1,11 +1,20 @@
 """`manage.py demo`: the closed loop on the stack that runs; prints the result table and one JSON line."""
 
 import json
+import time
 from textwrap import shorten
-from typing import Any
+from typing import Any, Self
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from apps.accounts.models import User
@@ -15,14 +24,15 @@ from apps.pipeline.demonstration import (
     Desk,
     Ground,
     OwnItems,
-    Report,
     Round,
+    Stage,
     ask_a_person,
     make_demo_project,
     run_loop,
 )
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
+from tentalis.core.learning.gate import PairedComparison
 
 
 class Command(BaseCommand):
@@ -45,18 +55,15 @@ class Command(BaseCommand):
             worker, updates = ground.worker, options["updates"]
             batch = f"{worker.project.batch_tasks} tasks x {worker.project.group_size} attempts"
             console.print(f"project {worker.project.slug}: {updates} updates of {batch}")
-            outcome = run_loop(
-                ground,
-                by=by,
-                updates=updates,
-                seed=options["seed"],
-                report=lambda done: console.print(_line(done, updates), highlight=False),
-            )
+            with LoopMeter(console, updates) as meter:
+                outcome = run_loop(
+                    ground, by=by, updates=updates, seed=options["seed"], report=meter.report, watch=meter.watch
+                )
             ask_a_person(ground, by=by, seed=options["seed"])
         except TentalisError as error:
             raise CommandError(str(error)) from error
         before, after = outcome.before, outcome.after
-        _print_table(console, ground, before, after)
+        _print_table(console, ground, outcome)
         if not options["project"]:
             console.print(BASE)
         expected = options["updates"] * worker.project.batch_tasks * worker.project.group_size
@@ -73,6 +80,9 @@ class Command(BaseCommand):
             "final_greedy": round(after.greedy, 4),
             "final_passed": round(after.passed, 4),
             "interval": after.interval,
+            "gain": _to_json(outcome.gain),
+            "gain_passed": _to_json(outcome.gain_passed),
+            "capability": outcome.capability,
             "loop_s": round(outcome.loop_s, 2),
             "install_s": options["install_s"],
             "audit_ok": outcome.audit_ok,
@@ -116,7 +126,14 @@ def find_faults(outcome: DemoOutcome, expected: int) -> list[str]:
     return faults
 
 
-SLOW_S = 20.0
+def _to_json(found: PairedComparison | None) -> list[float] | None:
+    """[difference, low, high] in points."""
+    if found is None:
+        return None
+    return [round(100 * value, 1) for value in (found.difference, found.low, found.high)]
+
+
+SLOW_S, TOLD_S = 20.0, 30.0
 MOST_SHOWN = 400
 BASE = (
     "How the base was made: it read tickets of many shops, where this house's option stands 36 % of the time and a "
@@ -124,16 +141,65 @@ BASE = (
 )
 
 
-def _line(done: Round, updates: int) -> str:
-    held_out = "  --  " if done.held_out is None else f"{done.held_out:6.1%}"
-    state = "serves" if done.deployed else "refused"
-    left = f"  {(updates - done.update) * done.wall_s / 60:4.0f} min left" if done.wall_s > SLOW_S else ""
-    return (
-        f"update {done.update:>3}  reward {done.reward:.3f}  held-out {held_out}  {state:<8}{done.wall_s:6.2f} s{left}"
-    )
+class LoopMeter:
+    """Says how far the loop is: a bar on a terminal, else a line every now and then; and a line for each update.
+
+    How long the rest will take is known once an update has ended; before that, how long what is being done will.
+    """
+
+    def __init__(self, console: Console, updates: int) -> None:
+        self._console, self._updates, self._told_s = console, updates, time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left of this"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[rest]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None, rest="")
+        self._name, self._rest = "", ""
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def watch(self, stage: Stage) -> None:
+        if self._console.is_terminal:
+            if stage.name != self._name:
+                self._bar.reset(self._task)
+            self._name = stage.name
+            self._bar.update(
+                self._task, description=stage.name, completed=stage.done, total=stage.of or None, rest=self._rest
+            )
+        elif time.monotonic() > self._told_s + TOLD_S:
+            self._told_s = time.monotonic()
+            count = f" {stage.done}{f' of {stage.of}' if stage.of else ''}" if stage.done or stage.of else ""
+            self._console.print(f"  {stage.name}{count}", highlight=False)
+
+    def report(self, done: Round) -> None:
+        held_out = "  --  " if done.held_out is None else f"{done.held_out:6.1%}"
+        state = "serves" if done.deployed else "refused"
+        minutes = (self._updates - done.update) * done.wall_s / 60
+        self._rest = f"about {minutes:.0f} min for all updates" if done.wall_s > SLOW_S else ""
+        left = f"  {minutes:4.0f} min left" if done.wall_s > SLOW_S else ""
+        self._told_s = time.monotonic()
+        self._console.print(
+            f"update {done.update:>3}  reward {done.reward:.3f}  held-out {held_out}  {state:<8}{done.wall_s:6.2f} s"
+            f"{left}",
+            highlight=False,
+        )
 
 
-def _print_table(console: Console, ground: Ground, before: Report, after: Report) -> None:
+def _print_table(console: Console, ground: Ground, outcome: DemoOutcome) -> None:
+    before, after = outcome.before, outcome.after
     table = Table(title=f"Mean outcome of {len(ground.report.items)} held-out tasks, never trained on")
     for name in ("", "before", "after", "gain"):
         table.add_column(name, justify="left" if not name else "right")
@@ -146,6 +212,11 @@ def _print_table(console: Console, ground: Ground, before: Report, after: Report
     console.print(table)
     low, high = after.interval
     console.print(f"95 % interval of the sampled mean after learning: {low:.1%} to {high:.1%}")
+    for name, gain in (("sampled mean", outcome.gain), ("all of it right", outcome.gain_passed)):
+        if gain is not None:
+            console.print(f"{name}, paired by task, {gain.confidence:.0%} interval: {gain.points}")
+    if outcome.capability:
+        console.print(f"beside the work: {outcome.capability}")
     for (prompt, first), (_, last) in zip(before.replies, after.replies, strict=True):
         replies = Table(title=shorten(prompt, MOST_SHOWN), show_header=False)
         replies.add_row("before", shorten(first, MOST_SHOWN))
