@@ -217,6 +217,18 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("How far answers may get from the base model's"),
         _("In nats a token: an ending of yours costs about 0.8, words in a heap about 1.8."),
     ),
+    "capability_pairs": (
+        _("Capability panel"),
+        _("Pairs of sentences, one of them true, asked with some plain text of a pretrained model (G9). 0: not."),
+    ),
+    "text_margin_nats": (
+        _("How much worse plain text may be known"),
+        _("In nats a token, against the base model; 0.1 is 10 % of perplexity (G9)."),
+    ),
+    "reasoning_margin": (
+        _("How much small reasoning may be lost"),
+        _("As a share, against the base model (G9)."),
+    ),
     "least_solved": (
         _("Minimum solved tasks for imitation"),
         _("Different tasks; with fewer a run is refused (G1)."),

@@ -106,7 +106,8 @@ class Evaluation(Stateful):
         purpose: the question it belongs to: `panel` the kept held-out panel; `fresh` tasks drawn for one candidate;
             `repeat` the panel once more with other seeds, for the noise; `skills` what the base model can and no reward
             sees; `scale` a part of the panel at another strength; `more` tasks beyond those, where they leave a doubt;
-            `report` what a person or a benchmark asked for.
+            `capability` texts and pairs of sentences that the server scores, and no reward sees; `report` what a person
+            or a benchmark asked for.
         item_set, item_set_hash: name of the items, and the hash of what they say and their seeds: the same hash means
             the same items, by which results pair. The hash is "" where it was measured before items had keys.
         taskset, split: where the items come from; None and "" where a world made them up.
@@ -140,6 +141,7 @@ class Evaluation(Stateful):
         SKILLS = "skills", "Skills"
         SCALE = "scale", "Another strength"
         MORE = "more", "Further tasks"
+        CAPABILITY = "capability", "What the base model can do besides"
         REPORT = "report", "Asked for"
 
     MOVES: ClassVar = {

@@ -21,6 +21,7 @@ from apps.audit.services import move
 from apps.evals.errors import TooFewScoredError, TriesAwaitedError
 from apps.evals.panels import Panel, choose_panel, choose_unchecked_panel, say_missing
 from apps.gate.awaiting import PEOPLE, wait_for
+from apps.gate.capability import ask_capability
 from apps.gate.errors import WaitsForPeopleError
 from apps.gate.lengths import AskedLengths, ask_lengths
 from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, choose_evidence, size_of
@@ -222,6 +223,7 @@ def examine(
     known = [*findings, *(suspect_reward(taught, None) if taught else ())]
     answers = sides.run_course(deployed, asks_leak=not known)
     faults = [*findings, *(suspect_reward(taught, answers.outcomes) if taught else ()), *answers.leaks]
+    alarms = list(answers.alarms)
 
     def judge() -> ServingVerdict:
         return judge_serving(
@@ -230,7 +232,7 @@ def examine(
             policy=policy,
             second=answers.steps if side_by_side is None else None,
             second_name="step scores",
-            alarms=answers.alarms,
+            alarms=alarms,
             faults=[one.words for one in faults if one.is_broken],
             leaves_few=bool(panel.own),
         )
@@ -238,6 +240,9 @@ def examine(
     # The dear questions come last, and only where they can still change what becomes of it.
     if judge().is_safe:
         faults += sides.suspect_skills(deployed)
+    if judge().is_safe and (capability := ask_capability(adapter, panel.world, policy)) is not None:
+        alarms += capability.alarms
+        sides.details["capability"] = capability.details | {"words": capability.words}
     serving = judge()
     count = answers.kept
     noise_std = None
@@ -261,7 +266,7 @@ def examine(
         faults=faults,
         serving=serving,
         progress=progress,
-        details=_describe(panel, answers.alarms, faults, noise_std)
+        details=_describe(panel, alarms, faults, noise_std)
         | _numbers(answers.outcomes, None if side_by_side else answers.steps)
         | _describe_own(panel, serving, policy, side_by_side)
         | sides.details,
@@ -363,6 +368,8 @@ def _say(found: Examination) -> str:
     words = [f"{found.serving.words} (on {found.serving.comparison.items} of {asked['planned']} tasks)"]
     if found.panel.own:
         words.append(_say_own(found))
+    if "capability" in found.details:
+        words.append(found.details["capability"]["words"])
     if "untried" in found.details:
         words.append(found.details["untried"])
     if suspicious:

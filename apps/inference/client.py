@@ -202,6 +202,14 @@ class ModelClient:
         choices = self._read_choices(answer, model, len(rows))
         return [_read_prompt_logprobs(choice, row) for choice, row in zip(choices, rows, strict=True)]
 
+    def score_texts(self, texts: Sequence[str], *, model: str) -> list[list[float]]:
+        """Log-prob of every token of each text but the first, as the server tokenises it; in one request."""
+        if not texts:
+            return []
+        body = {"model": model, "prompt": list(texts), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        answer = self._ask(self._transport.completions_path, body)
+        return [_read_text_logprobs(choice) for choice in self._read_choices(answer, model, len(texts))]
+
     def tokenize(self, text: str, *, model: str) -> tuple[int, ...]:
         """Token ids of a text, without the special tokens that a prompt would get; asked once in a process.
 
@@ -500,3 +508,15 @@ def _read_prompt_logprobs(choice: Mapping[str, Any], row: Sequence[int]) -> list
         return [float(entry[str(token)]["logprob"]) for token, entry in zip(row[1:], entries[1:], strict=True)]
     except (KeyError, TypeError) as error:
         raise ProviderAnswerError(f"prompt log-probs do not name the prompt's tokens: {error}") from error
+
+
+def _read_text_logprobs(choice: Mapping[str, Any]) -> list[float]:
+    """Of a text that the server tokenised: one token a place, whatever its number is."""
+    entries = choice.get("prompt_logprobs")
+    try:
+        found = [float(one["logprob"]) for entry in entries[1:] for one in entry.values()]  # type: ignore[index]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ProviderAnswerError(f"wanted prompt log-probs of a text, found {str(entries)[:100]}") from error
+    if not found or len(found) != len(entries) - 1:  # type: ignore[arg-type]
+        raise ProviderAnswerError(f"wanted one log-prob a token of a text, found {str(entries)[:100]}")
+    return found

@@ -12,6 +12,7 @@ from apps.adapters.models import Adapter, Verdict
 from apps.console.words_facts import Words
 from apps.evals.comparing import pair, read_outcomes
 from apps.evals.models import Evaluation
+from tentalis.core.learning.capability import TextComparison
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 
 TITLES: dict[str, tuple[Words, Words]] = {
@@ -22,6 +23,9 @@ SKILLS = (
     _("What the base model could do"),
     _("asked several times by sampling; beside the base model or what served, whichever did worse"),
 )
+
+
+REASONING = (_("Small reasoning"), _("which of two sentences is true; beside the base model, no reward sees it"))
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,15 @@ class Strength:
 
 @dataclass(frozen=True)
 class GateTables:
-    """What the gate measured. Both are empty where it measured nothing."""
+    """What the gate measured. All are empty where it measured nothing.
+
+    Args:
+        text: what plain text costs it beside the base model; None where nobody asked, or the server could not tell.
+    """
 
     measured: Sequence[MeasuredRow]
     strengths: Sequence[Strength]
+    text: TextComparison | None = None
 
 
 def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTables:
@@ -84,8 +93,12 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
     rows = [measured[kind] for kind in TITLES if kind in measured]
     if safe is not None and (skills := safe.details.get("skills")):
         rows.append(MeasuredRow(*SKILLS, PairedComparison(**skills)))
+    capability = safe.details.get("capability", {}) if safe is not None else {}
+    if reasoning := capability.get("reasoning"):
+        rows.append(MeasuredRow(*REASONING, PairedComparison(**reasoning)))
+    text = TextComparison(**capability["texts"]) if "texts" in capability else None
     scales = safe.details.get("scales", {}) if safe is not None else {}
-    return GateTables(rows, _read_strengths(mine, weights, scales))
+    return GateTables(rows, _read_strengths(mine, weights, scales), text)
 
 
 def _read_strengths(

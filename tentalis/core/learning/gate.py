@@ -205,6 +205,10 @@ class GatePolicy(Checked):
             style that is longer or shorter than what the base writes wants more.
         base_distance_nats: how much less likely a token of its answers may be to the base model than one of the base's
             own, where the model server scores texts. An ending of a house's own costs about one.
+        capability_pairs: pairs of sentences that tell what a model knows besides its work, asked with some plain text
+            where the model has words for it; 0: neither is asked.
+        text_margin_nats: how much more a token of that text may cost an adapter than its base model.
+        reasoning_margin: share of what the base model knows of those pairs that may be lost.
         least_solved: distinct tasks that must be solved before anything is imitated or preferred.
         most_loss_ratio: of the validation loss to the training loss.
         least_length_ratio: of the answers' length after training to that before.
@@ -231,6 +235,9 @@ class GatePolicy(Checked):
     people_per_pair: int = number(1, 1, 5)
     length_drift: float = number(0.3, 0, 10, above=True)
     base_distance_nats: float = number(1.5, 0, 100, above=True)
+    capability_pairs: int = number(100, 0, MOST_SIDE_TASKS)
+    text_margin_nats: float = number(0.1, 0, 100, above=True)
+    reasoning_margin: float = number(0.02, 0, 1, above=True, below=True)
     least_solved: int = number(100, 0, MOST_COUNT)
     most_loss_ratio: float = number(5.0, 0, MOST_COUNT, above=True)
     least_length_ratio: float = number(0.5, 0, 1, above=True, below=True)

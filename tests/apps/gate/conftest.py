@@ -19,12 +19,12 @@ from tests.factories import make_worker
 
 
 class Clerk(VllmStub):
-    """A model that adds: the base gets even sums right, one adapter all of them, another none."""
+    """A model that adds: the base gets even sums right, two adapters all of them, another none."""
 
     def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
         said = body["messages"][-1]["content"].split()[-1]
         number = int(said) if said.isdecimal() else 1
-        knows = {"v1": True, "v2": False}
+        knows = {"v1": True, "v2": False, "v5": True}
         is_right = next((right for name, right in knows.items() if f"@{name}-" in body["model"]), number % 2 == 0)
         self.reply = lambda prompt, index: str(2 * number if is_right else 2 * number + 1)
         return super()._chat(body)
@@ -44,7 +44,7 @@ def store(tmp_path: Path, settings: Any) -> Path:
 
 @pytest.fixture
 def clerk(project: Project, server: Clerk) -> Worker:
-    project.gate_policy = {"panel_size": 60, "sweep_size": 0}
+    project.gate_policy = {"panel_size": 60, "sweep_size": 0, "capability_pairs": 0}
     project.save()
     return make_boxed_worker(project, server, "clerk", Worker.Kind.CHAT)
 
