@@ -2,7 +2,8 @@
 
 import math
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
 from gpu_workers.artifacts import hash_files
 from gpu_workers.backends.errors import BaseModelError
-from gpu_workers.backends.plain_decoder import LowRank, PlainDecoder
+from gpu_workers.backends.low_rank import LowRank
+from gpu_workers.backends.memory import count_layer_numbers, find_room
+from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.backends.replaying import Replayer, ReplayError
 from gpu_workers.desk import base_directory
 from gpu_workers.engine.checkpoint import plain_shape
@@ -58,11 +60,9 @@ class BaseModel:
 
     @cached_property
     def activation_bytes(self) -> int:
-        """What a token keeps until the backward pass, about: eight times the width and four times the inner width of
-        every layer."""
+        """What a token keeps until the backward pass, about."""
         config: Any = self.model.config
-        inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-        return int(config.num_hidden_layers * (8 * config.hidden_size + 4 * inner) * self._head.element_size())
+        return int(config.num_hidden_layers * count_layer_numbers(config) * self._head.element_size())
 
     @property
     def widest_row(self) -> float:
@@ -180,29 +180,37 @@ class BaseModel:
         if isinstance(batch, SharedBatch):
             if self.decoder is None:
                 raise BaseModelError(f"{self.directory.name} reads packed rows, found a batch of shared prefixes")
-            return self.decoder(batch.to(self.device), changes)
+            fits = batch.token_ids.numel() * self.activation_bytes <= find_room(self.device)
+            return self.decoder(batch.to(self.device), changes, recomputes=not fits)
         width = batch.token_ids.shape[1]
         if self.sliding_window is not None and width > self.sliding_window:
             raise BaseModelError(
                 f"packed rows of {width} tokens do not fit the sliding window of {self.sliding_window}"
             )
-        prefix = len(self.model.base_model_prefix) + 1
-        weights = self.find_linears({name.rpartition(".")[2] for name in changes}) if changes else {}
-        lowest = torch.finfo(torch.float32).min
-        hidden: Tensor = functional_call(
-            self.model.base_model,
-            {f"{name[prefix:]}.weight": change.merge(weights[name]) for name, change in changes.items()},
-            (),
-            {
-                "input_ids": batch.token_ids.to(self.device),
-                "position_ids": batch.positions.to(self.device),
-                "attention_mask": torch.zeros(batch.attends.shape, device=self.device).masked_fill_(
-                    ~batch.attends.to(self.device), lowest
-                ),
-                "use_cache": False,
-            },
-        ).last_hidden_state
+        dtype = self._head.dtype
+        bias = torch.zeros(batch.attends.shape, device=self.device, dtype=dtype)
+        with _changed(self.model, changes):
+            hidden: Tensor = self.model.base_model(
+                input_ids=batch.token_ids.to(self.device),
+                position_ids=batch.positions.to(self.device),
+                attention_mask=bias.masked_fill_(~batch.attends.to(self.device), torch.finfo(dtype).min),
+                use_cache=False,
+            ).last_hidden_state
         return hidden[batch.rows.to(self.device), batch.columns.to(self.device)]
+
+
+@contextmanager
+def _changed(model: torch.nn.Module, changes: Mapping[str, LowRank]) -> Iterator[None]:
+    """The model's linear modules put out what their changed weights would; no weight is copied for it."""
+    hooks = [
+        model.get_submodule(name).register_forward_hook(lambda _, inputs, y, change=change: change.add(y, inputs[0]))
+        for name, change in changes.items()
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _cool(states: Tensor, temperatures: Tensor | None) -> Tensor:
@@ -219,7 +227,7 @@ def load_base(name: str, *, precision: str = "float32") -> BaseModel:
     """The model of this name, from memory if its files have not changed since it was loaded.
 
     Args:
-        precision: float32, or bfloat16 where the fast forward computes the model.
+        precision: float32 or bfloat16.
     Raises:
         BaseModelError: no such directory, no safetensors weights, or a model whose logits are not a plain product of
             hidden states and head.
@@ -260,10 +268,8 @@ def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...], precision: 
         context_length=int(config.max_position_embeddings),
         sliding_window=config.sliding_window if "sliding_attention" in layer_types else None,
         device=device,
-        decoder=PlainDecoder(shape, model.state_dict()) if shape is not None and shape.is_basic else None,
+        decoder=None if shape is None else PlainDecoder(shape, model.state_dict()),
     )
-    if base.decoder is None and precision != "float32":
-        raise BaseModelError(f"{directory.name} is trained by Hugging Face's forward, in float32; found {precision}")
     _require_plain_head(base)
     return base
 

@@ -7,15 +7,12 @@ import torch
 from torch import Tensor
 
 from gpu_workers.backends.base_models import BaseModel, Batch
-from gpu_workers.backends.plain_decoder import LowRank
+from gpu_workers.backends.low_rank import LowRank
+from gpu_workers.backends.memory import find_room
 from gpu_workers.learning.packing import PackedRow, find_size, split_blocks
 from tentalis.core.contracts import RolloutRecord
 
-MOST_TOKENS = 16_384
-ROOM_BYTES = 2**33
-"""For what a micro-batch keeps until its backward pass, in main memory."""
-ROOM_SHARE = 0.4
-"""The same of a GPU, as a share of its memory."""
+MOST_TOKENS = 32_768
 
 
 Completion = tuple[Sequence[int], Sequence[int]]
@@ -148,10 +145,7 @@ def _split_group(members: Sequence[int], sizes: Sequence[int], *, room: float) -
 
 def find_budget(model: BaseModel) -> int:
     """Tokens of a micro-batch: as many as its memory holds the activations of, at least one."""
-    room: float = ROOM_BYTES
-    if model.device.type == "cuda":
-        room = ROOM_SHARE * torch.cuda.get_device_properties(model.device).total_memory
-    return max(1, min(MOST_TOKENS, int(room // model.activation_bytes)))
+    return max(1, min(MOST_TOKENS, int(find_room(model.device) // model.activation_bytes)))
 
 
 def spread_temperatures(temperatures: Sequence[float], batch: Batch) -> Tensor | None:

@@ -7,7 +7,7 @@ import torch
 
 from gpu_workers.backends.adapter_files import LoraTensors, weight_names
 from gpu_workers.backends.errors import DivergedError
-from gpu_workers.backends.plain_decoder import LowRank
+from gpu_workers.backends.low_rank import LowRank
 from tentalis.core.learning.recipes import Recipe
 
 

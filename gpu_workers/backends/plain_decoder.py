@@ -1,42 +1,36 @@
-"""Qwen2 and Llama as a handful of differentiable operations over packed rows: the trainer's fast path.
+"""Decoders of the Llama kind as a handful of differentiable operations over flat tokens: the trainer's fast path.
 
 It computes what Hugging Face's module computes, with fewer and larger operations: one product for queries, keys and
-values, one for gate and up, one fused norm. The engine's `PlainModel` is the same model with a cache and no gradient.
+values, one for gate and up, each with its low-rank change. What sets a family apart is data: `checkpoint.ModelShape`.
+The engine's `PlainModel` is the same model with a cache and no gradient.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from gpu_workers.engine.checkpoint import ModelShape
+from gpu_workers.backends.low_rank import LowRank, apply_changed, join, join_biases
+from gpu_workers.engine.checkpoint import ModelShape, Rope
+from gpu_workers.learning.fusing import fused
 from gpu_workers.learning.shared_prefix import SharedBatch
 
 MERGE_UP_TO = 2**18
 """Weights of at most this many numbers are adapted by computing W + scale * B A; for larger ones the low-rank product
 is added to the output, which spares the gradient of a whole weight."""
+FIRST_POSITIONS = 512
 
-
-@dataclass(frozen=True)
-class LowRank:
-    """A weight's change, W + scale * b @ a, with gradient."""
-
-    a: Tensor  # r in
-    b: Tensor  # out r
-    scale: float
-
-    def merge(self, weight: Tensor) -> Tensor:
-        """The changed weight (out, in)."""
-        return torch.addmm(weight, self.b, self.a, alpha=self.scale)
+Turn = tuple[Tensor, Tensor]
+"""Cosines and sines of each token's position (N, 1, hd); the sines carry the sign of the rotated half."""
 
 
 class PlainDecoder:
     """The decoder of a frozen model, without its head.
 
     Args:
-        shape: from `gpu_workers.engine.checkpoint.plain_shape`, one that `is_basic`.
+        shape: from `gpu_workers.engine.checkpoint.plain_shape`.
         weights: every tensor of the model, by Hugging Face's name, on one device.
         merge_up_to: see `MERGE_UP_TO`.
     """
@@ -45,43 +39,100 @@ class PlainDecoder:
         self._shape = shape
         self._merge_up_to = merge_up_to
         self._weights = weights
-        one = next(iter(weights.values()))
-        device, self._precision = one.device, one.dtype
-        half = shape.head_width // 2
-        inverse = 1.0 / shape.rope_theta ** (torch.arange(0, shape.head_width, 2, device=device).float() / (2 * half))
-        angles = torch.outer(torch.arange(shape.context_length, device=device).float(), inverse).repeat(1, 2)  # S hd
-        sines = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)  # with rotate_half's sign
-        self._cos, self._sin = angles.cos().to(one.dtype), sines.to(one.dtype)
+        one = weights["model.embed_tokens.weight"]
+        self._device, self._precision = one.device, one.dtype
+        self._embedding_scale = float(torch.tensor(shape.width**0.5, dtype=one.dtype))
+        self._tables: dict[Rope, Turn] = {}
+        self._norms = {name: self._find_norm(name) for name in weights if name.endswith("norm.weight")}
+        self._head_norms = [self._find_head_norm(f"model.layers.{index}.self_attn") for index in range(shape.layers)]
 
-    def __call__(self, batch: SharedBatch, changes: Mapping[str, LowRank]) -> Tensor:
+    def __call__(self, batch: SharedBatch, changes: Mapping[str, LowRank], *, recomputes: bool = False) -> Tensor:
         """Final hidden states (M, D) of the tokens that predict the batch's completions.
 
         Args:
             changes: full module name -> its change; others are as they are.
+            recomputes: keep only what goes into each layer, and compute the layer again in the backward pass.
         """
-        s = self._shape
-        count = batch.token_ids.shape[0]
-        cos, sin = self._cos[batch.positions][:, None], self._sin[batch.positions][:, None]  # N 1 hd
         x = F.embedding(batch.token_ids, self._weights["model.embed_tokens.weight"])  # N D
-        for index in range(s.layers):
-            layer = f"model.layers.{index}"
-            normed = self._norm(x, f"{layer}.input_layernorm")
-            joined = self._apply(normed, [f"{layer}.self_attn.{part}_proj" for part in "qkv"], changes)
-            heads = joined.view(count, s.heads + 2 * s.kv_heads, s.head_width)  # N H hd
-            turning, values = torch.split(heads, [s.heads + s.kv_heads, s.kv_heads], 1)
-            turned = torch.addcmul(turning * cos, turning.roll(s.head_width // 2, -1), sin)
-            queries, keys = torch.split(turned, [s.heads, s.kv_heads], 1)
-            attended = batch.attend(queries, keys, values)  # N H*hd
-            if index == s.layers - 1:  # nobody reads the others any more
-                x, attended = x.index_select(0, batch.predictors), attended.index_select(0, batch.predictors)
-            x = x + self._apply(attended, [f"{layer}.self_attn.o_proj"], changes)
-            normed = self._norm(x, f"{layer}.post_attention_layernorm")
-            gate, up = self._apply(normed, [f"{layer}.mlp.gate_proj", f"{layer}.mlp.up_proj"], changes).chunk(2, -1)
-            x = x + self._apply(F.silu(gate) * up, [f"{layer}.mlp.down_proj"], changes)
+        if self._shape.family.scales_embedding:
+            x = x * self._embedding_scale
+        turns = self._turn(batch)
+        for index in range(self._shape.layers):
+            if recomputes and torch.is_grad_enabled():
+                found = checkpoint(self._read_layer, index, x, batch, changes, turns, use_reentrant=False)
+                assert isinstance(found, Tensor)
+                x = found
+            else:
+                x = self._read_layer(index, x, batch, changes, turns)
         return self._norm(x, "model.norm")
 
+    def _read_layer(
+        self,
+        index: int,
+        x: Tensor,
+        batch: SharedBatch,
+        changes: Mapping[str, LowRank],
+        turns: Mapping[Rope | None, Turn],
+    ) -> Tensor:
+        s, layer = self._shape, f"model.layers.{index}"
+        normed = self._norm(x, f"{layer}.input_layernorm")
+        joined = self._apply(normed, [f"{layer}.self_attn.{part}_proj" for part in "qkv"], changes)
+        heads = joined.view(x.shape[0], -1, s.head_width)  # N H+2KV hd
+        queries, keys, values = _turn_heads(
+            heads, s.heads, s.kv_heads, turns.get(s.ropes[index]), self._head_norms[index], s.norm_epsilon
+        )
+        attended = batch.attend(queries, keys, values, scale=s.attention_scale, window=s.windows[index])  # N H*hd
+        if index == s.layers - 1:  # nobody reads the others any more
+            x, attended = x.index_select(0, batch.predictors), attended.index_select(0, batch.predictors)
+        put_out = self._apply(attended, [f"{layer}.self_attn.o_proj"], changes)
+        norms_outputs = s.family.norms_outputs
+        if norms_outputs:
+            put_out = self._norm(put_out, f"{layer}.post_attention_layernorm")
+        x = x + put_out
+        normed = self._norm(x, f"{layer}.{'pre_feedforward' if norms_outputs else 'post_attention'}_layernorm")
+        gate_up = self._apply(normed, [f"{layer}.mlp.gate_proj", f"{layer}.mlp.up_proj"], changes)
+        gated = _gate_silu(gate_up) if s.family.activation[1] == "silu" else _gate_gelu(gate_up)
+        put_out = self._apply(gated, [f"{layer}.mlp.down_proj"], changes)
+        if norms_outputs:
+            put_out = self._norm(put_out, f"{layer}.post_feedforward_layernorm")
+        return x + put_out
+
+    def _turn(self, batch: SharedBatch) -> dict[Rope | None, Turn]:
+        """Of each of the batch's tokens, by rope."""
+        longest = max(batch.read_sizes)
+        found: dict[Rope | None, Turn] = {}
+        for rope in {rope for rope in self._shape.ropes if rope is not None}:
+            if rope not in self._tables or len(self._tables[rope][0]) < longest:
+                length = min(self._shape.context_length, max(longest, FIRST_POSITIONS))
+                half = self._shape.head_width // 2
+                frequencies = rope.frequencies(2 * half).to(self._device)
+                places = torch.arange(max(longest, length), device=self._device)
+                angles = torch.outer(places.float(), frequencies).repeat(1, 2)  # S hd
+                sines = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)
+                self._tables[rope] = angles.cos().to(self._precision), sines.to(self._precision)
+            cos, sin = self._tables[rope]
+            found[rope] = cos[batch.positions][:, None], sin[batch.positions][:, None]
+        return found
+
+    def _find_norm(self, name: str) -> Tensor:
+        """What a norm multiplies by; where the family adds to its weight, in single precision: the sum is no number of
+        half."""
+        weight, offset = self._weights[name], self._shape.family.norm_offset
+        return weight.float() + offset if offset else weight
+
+    def _find_head_norm(self, attention: str) -> Tensor | None:
+        """The same of queries and keys (H + KV, hd); None where the family has none."""
+        s = self._shape
+        if not s.family.norms_heads:
+            return None
+        query, key = (self._norms[f"{attention}.{part}_norm.weight"] for part in "qk")
+        return torch.cat([query.expand(s.heads, -1), key.expand(s.kv_heads, -1)])
+
     def _norm(self, x: Tensor, name: str) -> Tensor:
-        return F.rms_norm(x, (self._shape.width,), self._weights[f"{name}.weight"], self._shape.norm_epsilon)
+        weight = self._norms[f"{name}.weight"]
+        if weight.dtype == x.dtype:
+            return F.rms_norm(x, (self._shape.width,), weight, self._shape.norm_epsilon)
+        return _norm_exactly(x, weight, self._shape.norm_epsilon)
 
     def _apply(self, x: Tensor, names: Sequence[str], changes: Mapping[str, LowRank]) -> Tensor:
         """Linear modules that read the same input, their outputs side by side."""
@@ -93,21 +144,42 @@ class PlainDecoder:
                 changes[name].merge(weight) if name in changes else weight
                 for name, weight in zip(names, weights, strict=True)
             ]
-            return F.linear(x, _join(merged), _join_biases(biases, weights))
-        outputs = []
-        for name, weight, bias in zip(names, weights, biases, strict=True):
-            y = F.linear(x, weight, bias)
-            if (change := changes.get(name)) is not None:
-                y = y + F.linear(F.linear(x, change.a.to(x.dtype)), change.b.to(x.dtype)) * change.scale
-            outputs.append(y)
-        return torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
+            return F.linear(x, join(merged), join_biases(biases, weights))
+        return apply_changed(x, weights, biases, [changes.get(name) for name in names])
 
 
-def _join(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+@fused
+def _turn_heads(
+    heads: Tensor, asking: int, answering: int, turn: Turn | None, norm: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (N, H, hd), keys and values (N, KV, hd) of what their product put out (N, H + 2 KV, hd).
+
+    Args:
+        asking, answering: heads of queries and of keys.
+        turn: None: the layer does not turn. norm: (H + KV, hd), of queries and keys; None: they have none.
+    """
+    turning, values = torch.split(heads, [asking + answering, answering], 1)
+    if norm is not None:
+        turning = (F.rms_norm(turning.float(), (heads.shape[-1],), None, epsilon) * norm).to(heads.dtype)
+    if turn is not None:
+        turning = torch.addcmul(turning * turn[0], turning.roll(heads.shape[-1] // 2, -1), turn[1])
+    queries, keys = torch.split(turning, [asking, answering], 1)
+    return queries, keys, values
 
 
-def _join_biases(biases: Sequence[Tensor | None], weights: Sequence[Tensor]) -> Tensor | None:
-    if all(bias is None for bias in biases):
-        return None
-    return _join([w.new_zeros(w.shape[0]) if b is None else b for b, w in zip(biases, weights, strict=True)])
+@fused
+def _gate_silu(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+@fused
+def _gate_gelu(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, -1)
+    return F.gelu(gate, approximate="tanh") * up
+
+
+@fused
+def _norm_exactly(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """A norm whose weight is finer than what it norms."""
+    return (F.rms_norm(x.float(), (x.shape[-1],), None, epsilon) * weight).to(x.dtype)

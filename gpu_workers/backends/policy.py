@@ -15,9 +15,9 @@ from gpu_workers.backends.adapter_files import LoraTensors
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
+from gpu_workers.backends.low_rank import LowRank
 from gpu_workers.backends.micro_batches import pack_items, score_answers, spread_temperatures
 from gpu_workers.backends.optimizer import Optimizer
-from gpu_workers.backends.plain_decoder import LowRank
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.preparing import prepare_examples
 from gpu_workers.backends.rollout_files import read_rollouts

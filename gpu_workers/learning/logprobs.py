@@ -7,8 +7,19 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from gpu_workers.learning.fusing import fused
+
 MOST_LOGITS = 2**26
 """Logits that are there at a time: at 150,000 words, those of 440 tokens in a quarter of a gigabyte."""
+GPU_BYTES_A_LOGIT = 160
+"""Of a GPU's memory, so that its blocks are large enough to be products of full speed: they take a 25th of it."""
+
+
+def find_most_logits(device: torch.device) -> int:
+    """Logits that are there at a time on this device."""
+    if device.type != "cuda":
+        return MOST_LOGITS
+    return int(torch.cuda.get_device_properties(device).total_memory // GPU_BYTES_A_LOGIT)
 
 
 class TokenLogprobs(NamedTuple):
@@ -32,7 +43,7 @@ def token_logprobs(
     *,
     support_ids: Tensor | None = None,
     entropy_has_gradient: bool = False,
-    most_logits: int = MOST_LOGITS,
+    most_logits: int | None = None,
 ) -> TokenLogprobs:
     """Log-probs of the taken tokens and entropies, of the softmax over the states' plain logits.
 
@@ -42,7 +53,7 @@ def token_logprobs(
         token_ids: (N,) int64.
         support_ids: (N, K) int64, further tokens to read at each position.
         entropy_has_gradient: False when entropies are only looked at.
-        most_logits: numbers of an (n, V) block; the results do not depend on it.
+        most_logits: numbers of an (n, V) block; the results do not depend on it. None: as the device likes.
     Raises:
         ValueError: the shapes do not fit, or the head wants a gradient.
     """
@@ -53,6 +64,7 @@ def token_logprobs(
         )
     if head.requires_grad:
         raise ValueError("the head must be frozen, found one that wants a gradient")
+    most_logits = find_most_logits(hidden.device) if most_logits is None else most_logits
     found: tuple[Tensor, Tensor, Tensor | None] = _Reading.apply(  # type: ignore[no-untyped-call]
         hidden, head, token_ids, support_ids, entropy_has_gradient, max(1, most_logits // head.shape[0])
     )
@@ -83,11 +95,23 @@ class _Reading(torch.autograd.Function):
         support = None if support_ids is None else hidden.new_empty(support_ids.shape, dtype=exact)
         means = hidden.new_empty(count, width, dtype=exact) if learns else None
         slopes = hidden.new_empty(count, width, dtype=exact) if learns and entropy_has_gradient else None
-        spaces = hidden.new_empty(2, min(rows, count), words, dtype=exact)  # the same memory for every block
+        is_fused = hidden.is_cuda and slopes is None
+        spaces = hidden.new_empty(
+            2, 0 if is_fused else min(rows, count), words, dtype=exact
+        )  # one memory for all blocks
         for start in range(0, count, rows):
             block = slice(start, min(start + rows, count))
+            logits = F.linear(hidden[block], head)
+            if is_fused:
+                sums, entropy[block], weights = _weigh(logits)
+                taken[block] = logits.gather(-1, token_ids[block, None])[:, 0] - sums
+                if support is not None and support_ids is not None:
+                    support[block] = logits.gather(-1, support_ids[block]) - sums[:, None]
+                if means is not None:
+                    means[block] = weights @ head
+                continue
             logprobs, chances = spaces[:, : block.stop - start]
-            torch.log_softmax(F.linear(hidden[block], head), -1, dtype=exact, out=logprobs)
+            torch.log_softmax(logits, -1, dtype=exact, out=logprobs)
             torch.exp(logprobs, out=chances)
             taken[block] = logprobs.gather(-1, token_ids[block, None])[:, 0]
             if support is not None and support_ids is not None:
@@ -120,9 +144,20 @@ class _Reading(torch.autograd.Function):
         return gradient.to(ctx.dtype), None, None, None, None, None
 
 
+@fused
+def _weigh(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-sum-exp and entropy in nats of logits (n, V), float32 (n,), and the distribution in their precision."""
+    exact = logits.float()
+    most = exact.amax(-1, keepdim=True)
+    shares = (exact - most).exp()
+    total = shares.sum(-1, keepdim=True)
+    mean = (shares * (exact - most)).sum(-1) / total[:, 0]
+    return most[:, 0] + total[:, 0].log(), total[:, 0].log() - mean, (shares / total).to(logits.dtype)
+
+
 @torch.inference_mode()
 def rank_tokens(
-    hidden: Tensor, head: Tensor, support_ids: Tensor, k: int, *, most_logits: int = MOST_LOGITS
+    hidden: Tensor, head: Tensor, support_ids: Tensor, k: int, *, most_logits: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Log-probs of some tokens, and which are the likeliest.
 
@@ -132,6 +167,7 @@ def rank_tokens(
         (N, K) in nats, and (N, k) int64, most likely first; all of them where there are fewer than k.
     """
     told, top = [], []
+    most_logits = find_most_logits(hidden.device) if most_logits is None else most_logits
     rows, k = max(1, most_logits // head.shape[0]), min(k, head.shape[0])
     for states, asked in zip(torch.split(hidden, rows), torch.split(support_ids, rows), strict=True):
         logprobs = F.linear(states, head).to(torch.promote_types(hidden.dtype, torch.float32)).log_softmax(-1)

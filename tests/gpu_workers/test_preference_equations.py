@@ -16,7 +16,8 @@ from gpu_workers.backends.adapter_files import LoraTensors, start_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.examples import gather, read_examples
 from gpu_workers.backends.held_out import choose_held_out
-from gpu_workers.backends.micro_batches import ROOM_BYTES, pack_bundles
+from gpu_workers.backends.memory import ROOM_BYTES
+from gpu_workers.backends.micro_batches import pack_bundles
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.preference import PreferenceTrainingLoop
 from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord, RolloutRecord

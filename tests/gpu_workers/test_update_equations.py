@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 
 from gpu_workers.backends.adapter_files import LoraTensors, start_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
-from gpu_workers.backends.micro_batches import ROOM_BYTES
+from gpu_workers.backends.memory import ROOM_BYTES
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.policy import PolicyTrainingLoop
 from tentalis.core.contracts import RolloutRecord

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from gpu_workers.backends.adapter_files import start_adapter, weight_names
 from gpu_workers.backends.base_models import load_base
+from gpu_workers.backends.low_rank import LowRank
 from gpu_workers.backends.micro_batches import pack_items
-from gpu_workers.backends.plain_decoder import LowRank
 from gpu_workers.engine import Engine
 from tests.gpu_workers.learning.training_factory import tiny_model
 from tests.local_server import LocalHandler, LocalServer

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gpu_workers.backends.base_models import load_base
-from gpu_workers.backends.plain_decoder import LowRank, PlainDecoder
+from gpu_workers.backends.low_rank import LowRank
+from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.engine.checkpoint import plain_shape
 from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes

@@ -1,0 +1,472 @@
+"""`python -m tests.bench.gpu_training`: an update of random-initialised Qwen2 shapes on a GPU, and how busy that is.
+
+An update reads 64 answers to 8 prompts, 36,864 tokens as the trainer lays them out (512 a prompt, 512 an answer), and
+steps the adapter once: the trainer's own path, bfloat16 with the adapter in float32. Beside it Hugging Face with PEFT
+does what TRL's GRPO trainer does with the same answers: a padded row an answer, all logits of a micro-batch at once.
+
+MFU is what the update needs at least over what the card could do in the same time. A frozen weight has no gradient of
+its own: a token costs 4 operations a weight (2 forward, 2 backward), and 6 a number of A and B; attention 12 a query,
+key and number of a head. `6N` is the usual count, 6 operations a weight and token, which is more than is needed here.
+The ceiling is what a product of two large matrices reaches on the card. Nothing is read or fetched: weights are random.
+Without a GPU only `--sizes tiny` is any use.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from gpu_workers.backends.adapter_files import LoraTensors, start_adapter
+from gpu_workers.backends.base_models import BaseModel
+from gpu_workers.backends.micro_batches import Packed, pack_items
+from gpu_workers.backends.optimizer import Optimizer
+from gpu_workers.backends.plain_decoder import PlainDecoder
+from gpu_workers.engine.checkpoint import plain_shape
+from gpu_workers.learning.fusing import can_fuse
+from gpu_workers.learning.losses import clipped_surrogate
+from gpu_workers.learning.packing import PackedRow, pack_rows
+from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
+from tentalis.core.learning.recipes import Recipe
+
+PEER_ROWS = 8
+RANK = 16
+SIZES: Mapping[str, dict[str, Any]] = {
+    "tiny": {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4},
+    "0.5b": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
+    "1.5b": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
+}
+"""Shapes of Qwen2.5's config.json files; `tiny` is ours."""
+PEAK_TFLOPS = {"H200": 989.4, "H100": 989.4, "A100": 312.0, "L40S": 362.1, "4090": 165.2}
+"""Dense bfloat16, by NVIDIA's data sheets."""
+WANTED_MFU = 0.35
+MOST_GAP = 0.02
+"""Of bfloat16 against float32, relative."""
+
+
+class Work(NamedTuple):
+    """Prompts, answers to each, and tokens of each."""
+
+    tasks: int
+    group: int
+    prompt: int
+    answer: int
+
+    @property
+    def read(self) -> int:
+        """Tokens of an update, each prompt once."""
+        return self.tasks * (self.prompt + self.group * self.answer)
+
+    @property
+    def answered(self) -> int:
+        return self.tasks * self.group * self.answer
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Say how long a part of the run took."""
+    began = time.perf_counter()
+    yield
+    print(f"[{time.perf_counter() - began:6.1f} s] {name}", flush=True)
+
+
+def make_model(
+    sizes: dict[str, Any], *, words: int, device: torch.device, dtype: torch.dtype, seed: int = 0
+) -> BaseModel:
+    """A model of this shape with random weights, in memory alone."""
+    torch.manual_seed(seed)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with device:
+            config = Qwen2Config(**sizes, num_key_value_heads=2, vocab_size=words, tie_word_embeddings=True)
+            model: Any = Qwen2ForCausalLM(config)
+    finally:
+        torch.set_default_dtype(before)
+    model.eval().requires_grad_(False)
+    return wrap_model(model, device)
+
+
+def wrap_model(model: Any, device: torch.device, *, is_plain: bool = True) -> BaseModel:
+    shape = plain_shape(model.config.to_dict())
+    if shape is None:
+        raise SystemExit("the trainer's own forward does not know this shape")
+    codec: Any = None
+    return BaseModel(
+        directory=Path("random"),
+        sha256="",
+        model=model,
+        codec=codec,
+        context_length=shape.context_length,
+        sliding_window=None,
+        device=device,
+        decoder=PlainDecoder(shape, model.state_dict()) if is_plain else None,
+    )
+
+
+def draw_items(words: int, work: Work) -> list[tuple[list[int], list[int]]]:
+    """(prompt, answer) token ids; the answers to one prompt follow each other."""
+    torch.manual_seed(1)
+    prompts = torch.randint(words, (work.tasks, work.prompt)).tolist()
+    answers = torch.randint(words, (work.tasks, work.group, work.answer)).tolist()
+    return [(prompt, one) for prompt, group in zip(prompts, answers, strict=True) for one in group]
+
+
+def start_moved(base: BaseModel, recipe: Recipe) -> LoraTensors:
+    """An adapter that changes something, so that both of its factors have gradients."""
+    fresh = start_adapter(base.find_linears(recipe.target_modules), rank=recipe.lora_rank, seed=3)
+    torch.manual_seed(5)
+    return LoraTensors(
+        {name: torch.randn(one.shape) * 0.02 if "lora_B" in name else one for name, one in fresh.weights.items()}, {}
+    )
+
+
+class Ours:
+    """The trainer's path."""
+
+    def __init__(self, base: BaseModel, items: Sequence[tuple[list[int], list[int]]], recipe: Recipe) -> None:
+        self.base, self.recipe, self.count = base, recipe, sum(len(answer) for _, answer in items)
+        self.linears = base.find_linears(recipe.target_modules)
+        self.optimizer = Optimizer(start_moved(base, recipe), recipe, base.device)
+        self.batches: list[Packed] = [
+            Packed(batch.to(base.device) if isinstance(batch, SharedBatch) else batch, members)
+            for batch, members in pack_items(items, base)
+        ]
+        torch.manual_seed(2)
+        self.advantages = [torch.randn(sum(batch.sizes), device=base.device) for batch, _ in self.batches]
+
+    def backward(self) -> Tensor:
+        """Gather the update's gradients; its loss."""
+        total = torch.zeros((), device=self.base.device)
+        for (batch, _), advantages in zip(self.batches, self.advantages, strict=True):
+            found = self.base.score(batch, self.optimizer.changes(self.linears, self.recipe.lora_scale)).logprobs
+            counts = torch.ones_like(advantages, dtype=torch.bool)
+            loss = clipped_surrogate(found, found.detach(), advantages, counts, total=float(self.count))
+            torch.autograd.backward(loss)
+            total += loss.detach()
+        return total
+
+    def update(self) -> None:
+        self.optimizer.step(float(self.backward()))
+
+
+class Peer:
+    """Hugging Face's model with PEFT's LoRA, a row an answer."""
+
+    def __init__(
+        self, base: BaseModel, items: Sequence[tuple[list[int], list[int]]], recipe: Recipe, work: Work
+    ) -> None:
+        config = LoraConfig(
+            r=recipe.lora_rank, lora_alpha=int(recipe.lora_alpha), target_modules=list(recipe.target_modules)
+        )
+        self.model: Any = get_peft_model(base.model, config)
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        self.optimizer = torch.optim.AdamW(weights, lr=recipe.learning_rate, fused=True)
+        self.rows = torch.tensor([[*prompt, *answer] for prompt, answer in items], device=base.device)
+        self.work = work
+
+    def update(self) -> None:
+        for rows in torch.split(self.rows, PEER_ROWS):
+            answers = rows[:, self.work.prompt :]
+            logits = self.model(input_ids=rows, logits_to_keep=answers.shape[1] + 1).logits[:, :-1]
+            logprobs = logits.float().log_softmax(-1).gather(-1, answers[..., None])
+            loss = -(logprobs - logprobs.detach()).exp().sum() / self.work.answered
+            torch.autograd.backward(loss)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+class Needs(NamedTuple):
+    """Operations of one update that no way of computing it can spare, and the usual count."""
+
+    layers: float
+    head: float
+    attention: float
+    low_rank: float
+    usual: float
+
+    @property
+    def total(self) -> float:
+        return self.layers + self.head + self.attention + self.low_rank
+
+
+def count_needs(base: BaseModel, work: Work, *, rank: int) -> Needs:
+    """Of one update as the trainer lays it out.
+
+    Behind the last layer's attention only the tokens that predict an answer's are read, and nothing before the first
+    layer wants a gradient.
+    """
+    config: Any = base.model.config
+    layers = low_rank = weights = 0.0
+    for name, weight in base.find_linears(Recipe().target_modules).items():
+        index, part = int(name.split(".")[2]), name.rpartition(".")[2]
+        is_joining = part in ("q_proj", "k_proj", "v_proj")
+        tokens = work.answered if index == config.num_hidden_layers - 1 and not is_joining else work.read
+        layers += (2 if index == 0 and is_joining else 4) * weight.numel() * tokens
+        low_rank += 6 * rank * sum(weight.shape) * tokens
+        weights += weight.numel()
+    pairs = work.tasks * (work.prompt**2 / 2 + work.group * work.answer * (work.prompt + work.answer / 2))
+    head = base.vocabulary_size * config.hidden_size
+    return Needs(
+        layers=layers,
+        head=4.0 * head * work.answered,
+        attention=12.0 * pairs * config.hidden_size * config.num_hidden_layers,
+        low_rank=low_rank,
+        usual=6.0 * (weights + head) * work.read,
+    )
+
+
+def measure(action: Callable[[], Any], device: torch.device) -> float:
+    """Wall seconds of one call."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    action()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def measure_ceiling(device: torch.device, dtype: torch.dtype) -> float:
+    """Operations a second of a large matrix product of random numbers."""
+    size = 8_192 if device.type == "cuda" else 512
+    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    times = [measure(lambda: torch.mm(one, other), device) for _ in range(13)][3:]
+    return 2 * size**3 / statistics.median(times)
+
+
+def check_attention(device: torch.device) -> dict[str, float]:
+    """Attention by segments against the same with masks in float32: values and gradients, with a window and without."""
+    gaps: dict[str, float] = {}
+    rows = [PackedRow([1] * 37, [[2] * 29, [2] * 5]), PackedRow([1] * 150, [[2] * 64, [2], [2] * 90])]
+    batch = share_prefixes(rows).to(device)
+    for window in (None, 16, 100):
+        for heads, groups in ((14, 2), (12, 2), (4, 4)):
+            torch.manual_seed(heads)
+            exact = [
+                torch.randn(len(batch.token_ids), count, 64, device=device).bfloat16().float().requires_grad_()
+                for count in (heads, groups, groups)
+            ]
+            coarse = [one.detach().bfloat16().requires_grad_() for one in exact]
+            weights = torch.randn(len(batch.token_ids), heads * 64, device=device)
+            found = []
+            for side in (coarse, exact):
+                out = batch.attend(side[0], side[1], side[2], window=window)
+                found.append(
+                    torch.cat(
+                        [one.flatten().float() for one in (out, *torch.autograd.grad((out * weights).sum(), side))]
+                    )
+                )
+            name = f"window {window}, {heads} heads over {groups}"
+            gaps[name] = _gap(found[0], found[1].detach())
+    worst = max(gaps, key=lambda name: gaps[name])
+    print(f"  attention by segments: relative error at most {gaps[worst]:.2e} ({worst})", flush=True)
+    return gaps
+
+
+def check_gradient(device: torch.device, *, words: int) -> dict[str, float]:
+    """The update's gradient of two layers at .5B widths: ours in float32 against all logits by Hugging Face's forward
+    and torch's own gradient, and ours in bfloat16 against ours in float32."""
+    work, recipe = Work(2, 3, 37, 29), Recipe(lora_rank=RANK, lora_alpha=2.0 * RANK)
+    sizes = {**SIZES["0.5b"], "num_hidden_layers": 2}
+    found: dict[str, Tensor] = {}
+    for name, dtype, is_fused in (
+        ("float32", torch.float32, False),
+        ("bfloat16", torch.bfloat16, False),
+        ("bfloat16, fused", torch.bfloat16, True),
+    ):
+        if is_fused and not (device.type == "cuda" and can_fuse()):
+            continue
+        exact = make_model(sizes, words=words, device=device, dtype=torch.float32)
+        base = exact if dtype == torch.float32 else wrap_model(exact.model.to(dtype), device)
+        items = draw_items(words, work)
+        ours = Ours(base, items, recipe)
+        with nullcontext() if is_fused else torch.compiler.set_stance("force_eager"):
+            ours.backward()
+        found[name] = _flatten(ours)
+        if dtype == torch.float32:
+            found["all logits"] = _flatten_reference(ours, items, work)
+    gaps = {
+        "float32 against all logits": _gap(found["float32"], found["all logits"]),
+        "bfloat16 against float32": _gap(found["bfloat16"], found["float32"]),
+    }
+    if "bfloat16, fused" in found:
+        gaps["bfloat16, fused, against float32"] = _gap(found["bfloat16, fused"], found["float32"])
+    for name, gap in gaps.items():
+        print(f"  gradient of {name}: relative error {gap:.2e}")
+    return gaps
+
+
+def _gap(found: Tensor, wanted: Tensor) -> float:
+    return float((found.detach() - wanted).norm() / wanted.norm())
+
+
+def _flatten(ours: Ours) -> Tensor:
+    gradients = []
+    for weight in ours.optimizer.weights.values():
+        assert weight.grad is not None
+        gradients.append(weight.grad.flatten().double())
+        weight.grad = None
+    return torch.cat(gradients)
+
+
+def _flatten_reference(ours: Ours, items: Sequence[tuple[list[int], list[int]]], work: Work) -> Tensor:
+    """The same by Hugging Face's forward over one row a prompt, with every logit there at once."""
+    rows = [
+        PackedRow(items[first][0], [answer for _, answer in items[first : first + work.group]])
+        for first in range(0, len(items), work.group)
+    ]
+    slow = wrap_model(ours.base.model, ours.base.device, is_plain=False)
+    batch = pack_rows(rows)
+    states = slow.read(batch, ours.optimizer.changes(ours.linears, ours.recipe.lora_scale))
+    logits = states @ slow.model.get_output_embeddings().weight.T
+    found = logits.log_softmax(-1).gather(-1, batch.targets.to(slow.device)[:, None])[:, 0]
+    order = [member for _, members in ours.batches for member in members]
+    advantages = torch.cat(ours.advantages).view(len(items), work.answer)[torch.tensor(order).argsort()].flatten()
+    counts = torch.ones_like(advantages, dtype=torch.bool)
+    torch.autograd.backward(clipped_surrogate(found, found.detach(), advantages, counts, total=float(ours.count)))
+    return _flatten(ours)
+
+
+def measure_size(size: str, work: Work, *, rounds: int, words: int, ceiling: float, has_peer: bool) -> dict[str, Any]:
+    """One size's updates, fused and as written, and the peer's."""
+    on_gpu = torch.cuda.is_available()
+    device, dtype = torch.device("cuda" if on_gpu else "cpu"), torch.bfloat16 if on_gpu else torch.float32
+    recipe = Recipe(
+        precision="bfloat16" if on_gpu else "float32", lora_rank=RANK, lora_alpha=2.0 * RANK, learning_rate=1e-5
+    )
+    with phase(f"{size}: random weights on {device}"):
+        base = make_model(SIZES[size], words=words, device=device, dtype=dtype)
+        items = draw_items(words, work)
+        ours = Ours(base, items, recipe)
+    needs = count_needs(base, work, rank=RANK)
+    shares = ", ".join(f"{name} {getattr(needs, name) / needs.total:.0%}" for name in needs._fields if name != "usual")
+    print(
+        f"  {len(ours.batches)} micro-batches of {[sum(batch.sizes) for batch, _ in ours.batches]} answer tokens; "
+        f"needed {needs.total / 1e12:.1f} TFLOP ({shares}); by 6N {needs.usual / 1e12:.1f}"
+    )
+    row: dict[str, Any] = {"size": size, "tokens": work.read, "needed_tflop": needs.total / 1e12}
+    name = torch.cuda.get_device_name() if on_gpu else "CPU"
+    nominal = next((peak * 1e12 for known, peak in PEAK_TFLOPS.items() if known in name), None)
+    ways = ["as written"] + (["fused"] if on_gpu and can_fuse() else [])
+    for way in ways:
+        stance = nullcontext() if way == "fused" else torch.compiler.set_stance("force_eager")
+        with phase(f"{size}: {rounds + 1} updates, {way}"), stance:
+            if on_gpu:
+                torch.cuda.reset_peak_memory_stats()
+            times = [measure(ours.update, device) for _ in range(rounds + 1)]
+        taken = statistics.median(times[1:])
+        row[way] = {
+            "first_s": times[0],
+            "update_s": taken,
+            "tokens_per_s": work.read / taken,
+            "tflops": needs.total / taken / 1e12,
+            "mfu": None if nominal is None else needs.total / taken / nominal,
+            "of_ceiling": needs.total / taken / ceiling,
+            "mfu_6n": None if nominal is None else needs.usual / taken / nominal,
+            "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if on_gpu else None,
+        }
+        told = ", ".join(f"{key} {value:.4g}" for key, value in row[way].items() if value is not None)
+        print(f"  {size} {way}: {told}", flush=True)
+    if on_gpu:
+        with phase(f"{size}: one update under the profiler"):
+            _profile(ours)
+    if has_peer:
+        del ours
+        with phase(f"{size}: Hugging Face with PEFT"):
+            peer = Peer(base, items, recipe, work)
+            row["peer_update_s"] = statistics.median([measure(peer.update, device) for _ in range(3)][1:])
+        best = min(row[way]["update_s"] for way in ways)
+        row["speedup"] = row["peer_update_s"] / best
+        print(f"  {size}: Hugging Face with PEFT {row['peer_update_s']:.3f} s an update, {row['speedup']:.2f}x ours")
+    return row
+
+
+def _profile(ours: Ours) -> None:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as taken:
+        ours.update()
+        torch.cuda.synchronize()
+    print(taken.key_averages().table(sort_by="self_device_time_total", row_limit=15, max_name_column_width=70))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    on_gpu = torch.cuda.is_available()
+    parser.add_argument("--sizes", nargs="+", choices=sorted(SIZES), default=["0.5b", "1.5b"] if on_gpu else None)
+    parser.add_argument("--rounds", type=int, default=4, help="updates timed, the first one not counted")
+    parser.add_argument("--tasks", type=int, default=8)
+    parser.add_argument("--group", type=int, default=8)
+    parser.add_argument("--prompt", type=int, default=512, help="tokens a prompt")
+    parser.add_argument("--answer", type=int, default=512, help="tokens an answer")
+    parser.add_argument("--no-peer", action="store_true", help="leave Hugging Face with PEFT out")
+    options = parser.parse_args(argv)
+    if options.sizes is None:
+        print(
+            "SKIPPED: no GPU is here (torch.cuda.is_available() is False), so nothing was measured. "
+            "`--sizes tiny` tries the program out on a CPU.",
+            file=sys.stderr,
+        )
+        return 0
+    device = torch.device("cuda" if on_gpu else "cpu")
+    work = Work(options.tasks, options.group, options.prompt, options.answer)
+    began = time.perf_counter()
+    name = torch.cuda.get_device_name() if on_gpu else "CPU"
+    print(f"torch {torch.__version__} on {name}; kernels are {'fused' if on_gpu and can_fuse() else 'as written'}")
+    with phase("ceiling"):
+        ceiling = measure_ceiling(device, torch.bfloat16 if on_gpu else torch.float32)
+    nominal = next((peak for known, peak in PEAK_TFLOPS.items() if known in name), None)
+    print(f"  a large product: {ceiling / 1e12:.0f} TFLOP/s; by its data sheet {nominal}")
+    if on_gpu:
+        with phase("attention"):
+            try:
+                gaps = check_attention(device)
+                if max(gaps.values()) > MOST_GAP:
+                    raise ArithmeticError(f"attention by segments is off: {gaps}")
+            except (RuntimeError, ArithmeticError):
+                traceback.print_exc()
+                print("ATTENTION BY SEGMENTS FAILED: what follows is measured with masks", flush=True)
+                SharedBatch._reads_segments = lambda *_: False  # type: ignore[method-assign]
+    with phase("gradients"):
+        gaps = check_gradient(device, words=5_000)
+    rows = []
+    for size in options.sizes:
+        words = 4_096 if size == "tiny" else 151_936
+        rows.append(
+            measure_size(size, work, rounds=options.rounds, words=words, ceiling=ceiling, has_peer=not options.no_peer)
+        )
+        if on_gpu:
+            torch.cuda.empty_cache()
+    print(
+        f"{'':6}{'way':12}{'tokens':>9}{'s/update':>10}{'tokens/s':>11}{'MFU':>7}{'6N':>7}{'of product':>12}{'GiB':>7}"
+    )
+    for row in rows:
+        for way in ("as written", "fused"):
+            if way in row:
+                one = row[way]
+                mfu, usual = ("-" if one[key] is None else f"{one[key]:.1%}" for key in ("mfu", "mfu_6n"))
+                peak = "-" if one["peak_gib"] is None else f"{one['peak_gib']:.1f}"
+                print(
+                    f"{row['size']:6}{way:12}{row['tokens']:9,}{one['update_s']:10.3f}{one['tokens_per_s']:11,.0f}"
+                    f"{mfu:>7}{usual:>7}{one['of_ceiling']:12.1%}{peak:>7}"
+                )
+    print(
+        f"Wanted on a GPU: {WANTED_MFU:.0%} MFU of its data sheet at 32k tokens an update or more, by what is needed. "
+        f"{time.perf_counter() - began:.0f} s in all."
+    )
+    print(json.dumps({"bench": "gpu_training", "device": name, "gradients": gaps, "rows": rows}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
