@@ -18,6 +18,11 @@ def find_threads() -> int:
     return int(read_environment()["TORCH_THREADS"])
 
 
+def find_memory_limit() -> int | None:
+    """Bytes that a training may take (`TENTALIS_TRAINING_MEMORY_MIB`); None: all there is."""
+    return int(read_environment()["TRAINING_MEMORY_MIB"]) * 2**20 or None
+
+
 def prepare_process() -> None:
     """Compute on so many threads as are set, and give freed memory back to the next tensor instead of to the kernel.
 

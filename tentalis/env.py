@@ -277,6 +277,13 @@ VARIABLES: dict[str, Variable] = {
             "what the weights of kept models may take in the engine together; 0: half of the machine's memory",
         ),
         Variable(
+            "TRAINING_MEMORY_MIB",
+            read_int(0, 2**24),
+            0,
+            "what a training run may take of memory, the card's or the machine's; one that wants more is refused "
+            "before it starts; 0: all there is",
+        ),
+        Variable(
             "TORCH_THREADS",
             read_int(1, 1_024),
             1,

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
@@ -18,7 +19,7 @@ from transformers.utils.logging import disable_progress_bar
 from gpu_workers.artifacts import hash_files
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.low_rank import LowRank
-from gpu_workers.backends.memory import count_layer_numbers, find_room
+from gpu_workers.backends.memory import count_layer_numbers, find_room, require_weights
 from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.backends.replaying import Replayer, ReplayError
 from gpu_workers.desk import base_directory
@@ -62,7 +63,27 @@ class BaseModel:
     def activation_bytes(self) -> int:
         """What a token keeps until the backward pass, about."""
         config: Any = self.model.config
-        return int(config.num_hidden_layers * count_layer_numbers(config) * self._head.element_size())
+        return int(config.num_hidden_layers * count_layer_numbers(config) * self.number_bytes)
+
+    @cached_property
+    def weight_numbers(self) -> int:
+        """Of the frozen weights."""
+        return sum(weight.numel() for weight in self.model.parameters())
+
+    @property
+    def number_bytes(self) -> int:
+        """Of a number of the weights, and of what flows through them."""
+        return self._head.element_size()
+
+    @cached_property
+    def room(self) -> int:
+        """Bytes for what a micro-batch keeps until its backward pass."""
+        return find_room(self.device)
+
+    def recomputes(self, tokens: int) -> bool:
+        """Whether the layers of a micro-batch so large are computed again in the backward pass: what they would keep
+        has no room."""
+        return self.decoder is not None and tokens * self.activation_bytes > self.room
 
     @property
     def widest_row(self) -> float:
@@ -180,8 +201,7 @@ class BaseModel:
         if isinstance(batch, SharedBatch):
             if self.decoder is None:
                 raise BaseModelError(f"{self.directory.name} reads packed rows, found a batch of shared prefixes")
-            fits = batch.token_ids.numel() * self.activation_bytes <= find_room(self.device)
-            return self.decoder(batch.to(self.device), changes, recomputes=not fits)
+            return self.decoder(batch.to(self.device), changes, recomputes=self.recomputes(batch.token_ids.numel()))
         width = batch.token_ids.shape[1]
         if self.sliding_window is not None and width > self.sliding_window:
             raise BaseModelError(
@@ -249,12 +269,14 @@ def load_base(name: str, *, precision: str = "float32") -> BaseModel:
 def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...], precision: str) -> BaseModel:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     disable_progress_bar()  # type: ignore[no-untyped-call]
+    dtype: torch.dtype = getattr(torch, precision)
     try:
+        require_weights(sorted(directory.glob("*.safetensors")), number_bytes=dtype.itemsize, device=device)
         model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=getattr(torch, precision), local_files_only=True, use_safetensors=True
+            directory, dtype=dtype, local_files_only=True, use_safetensors=True
         )
         codec = TextCodec.from_directory(directory)
-    except (OSError, ValueError, KeyError, EngineError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError, EngineError) as error:
         raise BaseModelError(f"cannot load the model at {directory}: {error}") from error
     model.to(device).eval().requires_grad_(False)
     config: Any = model.config

@@ -51,6 +51,10 @@ class BaseModelError(TrainingError):
     """The base model or a teacher cannot be loaded, or cannot be trained this way."""
 
 
+class NotEnoughMemoryError(TrainingError):
+    """The training would take more memory than there is; the message says how much, and of what."""
+
+
 class ParentMismatchError(TrainingError):
     """The parent adapter cannot be read, or does not fit the base or the recipe."""
 

@@ -1,20 +1,45 @@
 """What a training needs of the machine's memory, computed from shapes before anything is computed from weights."""
 
+import logging
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+
+from gpu_workers.backends.errors import NotEnoughMemoryError
+from gpu_workers.process import find_memory_limit
 
 ROOM_BYTES = 2**33
-"""For what a micro-batch keeps until its backward pass, in main memory."""
+"""For what a micro-batch keeps until its backward pass, in main memory at most."""
 ROOM_SHARE = 0.5
-"""The same of a GPU, as a share of its memory."""
+"""The same as a share of all memory."""
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+ADAPTER_BYTES = 16
+"""Of a number of the adapter: itself, its gradient and AdamW's two moments in float32."""
+EXACT_BYTES = 4
+_log = logging.getLogger(__name__)
 
 
-def find_room(device: torch.device) -> float:
+def find_memory(device: torch.device) -> int:
+    """Bytes that a training may take: what is set, and where nothing is, what the card or this machine has."""
+    if (limit := find_memory_limit()) is not None:
+        return limit
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    told = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.is_file() else "max"
+    return whole if told == "max" else min(whole, int(told))
+
+
+def find_room(device: torch.device) -> int:
     """Bytes for what a micro-batch keeps until its backward pass."""
-    if device.type != "cuda":
-        return ROOM_BYTES
-    return ROOM_SHARE * torch.cuda.get_device_properties(device).total_memory
+    share = int(ROOM_SHARE * find_memory(device))
+    return share if device.type == "cuda" else min(ROOM_BYTES, share)
 
 
 def count_layer_numbers(config: Any) -> int:
@@ -32,3 +57,105 @@ def count_layer_numbers(config: Any) -> int:
     attention = (2 * heads + 2 * (getattr(config, "num_key_value_heads", None) or heads)) * head_width
     outputs = 2 * width if getattr(config, "model_type", "") == "gemma3_text" else 0
     return int(4 * width + outputs + attention + 4 * inner)
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a training takes at its peak, in bytes, about.
+
+    Args:
+        weights: of the frozen model; adapter: with gradients and optimiser.
+        kept: what the largest micro-batch keeps until its backward pass; working: what is there besides, for a moment.
+        tokens: of that micro-batch; recomputes: its layers are computed again in the backward pass.
+    """
+
+    weights: int
+    adapter: int
+    kept: int
+    working: int
+    tokens: int
+    recomputes: bool
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.adapter + self.kept + self.working
+
+    def describe(self) -> str:
+        """In words, on one line."""
+        again = ", its layers computed again in the backward pass" if self.recomputes else ""
+        return (
+            f"{_say(self.total)} of memory: weights {_say(self.weights)}, adapter with its optimiser "
+            f"{_say(self.adapter)}, a micro-batch of {self.tokens:,} tokens {_say(self.kept)}{again}, and "
+            f"{_say(self.working)} to compute in"
+        )
+
+
+def plan_memory(
+    config: Any,
+    *,
+    weights: int,
+    adapter_numbers: int,
+    number_bytes: int,
+    vocabulary: int,
+    logits: int,
+    tokens: int,
+    predicted: int,
+    recomputes: bool,
+) -> MemoryPlan:
+    """What an update takes whose largest micro-batch is so large.
+
+    Args:
+        config: Hugging Face's, of a decoder. weights: numbers of the frozen model.
+        number_bytes: of a number that flows through it; logits: numbers of these that are there at a time.
+        tokens: read in the micro-batch; predicted: of its answers.
+    """
+    width, layer = config.hidden_size, count_layer_numbers(config) * number_bytes * tokens
+    states = predicted * width * (EXACT_BYTES + 2 * number_bytes)
+    block = min(logits, predicted * vocabulary) * (2 * EXACT_BYTES + 2 * number_bytes)
+    kept = config.num_hidden_layers * (width * number_bytes * tokens if recomputes else layer) + states
+    return MemoryPlan(
+        weights=weights * number_bytes,
+        adapter=adapter_numbers * ADAPTER_BYTES,
+        kept=kept + (layer if recomputes else 0),
+        working=max(block, layer),
+        tokens=tokens,
+        recomputes=recomputes,
+    )
+
+
+def require_memory(plan: MemoryPlan, device: torch.device) -> None:
+    """Say what a training takes.
+
+    Raises:
+        NotEnoughMemoryError: it is more than there is.
+    """
+    has = find_memory(device)
+    if plan.total > has:
+        raise NotEnoughMemoryError(
+            f"this training wants about {plan.describe()}. There {_say(has)} may be taken "
+            "(TENTALIS_TRAINING_MEMORY_MIB; 0: all there is): wanted shorter answers, precision bfloat16, a smaller "
+            "base model or more memory"
+        )
+    _log.info("this training takes about %s", plan.describe())
+
+
+def require_weights(files: Sequence[Path], *, number_bytes: int, device: torch.device) -> None:
+    """See, by the heads of a model's files, that its weights have room.
+
+    Raises:
+        NotEnoughMemoryError: they have not. OSError, SafetensorError: a file is none of weights.
+    """
+    numbers = 0
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            numbers += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  no mapping
+    size, has = numbers * number_bytes, find_memory(device)
+    if size > has:
+        raise NotEnoughMemoryError(
+            f"the weights of {files[0].parent.name} take {_say(size)} at {number_bytes} bytes a number, and there "
+            f"{_say(has)} may be taken (TENTALIS_TRAINING_MEMORY_MIB; 0: all there is)"
+        )
+
+
+def _say(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:.1f} MiB"

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.low_rank import LowRank
-from gpu_workers.backends.memory import find_room
+from gpu_workers.backends.memory import MemoryPlan, plan_memory
+from gpu_workers.learning.logprobs import find_most_logits
 from gpu_workers.learning.packing import PackedRow, find_size, split_blocks
 from tentalis.core.contracts import RolloutRecord
 
@@ -145,7 +146,32 @@ def _split_group(members: Sequence[int], sizes: Sequence[int], *, room: float) -
 
 def find_budget(model: BaseModel) -> int:
     """Tokens of a micro-batch: as many as its memory holds the activations of, at least one."""
-    return max(1, min(MOST_TOKENS, int(find_room(model.device) // model.activation_bytes)))
+    return max(1, min(MOST_TOKENS, model.room // model.activation_bytes))
+
+
+def plan_items(items: Sequence[Completion], model: BaseModel, *, modules: Collection[str], rank: int) -> MemoryPlan:
+    """What training on these takes at most, whichever of them are in an update.
+
+    Args:
+        modules: last names of the linear modules that are changed.
+    """
+    budget = find_budget(model)
+    rows = _make_rows(items, range(len(items)), widest=min(budget, model.widest_row))
+    parts = split_blocks([[row.tokens] for row in rows], budget_tokens=budget)
+    batches = [[rows[index].tokens for index in part] for part in parts]
+    largest = max(batches, key=lambda batch: sum(row.size_tokens for row in batch), default=[])
+    tokens = sum(row.size_tokens for row in largest)
+    return plan_memory(
+        model.model.config,
+        weights=model.weight_numbers,
+        adapter_numbers=sum(rank * sum(weight.shape) for weight in model.find_linears(modules).values()),
+        number_bytes=model.number_bytes,
+        vocabulary=model.vocabulary_size,
+        logits=find_most_logits(model.device),
+        tokens=tokens,
+        predicted=tokens - sum(len(row.prompt) for row in largest),
+        recomputes=model.recomputes(tokens),
+    )
 
 
 def spread_temperatures(temperatures: Sequence[float], batch: Batch) -> Tensor | None:

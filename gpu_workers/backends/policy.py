@@ -16,7 +16,8 @@ from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.held_out import choose_held_out, find_tasks
 from gpu_workers.backends.low_rank import LowRank
-from gpu_workers.backends.micro_batches import pack_items, score_answers, spread_temperatures
+from gpu_workers.backends.memory import require_memory
+from gpu_workers.backends.micro_batches import pack_items, plan_items, score_answers, spread_temperatures
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.preparing import prepare_examples
@@ -111,6 +112,9 @@ class PolicyTrainingLoop:
         self._base = base
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._rollouts = read_rollouts(path_from_uri(spec.rollouts_uri), sha256=spec.rollouts_sha256)
+        items = [(one.prompt_token_ids, one.token_ids) for one in self._rollouts]
+        self._memory = plan_items(items, base, modules=recipe.target_modules, rank=recipe.lora_rank)
+        require_memory(self._memory, base.device)
         self._examples, self._refused = prepare_examples(self._rollouts, spec, recipe, base)
         imitates = recipe.algorithm == "reward_weighted_sft"
         if not imitates:  # which asks nobody how likely an answer was
@@ -160,6 +164,7 @@ class PolicyTrainingLoop:
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The whole run in a few numbers; of one that imitates its losses on what it learnt from, and on the rest."""
         found = summarise(metrics, self._rollouts, self._examples, self._recipe, self._refused.counts)
+        found["memory_planned_mib"] = self._memory.total / 2**20
         if not self._held_out:
             return found
         last = metrics[-(len(self._plan) // self._recipe.epochs) :]

@@ -26,7 +26,8 @@ from gpu_workers.backends.examples import (
     map_answers,
     read_examples,
 )
-from gpu_workers.backends.micro_batches import Packed, pack_bundles, score_answers
+from gpu_workers.backends.memory import require_memory
+from gpu_workers.backends.micro_batches import Packed, pack_bundles, plan_items, score_answers
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.publication_checks import ASKED_HERE, examine, find_faults, is_asked_here
 from gpu_workers.learning.preferences import (
@@ -77,6 +78,9 @@ class PreferenceTrainingLoop:
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._start = Optimizer(start, recipe, base.device)
         found = read_examples(spec, recipe.algorithm, base, held_out_share=recipe.held_out_share)
+        items = gather([*found.learnt, *found.held_out]).items
+        self._memory = plan_items(items, base, modules=recipe.target_modules, rank=recipe.lora_rank)
+        require_memory(self._memory, base.device)
         self._examples = self._refer(found.learnt)
         self._held_out = self._refer(found.held_out)
         self._refused = found.refused
@@ -141,6 +145,7 @@ class PreferenceTrainingLoop:
             "tasks_held_out": float(len({one.group_id for one in self._held_out})),
             "updates": float(len(metrics)),
             "train_loss": sum(metric["loss_preference"] for metric in last) / len(last),
+            "memory_planned_mib": self._memory.total / 2**20,
             **self._findings,
             **count_reasons(self._refused.counts),
         }

@@ -19,7 +19,6 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.errors import BaseModelError
-from gpu_workers.backends.memory import ROOM_BYTES
 from gpu_workers.backends.micro_batches import MOST_TOKENS, find_budget, pack_bundles, pack_items
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.learning.packing import PackedRow
@@ -72,7 +71,7 @@ def test_a_micro_batch_is_as_large_as_its_activations_fit() -> None:
     large: Any = SimpleNamespace(config=config, get_output_embeddings=lambda: SimpleNamespace(weight=head))
     seven_billion = dataclasses.replace(base, model=large)
     assert seven_billion.activation_bytes == 28 * (4 * 3584 + (56 + 8) * 128 + 4 * 18_944) * 2
-    assert find_budget(seven_billion) == ROOM_BYTES // seven_billion.activation_bytes == 1560
+    assert find_budget(seven_billion) == seven_billion.room // seven_billion.activation_bytes
 
 
 def test_answers_to_one_prompt_stand_in_rows_that_a_sliding_window_holds(tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ groups = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size
 def test_no_group_of_long_answers_outgrows_a_micro_batch(sizes: list[list[int]], room: int, across: bool) -> None:
     """Only an answer that is too long by itself does; answers whose loss is of all of them are in one part."""
     base = dataclasses.replace(load_base(str(tiny_model())))
-    base.__dict__["activation_bytes"] = ROOM_BYTES // room
+    base.__dict__["activation_bytes"] = base.room // room
     budget = find_budget(base)
     items = [([4 + group] * (group + 1), [9] * size) for group, of in enumerate(sizes) for size in of]
     parts = pack_items(items, base)

@@ -16,7 +16,6 @@ from gpu_workers.backends.adapter_files import LoraTensors, start_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.examples import gather, read_examples
 from gpu_workers.backends.held_out import choose_held_out
-from gpu_workers.backends.memory import ROOM_BYTES
 from gpu_workers.backends.micro_batches import pack_bundles
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.preference import PreferenceTrainingLoop
@@ -210,7 +209,7 @@ def test_an_update_is_what_the_equations_say(tmp_path: Path, model: Any, algorit
     recipe = dataclasses.replace(RECIPE, algorithm=algorithm)
     base = dataclasses.replace(load_base(str(tiny_model())))
     if room is not None:
-        base.__dict__["activation_bytes"] = ROOM_BYTES // room  # what is computed once and kept: so many tokens fit
+        base.__dict__["activation_bytes"] = base.room // room  # what is computed once and kept: so many tokens fit
     start, moved = make_tensors(base, 1), make_tensors(base, 2)
     now, before = Policy(model, base, moved), Policy(model, base, start)
     attempts = make_attempts()
@@ -250,7 +249,7 @@ def test_attempts_that_fit_into_no_micro_batch_have_the_gradient_of_one_graph(tm
     found = []
     for number, room in enumerate((4_000, 12)):
         base = dataclasses.replace(load_base(str(tiny_model())))
-        base.__dict__["activation_bytes"] = ROOM_BYTES // room
+        base.__dict__["activation_bytes"] = base.room // room
         spec = make_spec(tmp_path / str(number), records, recipe=recipe)
         loop = PreferenceTrainingLoop(spec, recipe, base, make_tensors(base, 1))
         sheet = gather(read_examples(spec, algorithm, base, held_out_share=recipe.held_out_share).learnt)

@@ -21,7 +21,6 @@ from transformers import AutoModelForCausalLM
 
 from gpu_workers.backends.adapter_files import LoraTensors, start_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
-from gpu_workers.backends.memory import ROOM_BYTES
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.policy import PolicyTrainingLoop
 from tentalis.core.contracts import RolloutRecord
@@ -247,7 +246,7 @@ def test_an_update_is_what_the_equations_say(
     recipe = dataclasses.replace(PLAIN, **changes)
     base = dataclasses.replace(load_base(str(tiny_model())))
     if room is not None:
-        base.__dict__["activation_bytes"] = ROOM_BYTES // room  # what is computed once and kept: so many tokens fit
+        base.__dict__["activation_bytes"] = base.room // room  # what is computed once and kept: so many tokens fit
     start, batch = make_start(base, recipe), make_batch(REWARDS)
     if recipe.w_rl == 0:
         batch = [one if one.hinted_messages else dataclasses.replace(one, reward=None) for one in batch]
@@ -275,7 +274,7 @@ def test_neither_the_order_of_attempts_nor_micro_batches_change_an_update(
     batch = make_batch([[1.0, 0.0], *rewards])
     whole = load_base(str(tiny_model()))
     parted = dataclasses.replace(whole)
-    parted.__dict__["activation_bytes"] = ROOM_BYTES // room
+    parted.__dict__["activation_bytes"] = parted.room // room
     start = make_start(whole, recipe)
     straight, one = update(tmp_path, batch, recipe, start, whole)
     shuffled, other = update(tmp_path, order.sample(batch, len(batch)), recipe, start, parted)
@@ -374,7 +373,7 @@ def test_the_hybrid_is_what_its_equation_says(
     recipe = dataclasses.replace(PLAIN, opd_mode="top_k", w_rl=0.0, opd_top_k=4, opd_top_k_clip=0.5, importance_cap=cap)
     base = dataclasses.replace(load_base(str(tiny_model())))
     if room is not None:
-        base.__dict__["activation_bytes"] = ROOM_BYTES // room
+        base.__dict__["activation_bytes"] = base.room // room
     start, batch = make_start(base, recipe), add_likeliest(reference, make_batch(REWARDS), 4)
     wanted, gradients = work_out_hybrid(reference, batch, recipe, start, base)
     found, ours = update(tmp_path, batch, recipe, start, base)
