@@ -84,7 +84,7 @@ def _merge(adapter: Path, base: Path, staging: Path) -> None:
             f"a {config['model_type']} model of this kind is not merged here: wanted one of {', '.join(FAMILIES)}"
         )
     whole = read_weights(base)
-    pairs = read_adapter(adapter, PlainModel(shape, whole, merges_adapters=None).adaptable).pairs
+    pairs = read_adapter(adapter, PlainModel(shape, whole, packs=False).adaptable).pairs
     staging.mkdir()
     for pattern in _NOT_WEIGHTS:
         for file in base.glob(pattern):

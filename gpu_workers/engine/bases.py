@@ -90,6 +90,7 @@ class Bases:
         self._publish = publish
         self.first.publish = publish
         self.first.start()
+        self._share_memory()
 
     def stop(self, *, drain_s: float) -> bool:
         """Refuse new requests and let the running ones end; whether all did in time."""
@@ -205,6 +206,7 @@ class Bases:
             engine.publish = self._publish
             engine.start()
             kept.engine = engine
+            self._share_memory()
         logger.info("read %s (%d MiB) in %.1f s", kept.name, kept.size_bytes >> 20, time.monotonic() - started)
         return engine
 
@@ -227,7 +229,17 @@ class Bases:
             if engine is not None:
                 await asyncio.to_thread(_stop, engine)
                 self._gone = _add_up([self._gone, engine.scheduler.tally])
+                self._share_memory()
             logger.info("%s made room for %s", oldest.name, wanted.name)
+
+    def _share_memory(self) -> None:
+        """Leave to what is kept of prompts what the weights leave, to each engine as much."""
+        if self._root is None:
+            return
+        engines = [one for one in self.loaded() if isinstance(one, Engine)]
+        left = self._most_bytes - sum(one.size_bytes for one in self._open_ones())
+        for engine in engines:
+            engine.scheduler.limit_prefixes(max(0, left) // len(engines))
 
     def _open_ones(self) -> Sequence[_Kept]:
         return [one for one in self._kept.values() if one.engine is not None]

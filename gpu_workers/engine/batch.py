@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -10,17 +10,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpu_workers.engine.errors import EngineError
-from gpu_workers.engine.grammar import Guide, OpenGuide
 from gpu_workers.engine.jobs import Delta, FinishReason, Job, Sample, TopLogprobs
 from gpu_workers.engine.prefixes import PrefixStore, hash_blocks
-from gpu_workers.engine.sampling import Knobs, derive_keys, draw_uniforms, sample_tokens
+from gpu_workers.engine.sampling import Knobs, derive_keys, draw_uniforms, sample_tokens, to_device
 from gpu_workers.engine.text import TextCodec, TextStream, find_stop
+
+if TYPE_CHECKING:
+    from gpu_workers.engine.grammar import Guide, OpenGuide
 
 _COMPACT_BELOW = 0.8
 Events = dict[Job, list[Delta]]
 
 
 class Cache(Protocol):
+    """Keys and values of a batch's rows; rows to select are numbers in the machine's memory, wherever the cache is."""
+
     def select(self, rows: Tensor) -> None: ...
     def absorb(self, other: Any) -> None: ...
 
@@ -32,6 +36,8 @@ class Model(Protocol):
     keeps_prefixes: bool
 
     @property
+    def runs_ahead(self) -> bool: ...
+    @property
     def vocabulary_size(self) -> int: ...
     @property
     def context_length(self) -> int: ...
@@ -41,6 +47,7 @@ class Model(Protocol):
     def adaptable(self) -> dict[str, tuple[int, int]]: ...
     def adapt(self, pairs: Any) -> Self: ...
     def prefill(self, prompts: Any, known: Any = ()) -> tuple[Tensor, Any]: ...
+    def settle(self, cache: Any) -> Any: ...
     def decode(self, cache: Any, tokens: Tensor) -> Tensor: ...
     def project(self, hidden: Tensor) -> Tensor: ...
     def states(self, prompts: Any, hidden: Tensor) -> Tensor: ...
@@ -54,7 +61,7 @@ class Row:
     choice: int
     stream: TextStream | None
     top: list[TopLogprobs] | None
-    guide: Guide | None = None
+    guide: "Guide | None" = None
 
 
 @dataclass
@@ -91,6 +98,24 @@ def _widen(values: NDArray[Any], width: int) -> NDArray[Any]:
     return np.pad(values, ((0, 0), (0, width - values.shape[1])))
 
 
+class _Told:
+    """What was drawn and how likely it was, on its way to the machine's memory while a GPU goes on."""
+
+    def __init__(self, tokens: Tensor, logprobs: Tensor) -> None:
+        self._found = [one.to("cpu", non_blocking=True) for one in (tokens, logprobs)]
+        self._arrival = None
+        if tokens.device.type == "cuda":
+            self._arrival = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._arrival.record()
+
+    def read(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Wait for them."""
+        if self._arrival is not None:
+            self._arrival.synchronize()
+        tokens, logprobs = self._found
+        return tokens.numpy(), logprobs.numpy()
+
+
 class Batch:
     """Rows of one model with their cache and the logits that come next."""
 
@@ -100,7 +125,7 @@ class Batch:
         codec: TextCodec | None,
         end_ids: frozenset[int],
         prefixes: PrefixStore | None = None,
-        open_guide: OpenGuide | None = None,
+        open_guide: "OpenGuide | None" = None,
     ) -> None:
         """
         Args:
@@ -142,7 +167,8 @@ class Batch:
         for job in {row.job for row in rows}:
             self._watch(job)
         if not self._rows:
-            self._rows, self._columns, self._cache, self._logits = list(rows), columns, cache, logits
+            self._rows, self._columns, self._logits = list(rows), columns, logits
+            self._cache = self._model.settle(cache)
         else:
             self._cache.absorb(cache)
             self._rows += rows
@@ -159,11 +185,15 @@ class Batch:
         if not self._compact():
             return events, 0
         columns = self._columns
-        uniforms = torch.from_numpy(draw_uniforms(columns.keys, columns.positions)).to(self._logits.device)
+        uniforms = to_device(draw_uniforms(columns.keys, columns.positions), self._logits.device)
         drawn, scores, totals = sample_tokens(self._logits, uniforms, self._knobs)
-        self._guide(drawn, uniforms, events)
-        tokens = drawn.cpu().numpy()
-        chosen = (scores.gather(-1, drawn[:, None])[:, 0] - totals).cpu().numpy()
+        is_guided = self._guide(drawn, uniforms, events)
+        told = _Told(drawn, scores.gather(-1, drawn[:, None])[:, 0] - totals)
+        self._note_alternatives(scores, totals)
+        runs_ahead = self._model.runs_ahead and not is_guided
+        if runs_ahead:
+            self._logits = self._model.decode(self._cache, drawn)
+        tokens, chosen = told.read()
         everyone = np.arange(len(tokens))
         columns.tokens[everyone, columns.counts] = tokens
         columns.logprobs[everyone, columns.counts] = chosen
@@ -172,7 +202,6 @@ class Batch:
         for index in np.flatnonzero(np.isnan(chosen) & columns.is_alive).tolist():
             name = self._rows[index].job.loaded.name
             self._fail_row(index, EngineError(f"the model {name} produced NaN", code="model_not_finite"), events)
-        self._note_alternatives(scores, totals)
         is_whole = np.array([row.guide is not None and row.guide.is_whole for row in self._rows])
         may_end = columns.is_alive & (self._watched[tokens] | (columns.counts >= columns.limits) | is_whole)
         live = int(columns.is_alive.sum())
@@ -181,7 +210,7 @@ class Batch:
                 self._stream_token(index, row, events)
         for index in np.flatnonzero(may_end).tolist():
             self._end_row(index, events)
-        if kept := self._compact():
+        if (kept := self._compact()) and not runs_ahead:
             self._logits = self._model.decode(self._cache, drawn if kept == len(tokens) else drawn[self._kept])
         return events, live
 
@@ -234,7 +263,7 @@ class Batch:
         self._columns = self._columns.select(kept)
         self._rows = [self._rows[index] for index in kept]
         self._cache.select(self._kept)
-        self._logits = self._logits[self._kept]
+        self._logits = self._logits[self._kept.to(self._logits.device)]
         self._set_knobs()
         return live
 
@@ -310,12 +339,16 @@ class Batch:
     def _text_of(self, tokens: list[int], skip_special: bool) -> str:
         return "" if self._codec is None else self._codec.decode(tokens, skip_special=skip_special)
 
-    def _guide(self, drawn: Tensor, uniforms: Tensor, events: Events) -> None:
-        """Draw again, in `drawn`, for the rows that have a grammar: out of what it allows, by the same numbers."""
-        alive = self._columns.is_alive
+    def _guide(self, drawn: Tensor, uniforms: Tensor, events: Events) -> bool:
+        """Draw again, in `drawn`, for the rows that have a grammar: out of what it allows, by the same numbers.
+
+        Whether there are any.
+        """
+        alive, is_guided = self._columns.is_alive, False
         for index, row in enumerate(self._rows):
             if row.guide is None or not alive[index]:
                 continue
+            is_guided = True
             try:
                 allowed = torch.from_numpy(row.guide.find_allowed(self._logits.shape[-1])).to(drawn.device)
                 knobs = Knobs(*(None if knob is None else knob[index : index + 1] for knob in self._knobs))
@@ -324,6 +357,7 @@ class Batch:
                 row.guide.take(int(drawn[index]))
             except EngineError as error:
                 self._fail_row(index, error, events)
+        return is_guided
 
     def _fail_row(self, index: int, error: EngineError, events: Events) -> None:
         row = self._rows[index]

@@ -234,14 +234,15 @@ def weight_files(directory: Path) -> list[Path]:
     raise ModelUnreadableError(f"{directory} holds no model.safetensors (pickled weights are never loaded)")
 
 
-def read_weights(directory: Path) -> dict[str, Tensor]:
-    """Every tensor of the model as float32."""
+def read_weights(directory: Path, precision: torch.dtype | None = torch.float32) -> dict[str, Tensor]:
+    """Every tensor of the model; None: as it is stored."""
     weights: dict[str, Tensor] = {}
     for path in weight_files(directory):
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118  safe_open is no mapping
-                    weights[name] = file.get_tensor(name).to(torch.float32)
+                    tensor = file.get_tensor(name)
+                    weights[name] = tensor if precision is None else tensor.to(precision)
         except (OSError, SafetensorError) as error:
             raise ModelUnreadableError(f"cannot read {path}: {error}") from error
     return weights

@@ -21,6 +21,7 @@ from gpu_workers.engine.jobs import Job, Sample, SamplingOptions
 from gpu_workers.engine.lora import read_adapter
 from gpu_workers.engine.models import LoadedModel, ModelRegistry, name_taken, require_name
 from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.products import choose_precision
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead, open_head
 from gpu_workers.engine.scheduler import Scheduler
 from gpu_workers.engine.text import TextCodec
@@ -49,6 +50,8 @@ class Engine:
         uses_plain_path: bool = True,
         merges_adapters: bool | None = None,
         prefix_bytes: int = PREFIX_BYTES,
+        device: str = "cpu",
+        precision: str = "float32",
     ) -> None:
         """Read a model directory.
 
@@ -57,8 +60,11 @@ class Engine:
             max_rows: choices that decode at the same time.
             max_waiting: prompts that may wait.
             uses_plain_path: False takes Hugging Face's forward even for what the plain one knows.
-            merges_adapters: see `plain_model.MERGE_UP_TO_PARAMETERS`; None decides by size.
+            merges_adapters: see `products.SMALL_NUMBERS`; None decides by size.
             prefix_bytes: keys and values that are kept at most; 0 keeps none.
+            device: "cpu", or "cuda" for a GPU.
+            precision: of the weights and of what they are multiplied with, one of `products.PRECISIONS`; a model that
+                only Hugging Face's forward knows is float32, and on the CPU, whatever was asked for.
         Raises:
             ModelUnreadableError: the directory holds no model that can be served.
         """
@@ -67,7 +73,10 @@ class Engine:
         shape = plain_shape(config) if uses_plain_path else None
         model: Model
         if shape is not None:
-            model = PlainModel(shape, read_weights(directory), merges_adapters=merges_adapters)
+            kind = choose_precision(precision, device=device)
+            weights = read_weights(directory, None)
+            model = PlainModel(shape, weights, merges_adapters=merges_adapters, precision=kind, device=device)
+            del weights
         else:
             model = HuggingFaceModel.from_directory(directory)
         self.base = LoadedModel(name, model, hash_files(weight_files(directory)), str(directory))

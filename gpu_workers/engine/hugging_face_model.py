@@ -33,6 +33,7 @@ class HuggingFaceModel:
 
     merges_batches = False
     keeps_prefixes = False
+    runs_ahead = False
 
     def __init__(self, module: torch.nn.Module, config: Any, changed: Mapping[str, Tensor] | None = None) -> None:
         self._module = module
@@ -80,6 +81,9 @@ class HuggingFaceModel:
         with torch.inference_mode():
             changed = {name: parameters[name].detach() + pair.delta() for name, pair in pairs.items()}
         return type(self)(self._module, self._config, changed)
+
+    def settle(self, cache: HuggingFaceCache) -> HuggingFaceCache:
+        return cache
 
     def _forward(self, **inputs: Any) -> Any:
         return torch.func.functional_call(self._module, self._changed, kwargs=inputs | {"use_cache": True})

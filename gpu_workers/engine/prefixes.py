@@ -53,13 +53,26 @@ class PrefixStore:
 
     def keep(self, names: Sequence[bytes], layers: Sequence[Tensor], row: int) -> None:
         """Copy a prompt's blocks out of the cache it was read into, (capacity, 2 KV, slots, head width) a layer."""
+        unknown = [index for index, name in enumerate(names) if name not in self._blocks]
+        if unknown:
+            first = unknown[0] * BLOCK_TOKENS
+            end = len(names) * BLOCK_TOKENS
+            whole = torch.stack([layer[row, :, first:end] for layer in layers])
         for index, name in reversed(list(enumerate(names))):
             if name in self._blocks:
                 self._blocks.move_to_end(name)
                 continue
-            start = index * BLOCK_TOKENS
-            block = torch.stack([layer[row, :, start : start + BLOCK_TOKENS] for layer in layers])
+            start = index * BLOCK_TOKENS - first
+            block = whole[:, :, start : start + BLOCK_TOKENS].clone()
             self._blocks[name] = block
             self._size_bytes += block.nbytes
+        self.trim()
+
+    def limit(self, limit_bytes: int) -> None:
+        """Keep so many from now on; what is too much goes at the next `trim`. Any thread may say so."""
+        self._limit_bytes = limit_bytes
+
+    def trim(self) -> None:
+        """Release what was used longest ago, down to the limit."""
         while self._size_bytes > self._limit_bytes:
             self._size_bytes -= self._blocks.popitem(last=False)[1].nbytes

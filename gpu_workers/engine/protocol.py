@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_workers.engine.errors import InvalidRequestError
-from gpu_workers.engine.grammar import write_grammar
 from gpu_workers.engine.jobs import SamplingOptions
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.text import TextCodec
@@ -241,6 +240,8 @@ def _read_format(fields: Fields) -> str:
     name, value = "response_format", fields.take("response_format")
     if value is None or value == {"type": "text"}:
         return ""
+    from gpu_workers.engine.grammar import write_grammar  # only who asks for a grammar needs its library
+
     kind = value.get("type") if isinstance(value, dict) else None
     if kind == "json_object":
         return write_grammar({"type": "object"}, param=name)

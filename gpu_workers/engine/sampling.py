@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ALL_BITS = 0xFFFFFFFFFFFFFFFF
@@ -39,6 +40,12 @@ def draw_uniforms(keys: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDA
     return ((bits >> np.uint64(41)).astype(np.float32) * np.float32(2**-23)).astype(np.float32)
 
 
+def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
+    """The same numbers there; a GPU is not waited for."""
+    found = torch.from_numpy(values)
+    return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)
+
+
 class Knobs(NamedTuple):
     """How each row of a batch samples; `None` for a filter nobody in the batch asked for.
 
@@ -66,6 +73,8 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tenso
         row's temperature before any filter: without one they are exactly the distribution that was sampled, which is
         what a ratio is taken to (vLLM's `processed_logprobs`). Greedy rows tell them at temperature 1.
     """
+    if logits.device.type != "cpu":
+        return sample_rows(logits, uniforms, knobs)
     if knobs.temperature is not None:
         logits = logits / knobs.temperature[:, None]
     if logits.shape[-1] > LARGE_VOCABULARY:
@@ -82,6 +91,46 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tenso
     if knobs.is_greedy is not None:
         tokens = torch.where(knobs.is_greedy, logits.argmax(-1), tokens)
     return tokens, logprobs, logprobs.new_zeros(len(tokens))
+
+
+def add_up(logits: Tensor) -> Tensor:
+    """(...,) the logarithm of what the weights exp(logits) (..., V) add up to.
+
+    Float32 within a block, float64 over the blocks: over a large vocabulary torch's float32 `log_softmax` loses so much
+    of a long tail that log-probs come out some 1e-5 to 1e-4 too high.
+    """
+    size = logits.shape[-1]
+    best = logits.amax(-1, keepdim=True)
+    weights = (logits - best).exp_()
+    rest = -size % _BLOCK
+    padded = F.pad(weights, (0, rest)) if rest else weights
+    blocks = padded.view(*padded.shape[:-1], -1, _BLOCK)
+    return best[..., 0] + blocks.sum(-1).double().sum(-1).log().float()
+
+
+def sample_rows(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tensor, Tensor, Tensor]:
+    """`sample_tokens` for all rows at once, without asking a GPU for a number in between."""
+    if knobs.temperature is not None:
+        logits = logits / knobs.temperature[:, None]
+    count, size = logits.shape
+    width = next(width for width in (512, 256, 128, 64, 32, 1) if size % width == 0)
+    best = logits.amax(-1, keepdim=True)
+    weights = (logits - best).exp_()
+    totals = best[:, 0] + weights.view(count, -1, width).sum(-1).double().sum(-1).log().float()
+    if knobs.top_k is not None or knobs.top_p is not None:
+        weights = _filter_probabilities(weights / weights.sum(-1, keepdim=True), knobs)
+    weights = weights.view(count, -1, width)
+    ends = weights.sum(-1).double().cumsum(-1)  # B blocks
+    wanted = uniforms.double()[:, None] * ends[:, -1:]
+    block = torch.searchsorted(ends, wanted, right=True).clamp_(max=ends.shape[1] - 1)
+    before = torch.where(block > 0, ends.gather(-1, (block - 1).clamp_(min=0)), 0.0)
+    chosen = weights.gather(1, block[:, :, None].expand(-1, 1, width))[:, 0]  # B width
+    place = torch.searchsorted(chosen.double().cumsum(-1), wanted - before, right=True)
+    last = torch.where(chosen > 0, torch.arange(width, device=logits.device), 0).amax(-1, keepdim=True)
+    tokens = (block * width + torch.minimum(place, last))[:, 0]
+    if knobs.is_greedy is not None:
+        tokens = torch.where(knobs.is_greedy, logits.argmax(-1), tokens)
+    return tokens, logits, totals
 
 
 def _sample_row(logits: Tensor, uniform: float, knobs: Knobs, index: int) -> tuple[int, float]:

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,11 +14,14 @@ from torch import Tensor
 
 from gpu_workers.engine.batch import Batch, Events, Model, Row
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
-from gpu_workers.engine.grammar import Grammars, Guide
 from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.prefixes import BLOCK_TOKENS, PrefixStore, hash_blocks
+from gpu_workers.engine.sampling import add_up
 from gpu_workers.engine.text import TextCodec
+
+if TYPE_CHECKING:
+    from gpu_workers.engine.grammar import Grammars, Guide
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +61,7 @@ class Scheduler:
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting: deque[tuple[Job, int]] = deque()
         self._models: dict[LoadedModel, None] = {}
+        self._prefix_bytes = prefix_bytes
         self._prefixes = PrefixStore(prefix_bytes) if prefix_bytes else None
         self._grammars: Grammars | None = None
         self._lock = threading.Lock()
@@ -101,9 +106,22 @@ class Scheduler:
         """Let `wait` return."""
         self._inbox.put(None)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Of what was read and drawn."""
+        return 0 if self._prefixes is None else self._prefixes.size_bytes
+
+    def limit_prefixes(self, size_bytes: int) -> None:
+        """Keep at most so much of what was read and drawn, and never more than was said at the start."""
+        if self._prefixes is not None:
+            self._prefixes.limit(min(size_bytes, self._prefix_bytes))
+            self.wake()
+
     def wait(self) -> None:
         """Block until a job or `wake` arrives."""
         self._take(self._inbox.get())
+        if self._prefixes is not None:
+            self._prefixes.trim()
 
     @torch.inference_mode()
     def step(self) -> Events:
@@ -162,8 +180,10 @@ class Scheduler:
                         events.setdefault(job, [])
         return events
 
-    def _open_guide(self, grammar: str) -> Guide:
+    def _open_guide(self, grammar: str) -> "Guide":
         if self._grammars is None:
+            from gpu_workers.engine.grammar import Grammars  # only who asks for a grammar needs its library
+
             if self._codec is None:
                 raise EngineError("a grammar wants a tokenizer", code="grammar_failed")
             self._grammars = Grammars(self._codec, self._end_ids, self._vocabulary_size)
@@ -236,7 +256,7 @@ class Scheduler:
             )
             logits = loaded.model.project(hidden[torch.arange(len(distinct), device=hidden.device), ends])
             if sources != list(range(len(distinct))):
-                cache.select(torch.tensor(sources, device=hidden.device))
+                cache.select(torch.tensor(sources))
                 logits = logits[torch.tensor(sources, device=hidden.device)]
             batch.extend(rows, cache, logits)
             if batch not in loaded.batches:
@@ -286,7 +306,8 @@ def score_prompt(model: Model, hidden: Tensor, prompt: Sequence[int], alternativ
     logprobs, ranks, top = [], [], []
     for start in range(0, len(targets), block):
         wanted = targets[start : start + block, None]
-        spread = model.project(hidden[start : start + len(wanted)]).log_softmax(-1)  # N V
+        logits = model.project(hidden[start : start + len(wanted)])  # N V
+        spread = logits - add_up(logits)[:, None]
         own = spread.gather(-1, wanted)
         logprobs.append(own[:, 0])
         ranks.append((spread > own).sum(-1) + 1)

@@ -27,6 +27,9 @@ from transformers import AutoModelForCausalLM
 from gpu_workers.desk import base_directory
 from gpu_workers.engine import Engine
 from tentalis.core.desk import make_tickets
+from tentalis.platform.home import Home
+from tests.bench.engine_models import SEQUENCES
+from tests.bench.engine_models import run as run_model
 from tests.local_server import find_free_port
 
 PROMPTS, SAMPLES, MOST_TOKENS = 24, 8, 44
@@ -279,7 +282,21 @@ def main() -> int:
     parser.add_argument("--swaps", type=int, default=20)
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--model", help="a kept model's name or a directory: `engine_models` instead of the above")
+    parser.add_argument("--tokens", type=int, default=32, help="with --model: new ones a sequence")
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"], help="with --model: of the engine")
+    parser.add_argument("--sequences", nargs="+", type=int, default=list(SEQUENCES), help="with --model")
     options = parser.parse_args()
+    if options.model:
+        home = Home.find(os.environ).root
+        return run_model(
+            options.model,
+            home,
+            tokens=options.tokens,
+            rounds=options.rounds,
+            precisions=options.precisions,
+            sequences=options.sequences,
+        )
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     codec = Engine.open("desk").codec

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from gpu_workers.engine import Engine, Sample
-from gpu_workers.engine.checkpoint import plain_shape, read_config
+from gpu_workers.engine.batch import Model
+from gpu_workers.engine.checkpoint import plain_shape, read_config, read_weights
 from gpu_workers.engine.plain_model import PlainModel
 from gpu_workers.engine.reward_heads import AnsweredSteps
+from gpu_workers.engine.scheduler import score_prompt
 from tests.gpu_workers.engine.conftest import FAMILIES
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
@@ -80,7 +83,7 @@ def test_adapters_agree_with_peft_and_leave_the_base_alone(
     write_adapter: Callable[..., Path],
     tmp_path: Path,
     architecture: str,
-    settings: dict[str, bool],
+    settings: dict[str, Any],
     extra: dict[str, object],
 ) -> None:
     directory = model_directory(architecture)
@@ -122,3 +125,41 @@ def test_a_config_written_before_layer_types_reads_as_the_one_that_has_them(
     assert [rope.theta for rope in shape.ropes if rope] == [1e4, 1e4, 1e6, 1e4, 1e4, 1e6]
     assert plain_shape({**now, "final_logit_softcapping": 30.0}) is None
     assert plain_shape({**old, "model_type": "llama", "rope_scaling": {"type": "yarn", "factor": 2.0}}) is None
+
+
+def test_log_probs_of_a_large_vocabulary_keep_its_long_tail() -> None:
+    """A sum of 262,144 weights in float32 loses so much of it that each log-prob comes out too high."""
+    logits = torch.randn(12, 262_144, generator=torch.Generator().manual_seed(3)) * 4
+    prompt = list(range(13))
+    exact = logits.double().log_softmax(-1)[torch.arange(12), torch.tensor(prompt[1:])].numpy()
+
+    class Told:
+        vocabulary_size = logits.shape[-1]
+
+        def project(self, hidden: torch.Tensor) -> torch.Tensor:
+            return logits[hidden[:, 0].long()]
+
+    places = torch.arange(13).float()[:, None]
+    told = score_prompt(cast("Model", Told()), places, prompt, 0).logprobs
+    np.testing.assert_allclose(told, exact, atol=5e-6)
+    assert (
+        float(np.abs(logits.log_softmax(-1)[torch.arange(12), torch.tensor(prompt[1:])].numpy() - exact).max()) > 1e-5
+    )
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "gemma3"])
+def test_weights_laid_out_for_another_kernel_say_the_same(
+    model_directory: Callable[[str], Path], write_adapter: Callable[..., Path], tmp_path: Path, architecture: str
+) -> None:
+    directory = model_directory(architecture)
+    engine = Engine("tiny", directory)
+    shape = plain_shape(read_config(directory))
+    assert shape is not None
+    engine.base.model = PlainModel(shape, read_weights(directory, None), merges_adapters=False, packs=True)
+    reference = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    assert_agrees(reference, engine.generate(PROMPTS, 3, max_tokens=20, seed=4))
+    engine.load_adapter("a", write_adapter(tmp_path / "a", architecture, 1))
+    assert_agrees(
+        PeftModel.from_pretrained(reference, tmp_path / "a").eval(),
+        engine.generate(PROMPTS, 3, adapter="a", max_tokens=20, seed=4),
+    )

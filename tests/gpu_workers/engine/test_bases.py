@@ -1,5 +1,6 @@
 """Several base models behind one address: read when asked for, making room, back with what was loaded on them."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -100,4 +101,26 @@ async def test_a_model_larger_than_the_memory_is_refused_before_it_is_read(
         found = await ask(client, "qwen2", 507)
         assert found["code"] == "model_too_large"
         assert "TENTALIS_ENGINE_MEMORY_MIB" in found["message"]
+        await server.stop(drain_s=5)
+
+
+async def test_what_is_kept_of_prompts_has_the_memory_that_weights_leave(
+    kept_in: Path, model_directory: Callable[[str], Path]
+) -> None:
+    room = 100_000
+    first = Engine("first", model_directory("qwen3"))
+    bases = Bases(first, kept_in=kept_in, most_bytes=count_bytes(kept_in / "qwen2") + room)
+    server = EngineServer(bases, host="127.0.0.1")
+    async with TestClient(TestServer(server.app)) as client:
+        server.start()
+        for place in range(12):
+            asked = {"prompt": [3 + (7 * place + step) % 500 for step in range(100)], "max_tokens": 1}
+            assert (await client.post("/v1/completions", json=asked | {"model": "first"})).status == 200
+        assert first.scheduler.kept_bytes > room
+        await ask(client, "qwen2")
+        for _ in range(100):
+            if first.scheduler.kept_bytes <= room / 2:
+                break
+            await asyncio.sleep(0.01)
+        assert 0 < first.scheduler.kept_bytes <= room / 2, "of two engines each has half of it"
         await server.stop(drain_s=5)

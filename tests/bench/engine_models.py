@@ -1,0 +1,226 @@
+"""`python -m tests.bench.engine --model NAME`: a pretrained model, the engine beside Hugging Face and llama.cpp.
+
+NAME is a kept model (`tentalis model get`) or a directory. Each side is a process of its own on the same threads
+(`TENTALIS_TORCH_THREADS`), and they take turns: 1, 8 and 32 sequences, eight answers to one prompt, a conversation of
+twelve turns. Tokens are counted for each CPU second, which a busy machine does not change, and for each wall second.
+Then how far the log-probs that the engine told lie from those of Hugging Face's forward in float32.
+"""
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gpu_workers.engine.text import TextCodec
+from tentalis.kept_models import find_model
+
+Row = dict[str, Any]
+SEQUENCES, GROUP, TURNS = (1, 8, 32), 8, 12
+SPEED_BAR, TURN_BAR, LOGPROB_BAR, HALF_LOGPROB_BAR = 3.0, 1.5, 1e-4, 1e-3
+TEXT = (
+    "The lamp arrived on Tuesday, but its shade was torn along the seam and one of the screws was missing.",
+    "Dear customer service, my order of three mugs was delivered to the wrong address last week.",
+    "Water boils at a lower temperature on a mountain, because the air there presses on it less.",
+    "In the spring the river rises and the meadows behind the mill stand under water for some days.",
+    "She counted the coins twice, put them back in the jar, and wrote the sum into the small blue book.",
+    "A refund is paid within fourteen days of the day on which the parcel reached our warehouse.",
+    "The committee met in the afternoon and agreed that the bridge should be painted before the winter.",
+    "When two gears of different size turn together, the smaller one turns more often than the larger.",
+)
+
+
+class Side:
+    """A process that draws and scores."""
+
+    def __init__(self, who: str, directory: Path, precision: str) -> None:
+        self.who, self.precision = who, precision
+        self.name = f"{'engine' if who == 'ours' else 'Hugging Face'}, {precision}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.engine_worker", who, str(directory), "--precision", precision],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        self._read()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def ask(self, what: str, **asked: Any) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": what, **asked}) + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline()):
+            raise RuntimeError(f"{self.name} ended: {self._process.wait()}")
+        return json.loads(line)
+
+
+def find_directory(model: str, home: Path) -> Path:
+    """A kept model's directory, or the directory itself."""
+    return Path(model) if "/" in model else find_model(home, model).directory
+
+
+def make_prompts(codec: TextCodec, count: int) -> list[list[int]]:
+    """Beginnings of English texts, all different."""
+    texts = [
+        f"{place + 1}. {TEXT[place % len(TEXT)]} {TEXT[(place // 8 + place + 3) % len(TEXT)]}" for place in range(count)
+    ]
+    return codec.encode(texts)
+
+
+def measure_row(name: str, sides: Sequence[Any], rounds: int, prompts: list[list[int]], n: int, tokens: int) -> Row:
+    """Tokens a CPU second and a wall second of each side."""
+    found: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
+    for turn in range(-1, rounds):
+        for side in sides:
+            one = side.ask("draw", prompts=prompts, n=n, tokens=2 if turn < 0 else tokens, seed=turn + 1)
+            if turn >= 0:  # the first warms up
+                found[side.name].append(one)
+    drawn = len(prompts) * n * tokens
+    return {
+        "row": name,
+        **{
+            who: {
+                "per_cpu_s": round(statistics.median(drawn / one["cpu_s"] for one in turns), 2),
+                "per_wall_s": round(statistics.median(drawn / one["wall_s"] for one in turns), 2),
+            }
+            for who, turns in found.items()
+        },
+    }
+
+
+def converse(side: Any, codec: TextCodec, tokens: int) -> dict[str, float]:
+    """Twelve turns, each behind all that was said before: its speed, how long it read at the second and the last."""
+    said = codec.encode(["A conversation about orders that went wrong. " + " ".join(TEXT)])[0]
+    turns = []
+    for turn in range(TURNS):
+        asked = f"\n\nQuestion {turn + 1}: {TEXT[0]}\nAnswer:"  # the same each time: turns are of one length
+        said = said + codec.encode([asked], add_special_tokens=False)[0]
+        found = side.ask("draw", prompts=[said], n=1, tokens=tokens, seed=turn)
+        turns.append(found)
+        said = said + found["token_ids"][0]
+    drawn = TURNS * tokens
+    return {
+        "per_cpu_s": round(drawn / sum(turn["cpu_s"] for turn in turns), 2),
+        "per_wall_s": round(drawn / sum(turn["wall_s"] for turn in turns), 2),
+        "read_2_s": round(turns[1]["read_s"], 3),
+        "read_12_s": round(turns[-1]["read_s"], 3),
+        "last_against_second": round(turns[-1]["read_s"] / turns[1]["read_s"], 2),
+    }
+
+
+def compare(told: Sequence[Sequence[float]], judged: Sequence[Sequence[float]]) -> dict[str, float]:
+    """The differences of log-probs, and the ratio that a trainer would weigh with."""
+    differences = [
+        mine - theirs for one, other in zip(told, judged, strict=True) for mine, theirs in zip(one, other, strict=True)
+    ]
+    ratios = [math.exp(-difference) for difference in differences]
+    return {
+        "tokens": len(differences),
+        "mean_abs": statistics.fmean(map(abs, differences)),
+        "max_abs": max(map(abs, differences)),
+        "mean_ratio": statistics.fmean(ratios),
+        "ratio_spread": statistics.pstdev(ratios),
+    }
+
+
+def judge_logprobs(sides: Sequence[Side], prompts: list[list[int]], tokens: int) -> dict[str, dict[str, float]]:
+    """Of each engine side and, for comparison, each Hugging Face one of another precision, against the float32 one."""
+    judge = next(side for side in sides if side.who == "hf" and side.precision == "float32")
+    found = {}
+    for side in sides:
+        if side.who == "ours":
+            drawn = side.ask("draw", prompts=prompts, n=1, tokens=tokens, seed=11)
+            judged = judge.ask("score", prompts=prompts, answers=drawn["token_ids"])["logprobs"]
+            found[side.name] = compare(drawn["logprobs"], judged)
+            for other in sides:
+                if other.who == "hf" and other is not judge and other.precision == side.precision:
+                    theirs = other.ask("score", prompts=prompts, answers=drawn["token_ids"])["logprobs"]
+                    found[other.name] = compare(theirs, judged)
+                    found[f"{side.name}, against {other.name}"] = compare(drawn["logprobs"], theirs)
+    return found
+
+
+def run(
+    model: str, home: Path, *, tokens: int, rounds: int, precisions: Sequence[str], sequences: Sequence[int]
+) -> int:
+    """Exit code 1 when a bar is missed."""
+    directory = find_directory(model, home)
+    codec = TextCodec.from_directory(directory)
+    kinds = [("ours", precision) for precision in precisions]
+    kinds += [("hf", precision) for precision in ("float32", "bfloat16") if precision in {"float32", *precisions}]
+    with ExitStack() as stack:
+        sides = [stack.enter_context(Side(who, directory, precision)) for who, precision in kinds]
+        rows = []
+        for count in sequences:
+            prompts = make_prompts(codec, count)
+            rows.append(measure_row(f"{count} sequences", sides, rounds, prompts, 1, tokens))
+            print_row(rows[-1])
+        prompts = [codec.encode([" ".join(TEXT)])[0]]
+        rows.append(measure_row("group of 8", sides, rounds, prompts, GROUP, tokens))
+        print_row(rows[-1])
+        rows.append({"row": "12 turns", **{side.name: converse(side, codec, tokens // 2) for side in sides}})
+        print_row(rows[-1])
+        rows.append({"row": "memory", **{side.name: side.ask("memory") for side in sides}})
+        print_row(rows[-1])
+        logprobs = judge_logprobs(sides, make_prompts(codec, 8), tokens)
+    for who, found in logprobs.items():
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
+        print(f"log-probs, {who}, against Hugging Face's forward in float32: {shown}")
+    print("vLLM's CPU build: SKIPPED, not installed")
+    bars = judge_bars(rows, logprobs)
+    for name, bar in bars.items():
+        print(f"{'ok  ' if bar['holds'] else 'MISS'} {name}: {bar['found']:.3g}, wanted {bar['wanted']}")
+    print(json.dumps({"bench": "engine", "model": model, "rows": rows, "logprobs": logprobs, "bars": bars}))
+    return 0 if all(bar["holds"] for bar in bars.values()) else 1
+
+
+def judge_bars(rows: Sequence[Row], logprobs: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, Any]]:
+    by_name = {row["row"]: row for row in rows}
+    bars: dict[str, dict[str, Any]] = {}
+    last = by_name.get(f"{SEQUENCES[-1]} sequences", rows[0])
+    ours = {who: found for who, found in last.items() if who.startswith("engine")}
+    peer = last["Hugging Face, float32"]["per_cpu_s"]
+    for who, found in ours.items():
+        speed = found["per_cpu_s"] / peer
+        bars[f"{who}: x Hugging Face in float32 at 32 sequences, a CPU second"] = {
+            "found": speed,
+            "wanted": f">= {SPEED_BAR:g}",
+            "holds": speed >= SPEED_BAR,
+        }
+        turns = by_name["12 turns"][who]["last_against_second"]
+        bars[f"{who}: turn 12 reads x turn 2"] = {
+            "found": turns,
+            "wanted": f"<= {TURN_BAR:g}",
+            "holds": turns <= TURN_BAR,
+        }
+        most = LOGPROB_BAR if who.endswith("float32") else HALF_LOGPROB_BAR
+        bars[f"{who}: largest difference of a log-prob"] = {
+            "found": logprobs[who]["max_abs"],
+            "wanted": f"<= {most:g}",
+            "holds": logprobs[who]["max_abs"] <= most,
+        }
+    return bars
+
+
+def print_row(row: Row) -> None:
+    print(row["row"])
+    for who, found in row.items():
+        if who != "row":
+            print(f"  {who:24} " + "  ".join(f"{name} {value}" for name, value in found.items()), flush=True)
