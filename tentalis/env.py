@@ -274,7 +274,19 @@ VARIABLES: dict[str, Variable] = {
             "ENGINE_MEMORY_MIB",
             read_int(0, 2**24),
             0,
-            "what the weights of kept models may take in the engine together; 0: half of the machine's memory",
+            "what kept models and what is kept of prompts may take in the engine; 0: half of the machine's memory",
+        ),
+        Variable(
+            "ENGINE_DEVICE",
+            read_choice("auto", "cpu", "cuda"),
+            "auto",
+            "where the engine computes; auto: on a GPU where there is one, small models on the processor",
+        ),
+        Variable(
+            "ENGINE_PRECISION",
+            read_choice("auto", "float32", "bfloat16"),
+            "auto",
+            "what the engine computes in; auto: bfloat16 on a GPU, float32 on a processor",
         ),
         Variable(
             "TRAINING_MEMORY_MIB",

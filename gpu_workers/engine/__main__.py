@@ -12,8 +12,9 @@ from pathlib import Path
 from aiohttp import web
 
 from gpu_workers.engine.bases import Bases
-from gpu_workers.engine.engine import PREFIX_BYTES, Engine
+from gpu_workers.engine.engine import DEVICES, PREFIX_BYTES, Engine
 from gpu_workers.engine.errors import ModelUnreadableError
+from gpu_workers.engine.products import PRECISIONS
 from gpu_workers.engine.served import Served
 from gpu_workers.engine.server import EngineServer, is_loopback
 from gpu_workers.process import prepare_process
@@ -40,13 +41,22 @@ def build_parser() -> argparse.ArgumentParser:
         "--memory-mib",
         type=int,
         default=0,
-        help="their weights may take together; default: half of what the machine has",
+        help="they and what is kept of prompts may take; default: half of what the machine has",
     )
     parser.add_argument(
         "--prefix-mib",
         type=int,
         default=PREFIX_BYTES >> 20,
         help="each base model keeps of what was read and drawn, for prompts that begin with it; 0: nothing",
+    )
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="auto: a GPU where there is one, but not for small models"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="auto",
+        help="of what models compute in; auto: bfloat16 on a GPU, float32 on a processor, whose log-probs are exact",
     )
     parser.add_argument("--port", type=int, default=8300)
     parser.add_argument("--max-rows", type=int, default=512, help="choices that decode at the same time")
@@ -105,6 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
             "max_rows": options.max_rows,
             "max_waiting": options.max_waiting,
             "prefix_bytes": max(0, options.prefix_mib) << 20,
+            "device": options.device,
+            "precision": options.precision,
         }
         first = Engine.open(options.model, name=options.served_name, **settings)
         most_bytes = options.memory_mib << 20 or _count_memory() // 2

@@ -14,7 +14,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from gpu_workers.engine.batch import Events
-from gpu_workers.engine.checkpoint import read_config, weight_files
+from gpu_workers.engine.checkpoint import EMBEDDING, HEAD, read_config, weight_files
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import EngineError, ModelUnreadableError, UnknownModelError
 from gpu_workers.engine.jobs import Job
@@ -23,7 +23,7 @@ from gpu_workers.engine.scheduler import Tally
 from gpu_workers.engine.served import Served
 
 NUMBER_BYTES = 4
-"""Of a weight: whatever its file holds, it is computed with in float32."""
+"""Of a weight, whatever its file holds: in bfloat16 it is fewer."""
 BUSY_RETRY_S = 5
 _DRAIN_S = 5.0
 logger = logging.getLogger(__name__)
@@ -207,7 +207,10 @@ class Bases:
             engine.start()
             kept.engine = engine
             self._share_memory()
-        logger.info("read %s (%d MiB) in %.1f s", kept.name, kept.size_bytes >> 20, time.monotonic() - started)
+        logger.info(
+            "read %s (%d MiB) in %.1f s; it computes in %s on %s",
+            *(kept.name, kept.size_bytes >> 20, time.monotonic() - started, engine.computes_in, engine.device),
+        )
         return engine
 
     async def _make_room(self, wanted: _Kept) -> None:
@@ -246,20 +249,27 @@ class Bases:
 
 
 def count_bytes(directory: Path) -> int:
-    """What a model's weights take in memory, by the heads of its files.
+    """What a model's weights take in memory at most, by the heads of its files.
+
+    An embedding that is the output layer too is there twice: as it is stored, and laid out for products.
 
     Raises:
         ModelUnreadableError: there are none.
     """
-    numbers = 0
+    numbers, embedding, has_head = 0, 0, False
     for path in weight_files(directory):
         try:
             with safe_open(path, framework="pt") as file:
-                shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118  it is no mapping
+                for name in file.keys():  # noqa: SIM118  it is no mapping
+                    one = file.get_slice(name)
+                    numbers += math.prod(one.get_shape())
+                    has_head |= name == HEAD
+                    if name == EMBEDDING:
+                        stored = 2 if one.get_dtype() in ("BF16", "F16") else NUMBER_BYTES
+                        embedding = stored * math.prod(one.get_shape())
         except (OSError, SafetensorError) as error:
             raise ModelUnreadableError(f"{path} is no whole safetensors file: {error}") from None
-        numbers += sum(math.prod(shape) for shape in shapes)
-    return numbers * NUMBER_BYTES
+    return numbers * NUMBER_BYTES + (0 if has_head else embedding)
 
 
 def cancel(engine: Served, job: Job) -> None:

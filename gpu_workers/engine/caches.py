@@ -169,7 +169,7 @@ def _round_up(number: int) -> int:
 def record_graphs() -> Record:
     """What makes a CUDA graph of a step: each call of it runs all kernels again, and returns the same tensor.
 
-    They share the memory of what lies between, for only one of them runs at a time.
+    They share the memory of what lies between: one step's logits must be read before another of them runs.
     """
     pool = torch.cuda.graph_pool_handle()
 

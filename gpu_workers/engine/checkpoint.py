@@ -14,6 +14,8 @@ from torch import Tensor
 
 from gpu_workers.engine.errors import ModelUnreadableError
 
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
 
 @dataclass(frozen=True)
 class Rope:

@@ -15,13 +15,13 @@ from torch import Tensor
 from gpu_workers.desk import base_directory
 from gpu_workers.engine.batch import Events, Model
 from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, read_json, read_weights, weight_files
-from gpu_workers.engine.errors import StoppingError, UnknownModelError
+from gpu_workers.engine.errors import ModelUnreadableError, StoppingError, UnknownModelError
 from gpu_workers.engine.hugging_face_model import HuggingFaceModel
 from gpu_workers.engine.jobs import Job, Sample, SamplingOptions
 from gpu_workers.engine.lora import read_adapter
 from gpu_workers.engine.models import LoadedModel, ModelRegistry, name_taken, require_name
 from gpu_workers.engine.plain_model import PlainModel
-from gpu_workers.engine.products import choose_precision
+from gpu_workers.engine.products import SMALL_NUMBERS, choose_precision
 from gpu_workers.engine.reward_heads import AnsweredSteps, LoadedHead, open_head
 from gpu_workers.engine.scheduler import Scheduler
 from gpu_workers.engine.text import TextCodec
@@ -29,6 +29,7 @@ from gpu_workers.learning.reward_head import read_features
 from gpu_workers.process import find_threads
 
 BUILT_IN = "desk"
+DEVICES = ("auto", "cpu", "cuda")
 PREFIX_BYTES = 512 << 20
 """Keys and values that are kept of what was read and drawn, for prompts that begin with it."""
 
@@ -38,6 +39,9 @@ class Engine:
 
     Used in-process it generates in the calling thread; after `start` a thread of its own does, and `publish` is called
     there with what changed after every step.
+
+    Attributes:
+        computes_in: "float32" or "bfloat16"; device: "cpu" or "cuda".
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Engine:
             uses_plain_path: False takes Hugging Face's forward even for what the plain one knows.
             merges_adapters: see `products.SMALL_NUMBERS`; None decides by size.
             prefix_bytes: keys and values that are kept at most; 0 keeps none.
-            device: "cpu", or "cuda" for a GPU.
+            device: one of `DEVICES`; "auto" takes a GPU where there is one, but not for a small model.
             precision: of the weights and of what they are multiplied with, one of `products.PRECISIONS`; a model that
                 only Hugging Face's forward knows is float32, and on the CPU, whatever was asked for.
         Raises:
@@ -73,12 +77,15 @@ class Engine:
         shape = plain_shape(config) if uses_plain_path else None
         model: Model
         if shape is not None:
-            kind = choose_precision(precision, device=device)
             weights = read_weights(directory, None)
-            model = PlainModel(shape, weights, merges_adapters=merges_adapters, precision=kind, device=device)
+            place = choose_device(device, numbers=sum(weight.numel() for weight in weights.values()))
+            kind = choose_precision(precision, device=place)
+            model = PlainModel(shape, weights, merges_adapters=merges_adapters, precision=kind, device=place)
             del weights
+            self.computes_in, self.device = str(kind).removeprefix("torch."), place
         else:
             model = HuggingFaceModel.from_directory(directory)
+            self.computes_in, self.device = "float32", "cpu"
         self.base = LoadedModel(name, model, hash_files(weight_files(directory)), str(directory))
         self.models = ModelRegistry(self.base)
         self._heads: dict[str, LoadedHead] = {}
@@ -267,6 +274,18 @@ class Engine:
                 with self._settled:
                     self._settled.notify_all()
                 self.publish(events)
+
+
+def choose_device(asked: str, *, numbers: int) -> str:
+    """Where a model of so many weights computes.
+
+    Raises:
+        ModelUnreadableError: on a GPU that is not there.
+    """
+    is_there = torch.cuda.is_available()
+    if asked == "cuda" and not is_there:
+        raise ModelUnreadableError("wanted a GPU (cuda), found none that torch can use")
+    return "cuda" if asked == "cuda" or (asked == "auto" and is_there and numbers > SMALL_NUMBERS) else "cpu"
 
 
 def read_end_ids(directory: Path, config: Mapping[str, Any]) -> frozenset[int]:

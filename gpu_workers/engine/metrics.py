@@ -9,6 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from gpu_workers.engine.bases import Bases
+from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.jobs import Job
 
 
@@ -61,6 +62,13 @@ class EngineMetrics(Collector):
             ("tentalis_engine_bases", "Base models in memory", len(engines)),
         ):
             yield GaugeMetricFamily(name, help_text, value=value)
+        arithmetic = GaugeMetricFamily(
+            "tentalis_engine_arithmetic", "What a base model computes in", labels=["model_name", "precision", "device"]
+        )
+        for engine in engines:
+            if isinstance(engine, Engine):
+                arithmetic.add_metric([engine.base.name, engine.computes_in, engine.device], 1)
+        yield arithmetic
         tally = self._bases.count_up()
         for name, help_text, value in (
             ("vllm:prompt_tokens", "Prompt tokens read (shared ones once)", tally.prompt_tokens),

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gpu_workers.engine.caches import PlainCache, Record, StaticCache, record_graphs, round_slots
-from gpu_workers.engine.checkpoint import ModelShape, Rope
+from gpu_workers.engine.checkpoint import EMBEDDING, HEAD, ModelShape, Rope
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.lora import LoraPair
 from gpu_workers.engine.products import SMALL_NUMBERS, Dense, LayOut, Mergeable, Packed, Product, TwoHalves, packs_well
@@ -145,8 +145,6 @@ class PlainModel:
         self.shape = shape
         self.device = torch.device(device)
         self.precision = precision
-        if record is None and self.device.type == "cuda":
-            record = record_graphs()
         self._record = record
         self._static: StaticCache | None = None
         self.adaptable = {
@@ -174,7 +172,7 @@ class PlainModel:
     @property
     def runs_ahead(self) -> bool:
         """A step goes on while the machine reads what was drawn before it."""
-        return self._record is not None
+        return self._record is not None or self.device.type == "cuda"
 
     @property
     def vocabulary_size(self) -> int:
@@ -200,10 +198,12 @@ class PlainModel:
 
     def settle(self, cache: PlainCache) -> PlainCache:
         """Where the rows of a batch that begins with these decode from now on."""
-        if self._record is None:
+        if not self.runs_ahead:
             return cache
-        self._static = StaticCache(cache, self._record) if self._static is None else self._static.take(cache)
-        return self._static
+        if self._static is None:  # a memory of its own: another's steps may run before what this one gave is read
+            self._static = StaticCache(cache, self._record or record_graphs())
+            return self._static
+        return self._static.take(cache)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         x = F.embedding(tokens, self._embedding)
@@ -378,13 +378,13 @@ class _Reader:
     def embedding(self) -> Tensor:
         """As it is stored: a row is made float32 when it is read."""
         s = self._shape
-        return self._find("model.embed_tokens.weight", s.vocabulary_size, s.width).to(self._device)
+        return self._find(EMBEDDING, s.vocabulary_size, s.width).to(self._device)
 
     def head(self) -> Product:
         """Float32 in and out."""
         s = self._shape
-        tied = s.ties_embeddings or "lm_head.weight" not in self._weights
-        weight = self._find(f"{'model.embed_tokens' if tied else 'lm_head'}.weight", s.vocabulary_size, s.width)
+        tied = s.ties_embeddings or HEAD not in self._weights
+        weight = self._find(EMBEDDING if tied else HEAD, s.vocabulary_size, s.width)
         if self._device.type == "cuda" and self._precision != torch.float32:
             return TwoHalves(weight.to(self._device, self._precision))
         return self._lay_out(weight.to(self._device, torch.float32), None)

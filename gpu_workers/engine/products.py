@@ -1,5 +1,6 @@
 """Products with weights that never change, in the kernel that is quickest on this machine."""
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+logger = logging.getLogger(__name__)
 AUTO = "auto"
 PRECISIONS = (AUTO, "float32", "bfloat16")
 SMALL_NUMBERS = 64_000_000
@@ -90,6 +92,8 @@ def choose_precision(asked: str, *, device: str) -> torch.dtype:
     """What a model's linears compute in: "auto" is bfloat16 on a GPU, and float32 on a processor."""
     if asked == AUTO:
         return torch.bfloat16 if device == "cuda" else torch.float32
+    if asked == "bfloat16" and device == "cpu" and not is_quicker_in_half():
+        logger.warning("bfloat16 was asked for, but this processor multiplies no faster in it")
     return getattr(torch, asked)  # type: ignore[no-any-return]
 
 

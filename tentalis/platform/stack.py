@@ -266,6 +266,8 @@ def _plan_engine(plan: _Plan, environment: Mapping[str, str], port: int) -> list
                 *("--adapters-in", str(plan.settings["ARTIFACTS"] or plan.home.artifacts)),
                 *("--models-in", str(models_directory(plan.home.root))),
                 *("--memory-mib", str(plan.settings["ENGINE_MEMORY_MIB"])),
+                *("--device", str(plan.settings["ENGINE_DEVICE"])),
+                *("--precision", str(plan.settings["ENGINE_PRECISION"])),
             ],
             environment=environment,
             probe=http_probe(LOOPBACK, port, "/health"),

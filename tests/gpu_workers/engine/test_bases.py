@@ -89,6 +89,8 @@ async def test_what_is_not_there_too_large_or_broken_is_named_and_harms_nobody(c
     weights.write_bytes(weights.read_bytes()[:100])
     assert "is no whole safetensors file" in (await ask(client, "llama", 500))["message"]
     await ask(client, "qwen2")
+    text = await (await client.get("/metrics")).text()
+    assert 'tentalis_engine_arithmetic{device="cpu",model_name="qwen2",precision="float32"} 1.0' in text
 
 
 async def test_a_model_larger_than_the_memory_is_refused_before_it_is_read(

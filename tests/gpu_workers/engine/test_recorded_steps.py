@@ -12,6 +12,7 @@ from gpu_workers.engine import Engine, SamplingOptions, sampling
 from gpu_workers.engine.batch import Model
 from gpu_workers.engine.caches import Work
 from gpu_workers.engine.checkpoint import plain_shape, read_config, read_weights
+from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.plain_model import PlainModel
@@ -168,3 +169,10 @@ def test_in_bfloat16_what_is_told_is_what_was_drawn_from(
     difference = np.concatenate([own - sample.logprobs for own, sample in zip(scored, samples, strict=True)])
     assert float(np.abs(difference).mean()) < 0.03
     assert abs(float(np.exp(difference).mean()) - 1) < 0.02
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named_before_anything_starts(model_directory: Callable[[str], Path]) -> None:
+    with pytest.raises(ModelUnreadableError, match="wanted a GPU"):
+        Engine("tiny", model_directory("qwen2"), device="cuda")
+    assert Engine("tiny", model_directory("qwen2"), device="auto").device == "cpu"
