@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Self
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -169,14 +170,17 @@ def _round_up(number: int) -> int:
 def record_graphs() -> Record:
     """What makes a CUDA graph of a step: each call of it runs all kernels again, and returns the same tensor.
 
-    They share the memory of what lies between: one step's logits must be read before another of them runs.
+    They share the memory of what lies between: one step's logits must be read before another of them runs. It goes with
+    the last graph that uses it, so the next one asks those that are left.
     """
-    pool = torch.cuda.graph_pool_handle()
+    graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
     def record(work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
+        pool = next((other.pool() for other in graphs), None)
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             found = work()
+        graphs.add(graph)
 
         def replay() -> Tensor:
             graph.replay()
