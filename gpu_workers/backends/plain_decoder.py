@@ -88,8 +88,8 @@ class PlainDecoder:
         norms_outputs = s.family.norms_outputs
         if norms_outputs:
             put_out = self._norm(put_out, f"{layer}.post_attention_layernorm")
-        x = x + put_out
-        normed = self._norm(x, f"{layer}.{'pre_feedforward' if norms_outputs else 'post_attention'}_layernorm")
+        second = f"{layer}.{'pre_feedforward' if norms_outputs else 'post_attention'}_layernorm.weight"
+        x, normed = _add_and_norm(x, put_out, self._norms[second], s.norm_epsilon)
         gate_up = self._apply(normed, [f"{layer}.mlp.gate_proj", f"{layer}.mlp.up_proj"], changes)
         gated = _gate_silu(gate_up) if s.family.activation[1] == "silu" else _gate_gelu(gate_up)
         put_out = self._apply(gated, [f"{layer}.mlp.down_proj"], changes)
@@ -129,10 +129,7 @@ class PlainDecoder:
         return torch.cat([query.expand(s.heads, -1), key.expand(s.kv_heads, -1)])
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
-        weight = self._norms[f"{name}.weight"]
-        if weight.dtype == x.dtype:
-            return F.rms_norm(x, (self._shape.width,), weight, self._shape.norm_epsilon)
-        return _norm_exactly(x, weight, self._shape.norm_epsilon)
+        return _norm(x, self._norms[f"{name}.weight"], self._shape.norm_epsilon)
 
     def _apply(self, x: Tensor, names: Sequence[str], changes: Mapping[str, LowRank]) -> Tensor:
         """Linear modules that read the same input, their outputs side by side."""
@@ -179,7 +176,18 @@ def _gate_gelu(gate_up: Tensor) -> Tensor:
     return F.gelu(gate, approximate="tanh") * up
 
 
-@fused
-def _norm_exactly(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """A norm whose weight is finer than what it norms."""
+def _norm_plainly(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """A norm; its weight may be finer than what it norms."""
+    if weight.dtype == x.dtype:
+        return F.rms_norm(x, (x.shape[-1],), weight, epsilon)
     return (F.rms_norm(x.float(), (x.shape[-1],), None, epsilon) * weight).to(x.dtype)
+
+
+_norm = fused(_norm_plainly)
+
+
+@fused
+def _add_and_norm(x: Tensor, more: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """The sum, and its norm."""
+    x = x + more
+    return x, _norm_plainly(x, weight, epsilon)
