@@ -20,11 +20,12 @@ class Fields(NamedTuple):
 ON_POLICY = frozenset(ALGORITHMS) - PREFERENCES
 WRITTEN_PAIRS = frozenset({"dpo", "ipo"})
 USED_BY: Mapping[str, tuple[str, frozenset[str]]] = {
-    **dict.fromkeys(("clip_low", "clip_high"), ("algorithm", CLIPPED | {"cispo"})),
+    **dict.fromkeys(("clip_low", "clip_high"), ("algorithm", CLIPPED | {"cispo", "gspo"})),
+    **dict.fromkeys(("sequence_clip_low", "sequence_clip_high"), ("algorithm", frozenset({"gspo"}))),
     **dict.fromkeys(("dual_clip", "importance_cap"), ("algorithm", CLIPPED)),
     **dict.fromkeys(("singles", "std_floor", "step_mix", "max_staleness", "w_rl", "w_opd"), ("algorithm", ON_POLICY)),
     **dict.fromkeys(("opd_mode", "teacher", "opd_clip", "opd_least_share"), ("algorithm", ON_POLICY)),
-    **dict.fromkeys(("overlong_buffer", "overlong_penalty"), ("algorithm", ON_POLICY)),
+    **dict.fromkeys(("overlong_buffer", "overlong_penalty", "cut_answers_teach"), ("algorithm", ON_POLICY)),
     **dict.fromkeys(("opd_top_k", "opd_hints", "opd_top_k_clip"), ("opd_mode", frozenset({"top_k"}))),
     "refill": ("algorithm", frozenset({"dapo"})),
     "beta": ("algorithm", WRITTEN_PAIRS | {"kto"}),
@@ -75,7 +76,8 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
         Fields(
             _("Updates"),
             (
-                *("learning_rate", "minibatches", "epochs", "max_grad_norm", "clip_low", "clip_high", "dual_clip"),
+                *("learning_rate", "schedule", "warmup_updates", "minibatches", "epochs", "max_grad_norm"),
+                *("clip_low", "clip_high", "sequence_clip_low", "sequence_clip_high", "dual_clip"),
                 *("importance_cap", "kl_coef", "entropy_coef"),
             ),
         ),
@@ -84,7 +86,11 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
         Fields(
             _("Hints"), ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip"), True
         ),
-        Fields(_("Long answers"), ("answer_tokens", "overlong_buffer", "overlong_penalty", "refill"), True),
+        Fields(
+            _("Long answers"),
+            ("answer_tokens", "cut_answers_teach", "overlong_buffer", "overlong_penalty", "refill"),
+            True,
+        ),
         Fields(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
         Fields(_("Imitation (SFT)"), ("sft_temperature", "sft_weight_max"), True),
         Fields(

@@ -24,6 +24,23 @@ SECTION_WORDS: dict[str, tuple[Words, Words]] = {
 FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     # recipe: what came with more algorithms
     "precision": (_("Precision"), _("What the frozen model computes in: bfloat16 on GPUs is faster.")),
+    "schedule": (
+        _("Learning rate schedule"),
+        _("How the learning rate falls over the updates of a run; it begins anew with the next."),
+    ),
+    "warmup_updates": (
+        _("Warm-up updates"),
+        _("Over so many updates of a new adapter, in one run or several, the learning rate rises. 0: none."),
+    ),
+    "sequence_clip_low": (
+        _("Sequence clip, low"),
+        _("GSPO clips the mean ratio of a whole answer below 1 minus this."),
+    ),
+    "sequence_clip_high": (_("Sequence clip, high"), _("The same above 1 plus this.")),
+    "cut_answers_teach": (
+        _("Learn from answers that were cut"),
+        _("Off: an answer that ran into its length limit is compared with the others, and not learned from."),
+    ),
     "importance_cap": (
         _("Importance weight cap"),
         _("Truncated importance weights are cut at this. Empty: ratios are taken to the policy that answered."),
@@ -315,6 +332,10 @@ CHOICE_WORDS: dict[str, Words] = {
     "dr_grpo": "Dr. GRPO",
     "dapo": "DAPO",
     "cispo": "CISPO",
+    "gspo": _("GSPO: one ratio an answer"),
+    "constant": _("Constant"),
+    "linear": _("Linear, down to nothing"),
+    "cosine": _("Cosine, down to nothing"),
     "reinforce_pp": "REINFORCE++",
     "dpo": _("DPO, from pairs"),
     "ipo": _("IPO, from pairs"),

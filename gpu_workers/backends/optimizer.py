@@ -25,7 +25,7 @@ class Optimizer:
             weight_decay=recipe.weight_decay,
             fused=True,
         )
-        self._max_norm = recipe.max_grad_norm
+        self._max_norm, self._rate = recipe.max_grad_norm, recipe.learning_rate
         for name, weight in self.weights.items():
             state = {
                 kind: tensors.moments[f"{name}.{kind}"].to(device).clone()
@@ -40,9 +40,16 @@ class Optimizer:
         names = {module: weight_names(module) for module in modules}
         return {module: LowRank(self.weights[a], self.weights[b], scale) for module, (a, b) in names.items()}
 
-    def step(self, loss: float) -> float:
+    @property
+    def updates_made(self) -> int:
+        """Of these tensors so far, by this run and those before it."""
+        return next((int(state["step"]) for state in self._adamw.state.values()), 0)
+
+    def step(self, loss: float, *, share: float = 1.0) -> float:
         """Apply the gradients gathered since the last step.
 
+        Args:
+            share: of the recipe's learning rate.
         Returns:
             The gradients' global L2 norm before clipping.
         Raises:
@@ -51,6 +58,8 @@ class Optimizer:
         norm = float(torch.nn.utils.clip_grad_norm_(self.weights.values(), self._max_norm))
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise DivergedError(f"loss and gradient norm must be finite, found {loss} and {norm}")
+        for group in self._adamw.param_groups:
+            group["lr"] = share * self._rate
         self._adamw.step()
         self._adamw.zero_grad(set_to_none=True)
         return norm

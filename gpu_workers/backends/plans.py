@@ -33,6 +33,8 @@ def count_totals(examples: Sequence[TrainingExample], recipe: Recipe) -> dict[st
     rl = float(sum(example.sampled_tokens for example in rewarded))
     if recipe.algorithm == "dr_grpo":
         rl = float(len(rewarded) * recipe.answer_tokens)
+    if recipe.algorithm == "gspo":  # a mean over answers
+        rl = float(len(rewarded))
     return {
         "sampled": max(1.0, sum(example.sampled_tokens for example in examples if example.has_gradient(recipe))),
         "rl": max(1.0, rl),

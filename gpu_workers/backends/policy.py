@@ -30,12 +30,14 @@ from gpu_workers.learning.losses import (
     k3_divergence,
     mean_entropy,
     measure_drift,
+    sequence_surrogate,
     top_k_distillation,
     truncated_importance,
     weighted_imitation,
 )
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.schedules import rate_share
 
 
 class Tokens(NamedTuple):
@@ -45,11 +47,13 @@ class Tokens(NamedTuple):
         logprobs: nats, current policy, with gradient.
         old: nats, of the policy the ratio is taken to.
         importance: what each token counts; None: all 1.
+        sizes: of each answer, in their order; they sum to N.
     """
 
     logprobs: Tensor
     old: Tensor
     importance: Tensor | None
+    sizes: Sequence[int]
 
 
 HALVED_NATS = math.log(2)
@@ -80,6 +84,13 @@ def _cispo(recipe: Recipe, tokens: Tokens, advantages: Tensor, counts: Tensor, t
     return cispo(tokens.logprobs, tokens.old, advantages, counts, clip_high=recipe.clip_high, total=total)
 
 
+def _gspo(recipe: Recipe, tokens: Tokens, advantages: Tensor, counts: Tensor, total: float) -> Tensor:
+    low, high = recipe.sequence_clip_low, recipe.sequence_clip_high
+    return sequence_surrogate(
+        tokens.logprobs, tokens.old, advantages, counts, tokens.sizes, clip_low=low, clip_high=high, total=total
+    )
+
+
 def _imitate(recipe: Recipe, tokens: Tokens, advantages: Tensor, counts: Tensor, total: float) -> Tensor:
     del recipe
     return weighted_imitation(tokens.logprobs, advantages, counts, total=total)
@@ -91,6 +102,7 @@ REWARD_LOSSES: Mapping[str, RewardLoss] = {
     "dapo": _clipped,
     "reinforce_pp": _clipped,
     "cispo": _cispo,
+    "gspo": _gspo,
     "reward_weighted_sft": _imitate,
 }
 """Algorithm -> its loss. Those that share one differ in their advantages (`core.learning.advantages`)."""
@@ -148,7 +160,8 @@ class PolicyTrainingLoop:
             for name, value in terms.items():
                 sums[name] += value
             max_ratio = max(max_ratio, ratio)
-        grad_norm = optimizer.step(sums["loss"])
+        share = rate_share(self._recipe, number=number, updates=self.updates, made=optimizer.updates_made)
+        grad_norm = optimizer.step(sums["loss"], share=share)
         if number == self.updates and self._held_out:
             self._findings = {"val_loss": self._measure_held_out(optimizer)}
         return {
@@ -156,6 +169,7 @@ class PolicyTrainingLoop:
             **sums,
             "max_ratio": max_ratio,
             "grad_norm": grad_norm,
+            "learning_rate": share * self._recipe.learning_rate,
             "mean_length_tokens": sum(example.sampled_tokens for example in dealt) / len(dealt),
             "rollouts": float(len(dealt)),
             "tokens_per_s": tokens / (time.perf_counter() - started),
@@ -266,11 +280,11 @@ class PolicyTrainingLoop:
             entropy_has_gradient=recipe.entropy_coef > 0,
             temperatures=spread_temperatures([item.rollout.temperature for item in examples], batch),
         )
-        tokens = Tokens(found.logprobs, behaviour, None)
+        tokens = Tokens(found.logprobs, behaviour, None, sizes)
         if recipe.importance_cap is not None:
             start, _ = _join([item.start_logprobs for item in examples], sizes, device)
             weights = truncated_importance(start, behaviour, sampled, cap=recipe.importance_cap)
-            tokens = Tokens(found.logprobs, start, weights)
+            tokens = Tokens(found.logprobs, start, weights, sizes)
         reward_loss = REWARD_LOSSES[recipe.algorithm](recipe, tokens, advantages, sampled & has_reward, totals["rl"])
         if support is None or found.support is None:
             gaps, has_hint = _join([item.gaps for item in examples], sizes, device)

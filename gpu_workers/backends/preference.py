@@ -43,6 +43,7 @@ from gpu_workers.learning.preferences import (
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.batching import split_minibatches
 from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.schedules import rate_share
 
 MOST_MISMATCHED = 64
 """Answers to other prompts by which KTO's drift is estimated at an update."""
@@ -118,10 +119,12 @@ class PreferenceTrainingLoop:
         for part in pack_bundles(sheet.items, sheet.places, self._base):
             for name, value in self._backward(part, sheet, totals, optimizer).items():
                 sums[name] += value
-        grad_norm = optimizer.step(sums["loss"])
+        share = rate_share(self._recipe, number=number, updates=self.updates, made=optimizer.updates_made)
+        grad_norm = optimizer.step(sums["loss"], share=share)
         metrics = {
             **sums,
             "grad_norm": grad_norm,
+            "learning_rate": share * self._recipe.learning_rate,
             "examples": float(len(examples)),
             "tokens_per_s": tokens / (time.perf_counter() - started),
         }

@@ -55,9 +55,15 @@ def find_examples(
         else:
             fitting.append(rollout)
     if recipe.algorithm == "reward_weighted_sft":
-        return _imitation_examples(fitting, recipe), refused
-    advantages = token_advantages(fitting, recipe)
-    return [TrainingExample(rollout, values) for rollout, values in zip(fitting, advantages, strict=True)], refused
+        examples = _imitation_examples(fitting, recipe)
+    else:
+        advantages = token_advantages(fitting, recipe)
+        examples = [TrainingExample(rollout, values) for rollout, values in zip(fitting, advantages, strict=True)]
+    if not recipe.cut_answers_teach:
+        whole = [one for one in examples if not one.rollout.is_cut]
+        refused.counts["cut"] += len(examples) - len(whole)
+        examples = whole
+    return examples, refused
 
 
 def keep_counted(

@@ -5,6 +5,7 @@ they reach neither the loss nor a gradient. Sums are divided by `total`, the cou
 micro-batches add up; it defaults to the counted tokens given.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -102,6 +103,45 @@ def cispo(
     gain = torch.where(counts, advantages, 0.0)
     loss = -ratio.clamp(max=1 + clip_high) * gain * torch.where(counts, logprobs, 0.0)
     return loss.sum() / _total(counts, total)
+
+
+def sequence_surrogate(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    counts: Tensor,
+    sizes: Sequence[int],
+    *,
+    clip_low: float = 3e-4,
+    clip_high: float = 4e-4,
+    total: float | None = None,
+) -> Tensor:
+    """-min(s A, clip(s, 1 - clip_low, 1 + clip_high) A) per sequence, s = exp(mean of logprobs - old_logprobs).
+
+    Args:
+        logprobs, old_logprobs, advantages, counts: (N,), sequences end to end, as in `clipped_surrogate`. Where
+            advantages differ within a sequence, each token's is multiplied by the sequence's s.
+        sizes: tokens of each sequence; they sum to N.
+        total: sequences of the whole update; None: those given that have a counted token.
+    Source:
+        GSPO, arXiv:2507.18071, eq. 5 and 7, by its token-level form (eq. 13 and 14), which has the same value and
+        gradient where the advantages of a sequence are one number. Its clip range is the default.
+    """
+    _require_tokens(logprobs, old_logprobs=old_logprobs, advantages=advantages, counts=counts)
+    if sum(sizes) != logprobs.shape[0]:
+        raise ValueError(f"sizes must sum to {logprobs.shape[0]} tokens, found {sum(sizes)}")
+    owners = torch.repeat_interleave(torch.tensor(sizes)).to(logprobs.device)  # N
+    counted = logprobs.new_zeros(len(sizes)).index_add(0, owners, counts.to(logprobs.dtype))  # S
+    gaps = torch.where(counts, logprobs - old_logprobs, 0.0)
+    means = logprobs.new_zeros(len(sizes)).index_add(0, owners, gaps.detach()) / counted.clamp(min=1.0)
+    gap = means[owners] + gaps - gaps.detach()  # the value of the sequence's, the gradient of the token's own
+    near = gap.clamp(max=LARGEST_LOG_RATIO)
+    ratio = near.exp() * (1 + gap - near)
+    gain = torch.where(counts, advantages, 0.0)
+    loss = (
+        -torch.minimum(ratio * gain, ratio.clamp(1 - clip_low, 1 + clip_high) * gain) / counted.clamp(min=1.0)[owners]
+    )
+    return loss.sum() / (max(1.0, float((counted > 0).sum())) if total is None else max(1.0, total))
 
 
 def weighted_imitation(logprobs: Tensor, weights: Tensor, counts: Tensor, *, total: float | None = None) -> Tensor:

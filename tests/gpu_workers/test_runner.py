@@ -157,6 +157,29 @@ def test_stale_and_unreadable_rollouts_are_counted_by_reason(tmp_path: Path) -> 
     }
 
 
+def test_answers_that_were_cut_are_compared_and_do_not_teach_where_the_recipe_says_so(tmp_path: Path) -> None:
+    rollouts = [
+        dataclasses.replace(one, is_cut=place % 4 == 3) for place, one in enumerate(make_rollouts(hinted_messages=None))
+    ]
+    recipe = dataclasses.replace(RECIPE, cut_answers_teach=False)
+    whole, masked = (
+        train_well(make_spec(tmp_path / name, rollouts, recipe=one))[0].summary
+        for name, one in (("whole", RECIPE), ("masked", recipe))
+    )
+    assert (whole["rollouts_learned"], whole.get("refused_cut")) == (12.0, None)
+    assert (masked["rollouts_learned"], masked["refused_cut"]) == (9.0, 3.0)
+
+
+def test_the_learning_rate_rises_over_the_first_updates_of_an_adapter_and_falls_over_a_run(tmp_path: Path) -> None:
+    recipe = dataclasses.replace(RECIPE, minibatches=1, epochs=3, warmup_updates=4, schedule="linear")
+    first = train_well(make_spec(tmp_path / "first", make_rollouts(), recipe=recipe))[0]
+    rates = [metrics["learning_rate"] / recipe.learning_rate for metrics in first.metrics]
+    assert rates == pytest.approx([1 / 4, 2 / 4 * 2 / 3, 3 / 4 * 1 / 3])
+    second = make_spec(tmp_path / "second", make_rollouts(), recipe=recipe, parent=(first.adapter_uri, first.sha256))
+    rates = [metrics["learning_rate"] / recipe.learning_rate for metrics in train_well(second)[0].metrics]
+    assert rates == pytest.approx([1.0, 2 / 3, 1 / 3])
+
+
 def test_a_batch_with_nothing_to_learn_says_so(tmp_path: Path) -> None:
     result = train(make_spec(tmp_path, make_rollouts(reward=1.0, steps=(), hinted_messages=None)))
     assert (result.ok, result.error_type) == (False, "NothingToLearnError")

@@ -186,7 +186,9 @@ def work_out(
             if place in advantages:
                 rewarded += 1
                 value = advantages[place] * one.weight
-                if recipe.algorithm == "cispo":
+                if recipe.algorithm == "gspo":
+                    pass  # below, an answer at a time
+                elif recipe.algorithm == "cispo":
                     reward = reward - torch.clamp(ratio, max=1 + recipe.clip_high).detach() * value * now[index]
                 else:
                     reward = reward + weight * surrogate(ratio, value, recipe, dual=True)
@@ -194,6 +196,13 @@ def work_out(
                 hinted += 1
                 value = max(-recipe.opd_clip, min(recipe.opd_clip, float(told[index]) - one.logprobs[index]))
                 hint = hint + weight * surrogate(ratio, value * one.weight, recipe, dual=False)
+        if recipe.algorithm == "gspo" and place in advantages:
+            drawn = torch.tensor(one.sampled)
+            ratio = torch.exp((now - torch.tensor(one.logprobs, dtype=torch.float64))[drawn].mean())
+            whole = dataclasses.replace(recipe, clip_low=recipe.sequence_clip_low, clip_high=recipe.sequence_clip_high)
+            reward = reward + surrogate(ratio, advantages[place] * one.weight, whole, dual=False)
+    if recipe.algorithm == "gspo":
+        rewarded = len(advantages)
     if recipe.algorithm == "dr_grpo":
         rewarded = len(advantages) * recipe.answer_tokens
     terms = {
@@ -234,6 +243,8 @@ REWARDS: list[list[float | None]] = [[1.0, 0.0, 0.5, 0.2], [1.0, 1.0, 1.0], [0.0
         {"algorithm": "dapo"},
         {"algorithm": "dapo", "kl_coef": 0.3, "w_opd": 0.0},
         {"algorithm": "cispo"},
+        {"algorithm": "gspo"},
+        {"algorithm": "gspo", "sequence_clip_low": 0.1, "sequence_clip_high": 0.2, "kl_coef": 0.1},
         {"algorithm": "reinforce_pp"},
         {"algorithm": "grpo", "w_rl": 0.0},
     ],

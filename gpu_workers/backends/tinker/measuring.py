@@ -31,10 +31,11 @@ def measure_update(
     logprobs = _join([found[index] for index in sorted(found)])
     sampled = torch.tensor([flag for example in seen for flag in example.rollout.sampled])
     behaviour = _join([example.rollout.logprobs for example in seen])
-    tokens = Tokens(logprobs, behaviour, None)
+    sizes = [len(example.rollout.token_ids) for example in seen]
+    tokens = Tokens(logprobs, behaviour, None, sizes)
     if recipe.importance_cap is not None:
         start = _join([example.start_logprobs or example.rollout.logprobs for example in seen])
-        tokens = Tokens(logprobs, start, _join([weigh_tokens(example, recipe) for example in seen]))
+        tokens = Tokens(logprobs, start, _join([weigh_tokens(example, recipe) for example in seen]), sizes)
     reward = REWARD_LOSSES[recipe.algorithm](
         recipe, tokens, *_values([example.advantages for example in seen], seen, sampled), totals["rl"]
     )

@@ -18,16 +18,18 @@ TAKEN = frozenset(
         "algorithm", "lora_rank", "target_modules", "learning_rate", "beta1", "beta2", "weight_decay", "minibatches",
         "epochs", "clip_low", "clip_high", "singles", "std_floor", "importance_cap", "answer_tokens",
         "overlong_buffer", "overlong_penalty", "max_grad_norm", "w_rl", "w_opd", "step_mix", "opd_mode", "opd_clip",
-        "opd_least_share", "max_staleness", "sft_temperature", "sft_weight_max", "held_out_share",
+        "opd_least_share", "max_staleness", "sft_temperature", "sft_weight_max", "held_out_share", "cut_answers_teach",
     }
 )  # fmt: skip
 """Recipe fields that mean the same as in the standalone backend."""
 
-REFUSED = frozenset({"dual_clip", "kl_coef", "entropy_coef", "teacher"})
+REFUSED = frozenset({"dual_clip", "kl_coef", "entropy_coef", "teacher", "schedule", "warmup_updates"})
 """Recipe fields that must be off."""
 
 OTHERWISE: Mapping[str, str] = MappingProxyType(
     {
+        "sequence_clip_low": "GSPO is the standalone backend's",
+        "sequence_clip_high": "GSPO is the standalone backend's",
         "lora_alpha": "the service scales adapters its own way; one that is brought home is re-scaled to this",
         "opd_top_k": "it distils token by token alone",
         "opd_hints": "it distils token by token alone",
@@ -69,6 +71,8 @@ def require_possible(recipe: Recipe) -> None:
         ("dual_clip", None, "its losses have one clip"),
         ("kl_coef", 0, "its losses have no reference policy"),
         ("entropy_coef", 0, "it does not tell entropies"),
+        ("schedule", "constant", "each update has the one learning rate"),
+        ("warmup_updates", 0, "each update has the one learning rate"),
     ):
         if (found := getattr(recipe, name)) != wanted:
             shown = "null" if wanted is None else wanted
@@ -84,6 +88,11 @@ def require_possible(recipe: Recipe) -> None:
         raise RecipeNotForTinkerError(
             f"recipe.teacher must be 'base' with Tinker, found {recipe.teacher!r}: a model on this box cannot be asked "
             "from there"
+        )
+    if recipe.algorithm == "gspo":
+        raise RecipeNotForTinkerError(
+            "recipe.algorithm must not be gspo with Tinker, whose losses take a ratio a token here; the standalone "
+            "backend does it"
         )
     if recipe.learns_from != "rollouts":
         raise RecipeNotForTinkerError(

@@ -3,6 +3,7 @@
 Every field of a recipe is in exactly one of `TAKEN` and `NOT_ITS_OWN`; a test says so.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,13 +23,16 @@ TAKEN = frozenset(
         "algorithm", "lora_rank", "lora_alpha", "target_modules", "learning_rate", "beta1", "beta2", "weight_decay",
         "minibatches", "epochs", "clip_low", "clip_high", "dual_clip", "kl_coef", "entropy_coef", "importance_cap",
         "answer_tokens", "overlong_buffer", "overlong_penalty", "max_grad_norm", "w_rl", "w_opd", "step_mix",
-        "opd_mode", "opd_clip", "opd_least_share", "teacher", "beta", "nll_coef",
+        "opd_mode", "opd_clip", "opd_least_share", "teacher", "beta", "nll_coef", "schedule", "warmup_updates",
+        "cut_answers_teach",
     }
 )  # fmt: skip
 """Recipe fields that become flags or the plug-in's settings, or are refused where they cannot."""
 
 NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
     {
+        "sequence_clip_low": "GSPO is the standalone backend's",
+        "sequence_clip_high": "GSPO is the standalone backend's",
         "std_floor": "its group_norm adds 1e-9 to the group's std",
         "singles": "every task is tried several times",
         "refill": "tasks whose rewards agree are replaced while the batch lasts",
@@ -56,8 +60,19 @@ NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
 """Recipe fields that mean nothing to it, and why."""
 
 
+def _require_its_own(recipe: Recipe) -> None:
+    """Raises UnsupportedRecipeError where the recipe changes what OpenRLHF is not told."""
+    for name, wanted in (("schedule", "constant"), ("warmup_updates", 0), ("cut_answers_teach", True)):
+        if (found := getattr(recipe, name)) != wanted:
+            raise UnsupportedRecipeError(
+                f"recipe.{name} must be {json.dumps(wanted)} with OpenRLHF, found {json.dumps(found)}; the standalone "
+                "backend has it"
+            )
+
+
 def require_possible(recipe: Recipe) -> None:
     """Raises UnsupportedRecipeError where reinforcement learning by OpenRLHF cannot be what the recipe asks."""
+    _require_its_own(recipe)
     if recipe.algorithm not in ESTIMATORS:
         raise UnsupportedRecipeError(
             f"recipe.algorithm: OpenRLHF does {', '.join(ESTIMATORS)}; found {recipe.algorithm}, which the standalone "
@@ -133,6 +148,7 @@ def require_stock(recipe: Recipe, weights: Sequence[float], *, several: Sequence
     Raises:
         UnsupportedRecipeError: it cannot.
     """
+    _require_its_own(recipe)
     if recipe.algorithm not in STOCK:
         raise UnsupportedRecipeError(
             f"recipe.algorithm: OpenRLHF does {', '.join(STOCK)}; found {recipe.algorithm}, which the standalone "

@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from tentalis.core.canon import content_hash
-from tentalis.core.checked import Checked, FieldError, Text, choice, number, several, text
+from tentalis.core.checked import Checked, FieldError, Text, choice, flag, number, several, text
 from tentalis.core.contracts import ContractError
 
 RECIPE_SCHEMA = "tentalis.recipe/1"
 
 LEARNS_FROM: Mapping[str, str] = MappingProxyType(
-    dict.fromkeys(("grpo", "dr_grpo", "dapo", "cispo", "reinforce_pp", "reward_weighted_sft"), "rollouts")
+    dict.fromkeys(("grpo", "dr_grpo", "dapo", "cispo", "gspo", "reinforce_pp", "reward_weighted_sft"), "rollouts")
     | {"dpo": "pairs", "ipo": "pairs", "kto": "rollouts", "sft": "demonstrations"}
 )
 """Algorithm -> the kind of record it reads: rollouts, pairs or demonstrations. The trainer dispatches by it."""
@@ -26,6 +26,7 @@ PREFERENCES = frozenset({"dpo", "ipo", "kto", "sft"})
 OPD_MODES = ("lightweight", "logprobs", "top_k")
 SINGLES = ("batch", "off")
 PRECISIONS = ("float32", "bfloat16")
+SCHEDULES = ("constant", "linear", "cosine")
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -42,15 +43,19 @@ class Recipe(Checked):
             compared, whatever it is worth); `dr_grpo` is the same without dividing by the group's std, and divides by
             `answer_tokens` an answer instead of by the tokens it has; `dapo` is `grpo` on groups whose rewards differ
             alone, and a batch fills on until it holds enough of those; `cispo` clips the weight and never the gradient;
+            `gspo` takes one ratio an answer, the mean of its tokens', and clips that, each answer counting alike;
             `reinforce_pp` takes the group's mean away and whitens over the batch; `reward_weighted_sft` imitates. `dpo`
             and `ipo` learn from pairs of answers, `kto` from single judged ones, `sft` imitates demonstrations.
         lora_rank, lora_alpha, target_modules: shape of the adapter; its scale is alpha / rank.
         precision: numbers that the frozen model and what flows through it are kept in; adapter, optimiser, log-probs
             and losses are float32 always.
         learning_rate, beta1, beta2, weight_decay: AdamW.
+        schedule: how the learning rate falls over the updates of a run: `constant`, `linear` or `cosine`.
+        warmup_updates: over so many updates of an adapter, from its first, the learning rate rises to what it is.
         minibatches: optimiser updates per pass over the batch; each sees a share of every group.
         epochs: passes over the batch.
         clip_low, clip_high: the token ratio is clipped to [1 - clip_low, 1 + clip_high].
+        sequence_clip_low, sequence_clip_high: the same of `gspo`'s ratio of a whole answer, which moves far less.
         dual_clip: cap on the loss of a token with a negative advantage, as a multiple of |A|; None for no cap.
         singles: what an attempt is compared with that is alone at its task: `batch`, the others of the batch that are
             alone at theirs; `off`, nothing, so that its reward teaches nothing.
@@ -62,6 +67,8 @@ class Recipe(Checked):
         opd_least_share: the hint's mean is over the tokens of hinted answers, but over at least this share of all that
             count: a single hinted answer weighs no more than 1 / share of a rewarded one.
         answer_tokens: tokens an answer may have: what `dr_grpo` divides by, and where overlong shaping ends.
+        cut_answers_teach: whether an answer teaches that ended where its length ran out; its reward is compared with
+            the others' all the same.
         overlong_buffer: tokens before `answer_tokens` within which the reward falls by up to `overlong_penalty`; 0: no
             shaping.
         refill: `dapo` batches take at most this many times their number of tasks while too few are informative.
@@ -98,10 +105,14 @@ class Recipe(Checked):
     beta1: float = number(0.9, 0.0, 0.9999)
     beta2: float = number(0.95, 0.0, 0.99999)
     weight_decay: float = number(0.0, 0.0, 1.0)
+    schedule: str = choice("constant", SCHEDULES, is_later=True)
+    warmup_updates: int = number(0, 0, 100_000, is_later=True)
     minibatches: int = number(2, 1, 1024)
     epochs: int = number(1, 1, 100)
     clip_low: float = number(0.2, 0.0, 1.0, above=True)
     clip_high: float = number(0.28, 0.0, 10.0, above=True)
+    sequence_clip_low: float = number(3e-4, 0.0, 1.0, above=True, is_later=True)
+    sequence_clip_high: float = number(4e-4, 0.0, 10.0, above=True, is_later=True)
     dual_clip: float | None = number(None, 1.0, 100.0)
     singles: str = choice("batch", SINGLES)
     std_floor: float = number(1e-2, 0.0, 1.0, above=True)
@@ -109,6 +120,7 @@ class Recipe(Checked):
     entropy_coef: float = number(0.0, 0.0, 1.0)
     importance_cap: float | None = number(None, 1.0, 1000.0, is_later=True)
     answer_tokens: int = number(44, 1, 1_000_000, is_later=True)
+    cut_answers_teach: bool = flag(True, is_later=True)
     overlong_buffer: int = number(0, 0, 1_000_000, is_later=True)
     overlong_penalty: float = number(0.5, 0.0, 10.0, is_later=True)
     refill: float = number(2.0, 1.0, 10.0, is_later=True)
@@ -229,6 +241,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "desk-dr-grpo": Recipe(algorithm="dr_grpo", w_rl=1.0, w_opd=0.0, step_mix=0.0),
         "desk-dapo": Recipe(algorithm="dapo", w_rl=1.0, w_opd=0.0, step_mix=0.0, overlong_buffer=8),
         "desk-cispo": Recipe(algorithm="cispo", w_rl=1.0, w_opd=0.0, step_mix=0.0),
+        "desk-gspo": Recipe(algorithm="gspo", w_rl=1.0, w_opd=0.0, step_mix=0.0),
         "desk-reinforce-pp": Recipe(algorithm="reinforce_pp", w_rl=1.0, w_opd=0.0, step_mix=0.0),
         "desk-hybrid": Recipe(opd_mode="top_k"),
         "desk-dpo": Recipe(algorithm="dpo", held_out_share=0.25),

@@ -16,6 +16,7 @@ from gpu_workers.learning.losses import (
     k3_divergence,
     mean_entropy,
     measure_drift,
+    sequence_surrogate,
     top_k_distillation,
     truncated_importance,
     weighted_imitation,
@@ -59,6 +60,37 @@ def test_cispo_worked_by_hand(case: dict[str, float]) -> None:
     assert found.item() == pytest.approx(case["loss"], abs=1e-5)
 
 
+@pytest.mark.parametrize("case", GOLDEN["sequence"], ids=lambda case: str(case["about"]))
+def test_one_ratio_an_answer_worked_by_hand(case: dict[str, Any]) -> None:
+    current, old = logs(*case["current"]).requires_grad_(), logs(*case["old"])
+    advantages = torch.full_like(old, case["advantage"])
+    low, high = case["clip"]
+    found = sequence_surrogate(current, old, advantages, every(old), [len(old)], clip_low=low, clip_high=high)
+    assert found.item() == pytest.approx(case["loss"], abs=1e-5)
+    ratio = math.exp(float((current - old).mean().detach()))
+    is_clipped = ratio > 1 + high if case["advantage"] > 0 else ratio < 1 - low
+    slope = 0.0 if is_clipped else -case["advantage"] * ratio / len(old)  # by eq. 5: the same for each of its tokens
+    assert gradient_of(found, current).tolist() == pytest.approx([slope] * len(old))
+
+
+def test_each_answer_counts_alike_and_only_by_its_sampled_tokens() -> None:
+    torch.manual_seed(1)
+    old, advantages = -torch.rand(7, dtype=torch.float64), torch.tensor([1.0] * 3 + [-1.0] * 4, dtype=torch.float64)
+    current = (old + 0.1 * torch.randn(7, dtype=torch.float64)).requires_grad_()
+    counts = torch.tensor([True, True, False, True, False, True, True])
+    whole = sequence_surrogate(current, old, advantages, counts, [3, 4], clip_low=0.5, clip_high=0.5)
+    alone = [
+        sequence_surrogate(
+            current[of], old[of], advantages[of], counts[of], [of.stop - of.start], clip_low=0.5, clip_high=0.5
+        )
+        for of in (slice(0, 3), slice(3, 7))
+    ]
+    assert whole.item() == pytest.approx(sum(one.item() for one in alone) / 2)
+    assert gradient_of(whole, current)[~counts].tolist() == [0.0, 0.0]
+    with pytest.raises(ValueError, match="sizes must sum to 7 tokens, found 6"):
+        sequence_surrogate(current, old, advantages, counts, [3, 3])
+
+
 @pytest.mark.parametrize("case", GOLDEN["k3"])
 def test_k3_worked_by_hand(case: dict[str, float]) -> None:
     current, reference = logs(case["current"]), logs(case["reference"])
@@ -90,10 +122,17 @@ def test_top_k_distillation_worked_by_hand() -> None:
     assert [loss.item() for loss in single] == pytest.approx(case["per_token"], abs=1e-4)
 
 
+def sequence_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, counts: Tensor) -> Tensor:
+    """Each row an answer."""
+    sizes = [logprobs.shape[1]] * logprobs.shape[0]
+    return sequence_surrogate(logprobs.flatten(), old_logprobs.flatten(), advantages.flatten(), counts.flatten(), sizes)
+
+
 def test_our_losses_learn() -> None:
     assert_loss_learns(lambda *tokens: clipped_surrogate(*tokens))
     assert_loss_learns(lambda *tokens: clipped_surrogate(*tokens, dual_clip=3.0))
     assert_loss_learns(lambda *tokens: cispo(*tokens))
+    assert_loss_learns(sequence_loss)
 
 
 def scalar_logprob_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, counts: Tensor) -> Tensor:

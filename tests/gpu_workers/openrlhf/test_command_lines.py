@@ -190,6 +190,9 @@ def test_what_cannot_be_is_refused_by_us_first(
         ({"w_opd": 0.3, "opd_mode": "top_k"}, "opd_mode must be logprobs or lightweight"),
         ({"lora_alpha": 0.5}, "lora_alpha must be a whole number"),
         ({"dual_clip": 1.0}, "dual_clip must be null or more than 1"),
+        ({"schedule": "cosine"}, 'recipe.schedule must be "constant" with OpenRLHF, found "cosine"; the standalone'),
+        ({"warmup_updates": 8}, "recipe.warmup_updates must be 0 with OpenRLHF, found 8"),
+        ({"cut_answers_teach": False}, "recipe.cut_answers_teach must be true with OpenRLHF, found false"),
     ],
 )
 def test_what_it_cannot_do_is_refused_in_words(changes: dict[str, Any], words: str) -> None:
