@@ -25,7 +25,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError
 from apps.conversations.forgotten import HOLD_GATEWAYS, hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
-from apps.evals.models import Item
+from apps.evals.models import Evaluation, Item, ItemTry
 from apps.feedback.models import Feedback, Hint, ReviewDraft
 from apps.inference.models import Exchange, Session
 from apps.outbox.kinds import OF_A_TASK, SegmentKind
@@ -147,6 +147,8 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         _stop_work(found.sessions, found.tasks)
         _leave_batches(found.tasks)
         _find_items(project, found.sessions, found.tasks, text).delete()
+        reports = Evaluation.objects.filter(project=project, purpose=Evaluation.Purpose.REPORT)
+        ItemTry.objects.filter(evaluation__in=reports).exclude(answer="").update(answer="")  # whoever they are about
         for chunk in _chunks(found.tasks):
             Task.objects.filter(pk__in=chunk).delete()
         for chunk in _chunks(found.exchanges):

@@ -55,6 +55,8 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 AGAIN: Final = 7_919
 """Added to an item's seed for each further try of it."""
+MOST_READ: Final = 5
+"""Answers of a report that are kept for people to read."""
 QUICK_BLOCK, BLOCK = 512, 16
 """Tries that are asked for, and committed, together: of models that answer many as fast as one, and of others."""
 logger = logging.getLogger(__name__)
@@ -471,6 +473,13 @@ def _is_looked_at(one: _WantedTry) -> bool:
     return one.asked.measured.evaluation.purpose in (Evaluation.Purpose.PANEL, Evaluation.Purpose.MORE)
 
 
+def _is_read(one: _WantedTry) -> bool:
+    """Whether people are shown the answer."""
+    evaluation = one.asked.measured.evaluation
+    is_reported = evaluation.purpose == Evaluation.Purpose.REPORT and evaluation.is_greedy
+    return is_reported and one.place < MOST_READ and one.number == 0
+
+
 def _measure_base_nats(
     server: ModelClient | None, worker: Worker, tries: Sequence[_WantedTry], drafts: Sequence[AttemptDraft]
 ) -> list[float | None]:
@@ -596,6 +605,8 @@ def _grade(one: _WantedTry, draft: AttemptDraft, found: Verification | None, bas
     row = grade_try(_open_row(one), one.item, one.asked.item_set.world, draft, found)
     if row.traits is not None:
         row.traits |= {"base_nats": base_nats}
+        if _is_read(one):
+            row.answer = clean_text(draft.answer or draft.text)
     return row
 
 

@@ -298,7 +298,8 @@ class ItemTry(models.Model):
         outcome, step_score: in [0, 1]; None where it could not be scored, with `cause` and `reason`.
         cause: `infrastructure` where it could not be asked or graded; `unchecked` where nothing says what is right.
         traits: what the answer looks like (`AnswerTraits`); None where there is none.
-        answer: where nothing says what is right, so that it can be compared with another's; "" else.
+        answer: where nothing says what is right, so that it can be compared with another's, and of the first few
+            likeliest answers of a report, which people read; "" else.
         grader: what graded it, and its version.
     """
 

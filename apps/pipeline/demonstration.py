@@ -19,9 +19,9 @@ from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
 from apps.evals.comparing import CONFIDENCE, pair
-from apps.evals.measuring import BLOCK, Measured, WantedTries, find_measured, name_of, play
+from apps.evals.measuring import BLOCK, Measured, WantedTries, find_measured, play
 from apps.evals.models import PASSED, Evaluation, Item, ItemTry
-from apps.evals.panels import ItemSet, Panel, choose_panel, find_own, say_missing
+from apps.evals.panels import ItemSet, Panel, choose_panel, find_generator, find_own, say_missing
 from apps.feedback.models import Review
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
@@ -29,7 +29,7 @@ from apps.pipeline import flow
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
-from apps.workers.agents import get_agent, is_quick
+from apps.workers.agents import is_quick
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
 from apps.worlds.registry import get_world
@@ -365,7 +365,7 @@ def measure_report(ground: Ground, adapter: Adapter | None, *, watch: Watch = _i
         greedy=_require_mean(greedy),
         passed=sampled.evaluation.share_passed or 0.0,
         interval=(round(sampled.evaluation.low or 0.0, 4), round(sampled.evaluation.high or 0.0, 4)),
-        replies=_show_replies(ground, adapter),
+        replies=read_replies(greedy, ground.report),
         outcomes=dict(sampled.outcomes),
     )
 
@@ -394,11 +394,15 @@ def _require_mean(measured: Measured) -> float:
     return measured.evaluation.mean_outcome
 
 
-def _show_replies(ground: Ground, adapter: Adapter | None) -> Sequence[tuple[str, str]]:
-    """What the model says to a few of the report's tasks when it takes the likeliest words."""
-    worker, items = ground.worker, ground.report.items[:SHOWN]
-    prompts = [item.prompt for item in items]
-    model, world = name_of(worker, adapter), ground.report.world
-    seeds = [item.seed for item in items]
-    groups = get_agent(worker).work(prompts=prompts, world=world, group_size=1, seeds=seeds, model=model, greedy=True)
-    return [(prompt, draft.answer or draft.text) for prompt, (draft,) in zip(prompts, groups, strict=True)]
+def read_replies(greedy: Measured, asked: ItemSet) -> Sequence[tuple[str, str]]:
+    """What the model said to a few of the report's tasks when it took the likeliest words."""
+    kept = ((item, greedy.tries.get((place, 0))) for place, item in enumerate(asked.items[:SHOWN]))
+    return [(item.prompt, row.answer) for item, row in kept if row is not None and row.answer]
+
+
+def open_report(worker: Worker) -> ItemSet | None:
+    """The held-out tasks that a demonstration reports on with this worker; None where it has none."""
+    try:
+        return Desk(worker).report if find_generator(worker) else OwnItems(worker).report
+    except LoopStoppedError:
+        return None

@@ -16,6 +16,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
+from apps.console.selectors.replies import Reply, find_replies
 from apps.console.selectors.trace import Movement, find_movement
 from apps.evals.models import Evaluation
 from apps.gate.pairs import Waiting, find_waiting, why_no_people
@@ -201,6 +202,7 @@ class AdapterView:
     people: Sequence[PersonShare]
     movement: Movement | None
     tables: GateTables
+    replies: Sequence[Reply]
     shadows: Sequence[Shadow]
     trials: Sequence[Trial]
     compared: Mapping[str, int]
@@ -383,6 +385,7 @@ def show_adapter(project: Project, adapter_id: int) -> AdapterView | None:
         people=find_people(adapter),
         movement=find_movement(adapter),
         tables=read_gate_tables(adapter, verdicts),
+        replies=find_replies(adapter),
         compared=dict(named.values_list("name", "pk")),
         waiting=find_waiting(adapter),
         trials=[Trial.read(entry) for entry in _find_trials(adapter)],

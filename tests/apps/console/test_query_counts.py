@@ -50,8 +50,8 @@ QUERIES: Mapping[str, int] = {
     "run_paused": 17,
     "run_scorer": 13,
     "adapters": 21,
-    "adapter": 24,
-    "adapter_compared": 25,
+    "adapter": 25,
+    "adapter_compared": 26,
     "adapter_people": 14,
     "adapter_moved": 13,
     "feedback_trace": 21,
@@ -101,9 +101,9 @@ QUERIES: Mapping[str, int] = {
     "review_compare": 12,
     "review_appeal": 11,
     "rater_out": 13,
-    "adapter_promote": 26,  # the shadow test that it ends
+    "adapter_promote": 27,  # the shadow test that it ends
     "adapter_canary": 11,
-    "adapter_suspected": 24,
+    "adapter_suspected": 25,
     "adapter_shadow": 11,
     "shadow_stop": 10,
     "adapter_suspect": 10,

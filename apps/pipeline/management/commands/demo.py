@@ -217,8 +217,9 @@ def _print_table(console: Console, ground: Ground, outcome: DemoOutcome) -> None
             console.print(f"{name}, paired by task, {gain.confidence:.0%} interval: {gain.points}")
     if outcome.capability:
         console.print(f"beside the work: {outcome.capability}")
-    for (prompt, first), (_, last) in zip(before.replies, after.replies, strict=True):
+    last_replies = dict(after.replies)
+    for prompt, first in before.replies:
         replies = Table(title=shorten(prompt, MOST_SHOWN), show_header=False)
         replies.add_row("before", shorten(first, MOST_SHOWN))
-        replies.add_row("after", shorten(last, MOST_SHOWN))
+        replies.add_row("after", shorten(last_replies.get(prompt, ""), MOST_SHOWN))
         console.print(replies, markup=False)
