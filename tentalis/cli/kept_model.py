@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, print_json, print_rows
+from tentalis.cli.output import AsJson, print_json, print_row, print_rows
 from tentalis.platform.home import Home
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ def list_kept(as_json: AsJson = False) -> None:
     if as_json:
         print_json([model.to_json() for model in kept])
         return
-    rows = [_to_row(model) for model in kept]
-    columns = ("name", "family", "parameters", "context", "weights", "forward", "disk", "memory", "tokens/s", "licence")
-    print_rows(rows, columns, as_json=False, empty="no models are kept here: `tentalis model get` fetches one")
-    if rows:
-        typer.echo("tokens/s: of eight answers at a time; <= is computed from how fast memory is read, not measured")
+    for model in kept:
+        typer.echo(f"{model.name}: {say_facts(model)}")
+        typer.echo(f"  {model.size_bytes / 2**20:,.0f} MiB on the disk; licence: {model.licence or 'none is named'}")
+    if not kept:
+        typer.echo("no models are kept here: `tentalis model get` fetches one")
 
 
 def check(
@@ -157,7 +157,10 @@ def sizes(
         kept = find_model(Home.find(os.environ).root, name)
         shapes = [read_shape(kept.name, json.loads((kept.directory / "config.json").read_bytes()))]
     rows = make_rows(shapes)
-    print_rows(rows, list(rows[0]), as_json=as_json, empty="")
+    if name:
+        print_row(rows[0], as_json=as_json)
+    else:
+        print_rows(rows, list(rows[0]), as_json=as_json, empty="")
     if not as_json:
         typer.echo(
             "computed, not measured; the last columns: tokens of a micro-batch that fit at once (docs/guides/sizes.md)"
@@ -219,26 +222,6 @@ def _print_kept(home: Home, name: str, *, spent_s: float, as_json: bool) -> None
     typer.echo(f"{kept.name} is kept in {kept.directory}: {kept.size_bytes / 2**20:,.0f} MiB, in {spent_s:.0f} s")
     typer.echo(say_facts(kept))
     typer.echo(f"chat template: {kept.template}; licence: {kept.licence or 'none is named'}")
-
-
-def _to_row(kept: "KeptModel") -> dict[str, object]:
-    facts = kept.facts
-    row: dict[str, object] = {
-        "name": kept.name,
-        "disk": f"{kept.size_bytes / 2**20:,.0f} MiB",
-        "licence": kept.licence,
-    }
-    if facts is None:
-        return row
-    return row | {
-        "family": facts.family,
-        "parameters": f"{facts.parameters:,}",
-        "context": facts.context_tokens,
-        "weights": facts.dtype,
-        "forward": "fast" if facts.is_fast else "Hugging Face",
-        "memory": f"{facts.memory_bytes / 2**20:,.0f} MiB",
-        "tokens/s": _to_rate(kept),
-    }
 
 
 def _to_rate(kept: "KeptModel") -> str:

@@ -62,7 +62,7 @@ def test_a_directory_is_kept_with_what_was_seen_of_it_and_listed(
     assert "run.py" not in kept.files
     assert _run("list") == 0
     said = capsys.readouterr().out
-    for words in ("tiny", "qwen2", "fast", "apache-2.0", f"{kept.facts.tokens_per_s:,.1f}"):
+    for words in ("tiny: qwen2", "the engine's own forward", "apache-2.0", f"{kept.facts.tokens_per_s:,.1f} tokens/s"):
         assert words in said
     assert _run("check", "tiny") == 0
     assert "measured here" in capsys.readouterr().out

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from apps.adapters.models import Adapter
+from apps.evals.measuring import MOST_READ
 from apps.evals.models import Evaluation, ItemTry
 from apps.pipeline.demonstration import open_report
 
@@ -28,6 +29,7 @@ def find_replies(adapter: Adapter) -> Sequence[Reply]:
         evaluation__worker=adapter.worker_id,
         evaluation__purpose=Evaluation.Purpose.REPORT,
         evaluation__is_greedy=True,
+        place__lt=MOST_READ,
     ).exclude(answer="")
     rows = list(kept.select_related("evaluation").order_by("-evaluation_id", "place"))
     newest = next((row.evaluation for row in rows if row.evaluation.adapter_id == adapter.pk), None)
