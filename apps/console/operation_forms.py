@@ -257,8 +257,8 @@ class WorkerForm(forms.Form):
         if "base_model" in self.fields:
             self.fields["base_model"].widget = Suggesting(kept := {model.name: model.summary for model in list_kept()})
             if kept:
-                names = ", ".join(f"{name} ({summary})" if summary else name for name, summary in kept.items())
-                told = now_in_words("Kept here: %(names)s.") % {"names": names}
+                named = ", ".join(f"{name} ({summary})" if summary else name for name, summary in kept.items())
+                told = now_in_words("Kept here: %(names)s.") % {"names": named}
                 self.fields["base_model"].help_text = f"{self.fields['base_model'].help_text} {told}"
         offered = Provider.objects.filter(usable([project]), is_active=True)
         for name in {"provider", "agent_server"} & set(self.fields):

@@ -12,7 +12,7 @@ from apps.pipeline.demonstration import open_report
 
 
 @dataclass(frozen=True)
-class Reply:
+class RepliedTwice:
     """The likeliest answers to a task. Args: was, now: outcomes, in [0, 1]; None: not known."""
 
     prompt: str
@@ -22,7 +22,7 @@ class Reply:
     now: float | None
 
 
-def find_replies(adapter: Adapter) -> Sequence[Reply]:
+def find_replies(adapter: Adapter) -> Sequence[RepliedTwice]:
     """Those of the newest report on it, the base model's beside; () where there is none, or its tasks have changed."""
     kept = ItemTry.objects.filter(
         Q(evaluation__adapter=adapter) | Q(evaluation__adapter=None),
@@ -42,7 +42,7 @@ def find_replies(adapter: Adapter) -> Sequence[Reply]:
     theirs = {row.key: row for row in reversed(rows) if row.evaluation.adapter_id is None}
     prompts = dict(zip(asked.keys, (item.prompt for item in asked.items), strict=True))
     return [
-        Reply(prompts[key], theirs[key].answer, row.answer, theirs[key].outcome, row.outcome)
+        RepliedTwice(prompts[key], theirs[key].answer, row.answer, theirs[key].outcome, row.outcome)
         for key, row in sorted(mine.items(), key=lambda one: one[1].place)
         if key in theirs and key in prompts
     ]

@@ -16,7 +16,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
-from apps.console.selectors.replies import Reply, find_replies
+from apps.console.selectors.replies import RepliedTwice, find_replies
 from apps.console.selectors.trace import Movement, find_movement
 from apps.evals.models import Evaluation
 from apps.gate.pairs import Waiting, find_waiting, why_no_people
@@ -202,7 +202,7 @@ class AdapterView:
     people: Sequence[PersonShare]
     movement: Movement | None
     tables: GateTables
-    replies: Sequence[Reply]
+    replies: Sequence[RepliedTwice]
     shadows: Sequence[Shadow]
     trials: Sequence[Trial]
     compared: Mapping[str, int]
