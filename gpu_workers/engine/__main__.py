@@ -11,8 +11,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from gpu_workers.engine.bases import Bases
-from gpu_workers.engine.engine import DEVICES, PREFIX_BYTES, Engine
+from gpu_workers.engine.bases import Bases, count_bytes
+from gpu_workers.engine.engine import BUILT_IN, DEVICES, PREFIX_BYTES, Engine
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.products import PRECISIONS
 from gpu_workers.engine.served import Served
@@ -97,6 +97,15 @@ async def serve(
         await runner.cleanup()
 
 
+def require_room(directory: Path) -> None:
+    """Raises ModelUnreadableError: the machine has less memory than a model's weights take."""
+    wanted, there = count_bytes(directory), _count_memory()
+    if wanted > there:
+        raise ModelUnreadableError(
+            f"the model in {directory} wants {wanted / 2**20:.1f} MiB of memory, the machine has {there / 2**20:.1f}"
+        )
+
+
 def _count_memory() -> int:
     """Bytes of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -118,6 +127,8 @@ def main(arguments: list[str] | None = None) -> int:
             "device": options.device,
             "precision": options.precision,
         }
+        if options.model != BUILT_IN:
+            require_room(Path(options.model).expanduser())
         first = Engine.open(options.model, name=options.served_name, **settings)
         most_bytes = options.memory_mib << 20 or _count_memory() // 2
         serving = serve(

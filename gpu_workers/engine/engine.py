@@ -14,7 +14,14 @@ from torch import Tensor
 
 from gpu_workers.desk import base_directory
 from gpu_workers.engine.batch import Events, Model
-from gpu_workers.engine.checkpoint import hash_files, plain_shape, read_config, read_json, read_weights, weight_files
+from gpu_workers.engine.checkpoint import (
+    hash_files,
+    plain_shape,
+    read_config,
+    read_json,
+    read_weights,
+    weight_files,
+)
 from gpu_workers.engine.errors import ModelUnreadableError, StoppingError, UnknownModelError
 from gpu_workers.engine.hugging_face_model import HuggingFaceModel
 from gpu_workers.engine.jobs import Job, Sample, SamplingOptions

@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from gpu_workers.engine.checkpoint import read_json
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.lora import LoraPair
 
@@ -49,9 +50,12 @@ class HuggingFaceModel:
             module = AutoModelForCausalLM.from_pretrained(
                 directory, dtype=torch.float32, local_files_only=True, use_safetensors=True
             )
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+            told = read_json(directory / "config.json").get("quantization_config")
+            kind = told.get("quant_method") if isinstance(told, dict) else None
+            quantised = f", quantised by {kind}" if kind else ""
             reason = " ".join(str(error).split())
-            raise ModelUnreadableError(f"cannot read the model in {directory}: {reason}") from error
+            raise ModelUnreadableError(f"cannot read the model in {directory}{quantised}: {reason}") from error
         module.train(False)
         return cls(module, module.config.get_text_config())
 

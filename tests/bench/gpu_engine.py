@@ -187,7 +187,9 @@ def read_pairs(adapted: Any) -> dict[str, LoraPair]:
 def adapt_both(reference: Any, model: PlainModel) -> tuple[Any, PlainModel]:
     """The same random adapter on both sides."""
     torch.manual_seed(7)
-    adapted: Any = get_peft_model(reference, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS))
+    adapted: Any = get_peft_model(
+        reference, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS), autocast_adapter_dtype=False
+    )
     with torch.no_grad():
         for name, weight in adapted.named_parameters():
             if "lora_B" in name:
