@@ -9,6 +9,7 @@ from django import template
 from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
 
+from apps.accounts.rights import Right
 from apps.console.glossary import Term, find_terms
 from apps.console.keys import write_keys
 from apps.console.models import TOUR_DISMISSED, SavedView
@@ -67,7 +68,7 @@ def find_first_steps(context: Mapping[str, Any]) -> Tour | None:
     scene, match = context["scene"], context["request"].resolver_match
     page = match.url_name if match is not None else ""
     is_dismissed = context["request"].preference.tour_step == TOUR_DISMISSED
-    if page not in TOUR_PAGES or is_dismissed or not (scene.may_submit and scene.may_review):
+    if page not in TOUR_PAGES or is_dismissed or not {Right.TASKS_WRITE, Right.REVIEWS_WRITE} <= scene.rights:
         return None
     tour = find_tour(scene.project, scene.user)
     return replace(tour, page=TOUR_PAGES[page]) if tour.now is not None else None

@@ -35,7 +35,7 @@ State = Evaluation.State
 @project_view(Right.EVALS_READ)
 def list_evaluations(request: HttpRequest, scene: Scene) -> HttpResponse:
     rows, older = evaluations.find_asked(scene.project, before=read_number(request, "before"))
-    context = {"rows": rows, "older": older, "may_change": scene.may(Right.EVALS_WRITE)}
+    context = {"rows": rows, "older": older}
     return show(request, scene, "evaluations", context)
 
 
@@ -106,7 +106,7 @@ def cancel(request: HttpRequest, scene: Scene, evaluation_id: int) -> HttpRespon
 @project_view(Right.EVALS_READ)
 def list_experiments(request: HttpRequest, scene: Scene) -> HttpResponse:
     rows, older = evaluations.find_experiments(scene.project, before=read_number(request, "before"))
-    context = {"rows": rows, "older": older, "may_change": scene.may(Right.EVALS_WRITE)}
+    context = {"rows": rows, "older": older}
     return show(request, scene, "experiments", context)
 
 

@@ -24,7 +24,7 @@ def show_exports(request: HttpRequest, scene: Scene) -> HttpResponse:
             if scene.may(source.right)
         ],
         "workers": find_worker_names(scene.project),
-        "made": find_exports(scene.project, only_by=None if scene.may_audit else scene.user),
+        "made": find_exports(scene.project, only_by=None if scene.may(Right.AUDIT_READ) else scene.user),
         "fragments": {"exports"},
     }
     return show(request, scene, "exports", context)

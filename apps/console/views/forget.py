@@ -65,7 +65,6 @@ def show_forget(request: HttpRequest, scene: Scene) -> HttpResponse:
     rebuilds = count_rebuilds(one.pk for one in forgotten)
     context = {
         "form": form,
-        "may_forget": scene.may(Right.PROJECTS_WRITE),
         "found": found,
         "rows": [(name, count) for name, count in found.counts.items() if count] if found else [],
         "rebuild": say_rebuild(len(found.taught), len(found.judges), found.reruns) if found else "",

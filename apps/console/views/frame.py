@@ -52,56 +52,9 @@ class Scene:
         return right in self.rights
 
     @property
-    def may_submit(self) -> bool:
-        return self.may(Right.TASKS_WRITE)
-
-    @property
-    def may_review(self) -> bool:
-        return self.may(Right.REVIEWS_WRITE)
-
-    @property
-    def may_train(self) -> bool:
-        return self.may(Right.RUNS_WRITE)
-
-    @property
-    def may_deploy(self) -> bool:
-        return self.may(Right.ADAPTERS_WRITE)
-
-    @property
-    def may_manage_workers(self) -> bool:
-        return self.may(Right.WORKERS_WRITE)
-
-    @property
-    def may_replay(self) -> bool:
-        return self.may(Right.PIPELINE_WRITE)
-
-    @property
-    def may_audit(self) -> bool:
-        return self.may(Right.AUDIT_READ)
-
-    @property
-    def may_see_health(self) -> bool:
-        return self.may(Right.METRICS_READ)
-
-    @property
-    def may_see_members(self) -> bool:
-        return self.may(Right.MEMBERS_READ)
-
-    @property
-    def may_hold_tokens(self) -> bool:
-        return self.may(Right.TOKENS_WRITE)
-
-    @property
-    def may_change_project(self) -> bool:
-        return self.may(Right.PROJECTS_WRITE)
-
-    @property
-    def may_write_checks(self) -> bool:
-        return self.may(Right.EVALS_WRITE)
-
-    @property
-    def may_see_webhooks(self) -> bool:
-        return self.may(Right.WEBHOOKS_READ)
+    def can(self) -> Mapping[str, bool]:
+        """Name of each right -> whether they have it, for templates: `scene.can.TASKS_WRITE`."""
+        return {right.name: right in self.rights for right in Right}
 
     @property
     def projects(self) -> list[Project]:
@@ -110,7 +63,7 @@ class Scene:
 
     @property
     def waiting_reviews(self) -> str:
-        return count_open_reviews(self.project) if self.may_review else ""
+        return count_open_reviews(self.project) if self.may(Right.REVIEWS_WRITE) else ""
 
 
 def project_view(

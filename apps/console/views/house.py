@@ -47,7 +47,6 @@ def show_settings(request: HttpRequest, scene: Scene) -> HttpResponse:
     context = {
         "sections": sections,
         "form": sent,
-        "may_change": scene.may(Right.PROJECTS_WRITE),
         "timetable": read_timetable(scene.project, now=timezone.now()),
     }
     return show(request, scene, "settings", context, status=status)
@@ -87,7 +86,6 @@ def show_members(request: HttpRequest, scene: Scene) -> HttpResponse:
         "roles": Role.choices,
         "table": house.describe_roles(),
         "form": form,
-        "may_change": scene.may(Right.MEMBERS_WRITE),
     }
     return show(request, scene, "members", context, status=status)
 

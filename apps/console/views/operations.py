@@ -65,7 +65,7 @@ def list_dead_letters(request: HttpRequest, scene: Scene) -> HttpResponse:
         "letters": [operations.DeadLetter(segment) for segment in listing.rows],
         "asked": {name: request.GET[name] for name in FailedFilters.base_filters if name in request.GET},
         "known": {"worker": find_worker_names(scene.project)},
-        "may_act": scene.may_replay and bool(listing.rows),
+        "may_act": scene.may(Right.PIPELINE_WRITE) and bool(listing.rows),
         "doings": DOINGS["failed"],
         "kind": kind,
         "kinds": list(operations.PAGE_OF_SEGMENT),

@@ -136,7 +136,7 @@ def show_rules(request: HttpRequest, scene: Scene, wrong: tuple[Worker, RulesFor
         }
         for worker in proposals.find_asking_workers(scene.project)
     ]
-    context = {"places": places, "may_change": scene.may(Right.WORKERS_WRITE), "tab": "rules"}
+    context = {"places": places, "tab": "rules"}
     return show(request, scene, "proposal_rules", context, status=400 if wrong else 200)
 
 
@@ -150,7 +150,8 @@ def show_card(
 def make_card(view: ProposalView, scene: Scene, sent: DecisionForm | None = None) -> dict[str, Any]:
     """A proposal with its forms; the one that was sent wrongly stands open with what was typed."""
     row = view.row
-    is_open = scene.may_review and row.state == Proposal.State.PENDING and row.proposed_by_id != scene.user.pk
+    is_others = row.state == Proposal.State.PENDING and row.proposed_by_id != scene.user.pk
+    is_open = is_others and scene.may(Right.REVIEWS_WRITE)
     made = {word: form(proposal=row) for word, form in FORMS.items()} if is_open else {}
     if sent is not None and is_open:
         made[sent.decision] = sent

@@ -172,7 +172,7 @@ def _show(
         "form": price_form or PriceForm(),
         "grant_form": (grant_form or GrantForm(provider=provider)) if may_grant else None,
         "may_grant": may_grant,
-        "may_change": scene.may_manage_workers and (provider.project_id is not None or scene.user.is_superuser),
+        "may_change": scene.may(Right.WORKERS_WRITE) and (provider.project_id is not None or scene.user.is_superuser),
     }
     return show(request, scene, "provider", context, status=status)
 

@@ -91,4 +91,4 @@ def remove_gold(request: HttpRequest, scene: Scene, gold_id: int) -> HttpRespons
 
 def _sees_all(scene: Scene) -> bool:
     """Owners, managers and auditors see everybody; others only themselves."""
-    return scene.may_audit
+    return scene.may(Right.AUDIT_READ)

@@ -121,7 +121,6 @@ def choose_judges(request: HttpRequest, scene: Scene) -> HttpResponse:
     context = {
         "form": form,
         "judges": found,
-        "may_change": scene.may(Right.PROJECTS_WRITE),
     }
     return show(request, scene, "who_judges", context, status=status)
 

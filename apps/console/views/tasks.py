@@ -62,7 +62,7 @@ def list_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
         "states": Task.State.choices,
         "counts": work.count_open_tasks(scene.project).by_state,
         "known": know_names(scene),
-        "may_act": scene.may_replay and bool(listing.rows),
+        "may_act": scene.may(Right.PIPELINE_WRITE) and bool(listing.rows),
         "doings": DOINGS["tasks"],
         "fragments": {"task_list"},
     }

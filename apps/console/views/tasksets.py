@@ -46,7 +46,6 @@ SHOWN_CHECKS = 200
 def list_tasksets(request: HttpRequest, scene: Scene) -> HttpResponse:
     rows, older = tasksets.find_tasksets(scene.project, before=read_number(request, "before"))
     context = {"rows": rows, "older": older, "panels": tasksets.find_panels(scene.project)}
-    context["may_change"] = scene.may(Right.EVALS_WRITE)
     return show(request, scene, "tasksets", context)
 
 
@@ -65,7 +64,6 @@ def show_taskset(request: HttpRequest, scene: Scene, taskset_id: int) -> HttpRes
         "items": items[: tasksets.SHOWN_ITEMS],
         "left": max(0, counts[split] - tasksets.SHOWN_ITEMS),
         "reach": tasksets.find_reach(counts[Item.Split.HELD_OUT]),
-        "may_change": scene.may(Right.EVALS_WRITE),
     }
     return show(request, scene, "taskset", context)
 

@@ -129,6 +129,5 @@ def _show(
         "made": made,
         "text": text,
         "bill": spent_today(scene.project),
-        "may_limit": scene.may(Right.PROJECTS_WRITE),
     }
     return show(request, scene, "tokens", context, status=status)

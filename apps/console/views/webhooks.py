@@ -55,7 +55,6 @@ def show_webhooks(request: HttpRequest, scene: Scene) -> HttpResponse:
         "form": form,
         "made": made,
         "text": text,
-        "may_change": scene.may(Right.WEBHOOKS_WRITE),
         "fragments": {"webhooks"},
     }
     return show(request, scene, "webhooks", context, status=status)
@@ -151,7 +150,6 @@ def _show(
         "state": state,
         "states": DELIVERY_STATES,
         "older": view.older,
-        "may_change": scene.may(Right.WEBHOOKS_WRITE),
         "fragments": {"webhook"},
     }
     return show(request, scene, "webhook", context, status=status)

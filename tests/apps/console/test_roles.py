@@ -150,6 +150,16 @@ def test_every_page_is_looked_at(ids: dict[str, Any]) -> None:
     assert opened >= NO_PAGES
 
 
+def test_every_right_that_a_template_asks_for_exists() -> None:
+    asked = {
+        name
+        for path in (Path(__file__).parents[3] / "templates").rglob("*.html")
+        for name in re.findall(r"scene\.can\.(\w+)", path.read_text(encoding="utf-8"))
+    }
+    assert "TASKS_WRITE" in asked
+    assert asked <= set(Right.__members__)
+
+
 def test_every_right_of_the_table_exists() -> None:
     said = {word for name in TABLE for verb in ("get", "post") for word in takes(name, verb).split()}
     assert said <= {*Right.values, "member", "own"}
