@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.workers.models import Worker
-from tentalis.core.learning.canary import is_canary
+from tentalis.core.learning.canary_routing import is_canary
 
 BASE = "the base model"
 """What serves before any adapter, in words."""

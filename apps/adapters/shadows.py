@@ -13,7 +13,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import ConflictError
 from apps.workers.models import Worker
-from tentalis.core.learning.canary import is_canary
+from tentalis.core.learning.canary_routing import is_canary
 
 
 def open_shadow(adapter: Adapter, *, percent: int, after_task: int, by: str) -> Shadow:

@@ -7,7 +7,7 @@ from apps.gateway.pins import Pin
 from apps.gateway.sessions import Place
 from apps.gateway.tables import Backend, Served, Tables, WorkerRoute
 from apps.inference.grants import WHO_GRANTS, NotGrantedError
-from tentalis.core.learning.canary import is_canary
+from tentalis.core.learning.canary_routing import is_canary
 from tentalis.core.limits import Limits
 
 MOST_ROUTES = 10_000

@@ -16,7 +16,7 @@ from apps.operations.tracing import tell_spans
 from apps.pipeline import sweep
 from apps.pipeline.file_retention import delete_old_files
 from apps.pipeline.retention import delete_old
-from apps.pipeline.shadows import watch_shadows
+from apps.pipeline.shadow_trials import watch_shadows
 from apps.pipeline.watching import watch_served
 from apps.webhooks.posting import tell
 from apps.webhooks.sending import forget_old

@@ -276,94 +276,32 @@ def resume_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def submit(
-    *,
-    project: Project,
-    prompt: str,
-    environment: str,
-    by: User,
-    worker: Worker | None = None,
-    group_size: int | None = None,
-    reference: Any = None,
-    checks: Any = None,
-    parent: Task | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    seed: int | None = None,
-) -> Task:
+def submit(**task: Unpack[tasks.TaskFields]) -> Task:
     """Accept a task and start the work on it; see `apps.tasks.services.submit_task`.
 
     An outside worker's task waits for its agent, which hands its work in and asks before it acts (`supervision.py`).
     """
     with transaction.atomic():
-        task = tasks.submit_task(
-            project=project,
-            prompt=prompt,
-            environment=environment,
-            by=by,
-            worker=worker,
-            group_size=group_size,
-            reference=reference,
-            checks=checks,
-            parent=parent,
-            metadata=metadata,
-            seed=seed,
-        )
-        start_work([task])
-    return task
+        made = tasks.submit_task(**task)
+        start_work([made])
+    return made
 
 
-def submit_file(
-    *,
-    project: Project,
-    text: str,
-    form: str,
-    environment: str,
-    by: User,
-    worker: Worker | None = None,
-    group_size: int | None = None,
-) -> list[Task]:
-    """Accept all tasks of a file (see `tentalis.core.task_files`), or none, and start the work on them.
-
-    Raises:
-        BadInputError: naming each line that is not what is wanted.
-    """
-    rows = tasks.read_file(text, form=form)
-    return submit_rows(project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size)
-
-
-def submit_rows(
-    *,
-    project: Project,
-    rows: Sequence[TaskRow],
-    environment: str,
-    by: User,
-    worker: Worker | None = None,
-    group_size: int | None = None,
-) -> list[Task]:
+def submit_rows(*, rows: Sequence[TaskRow], **to: Unpack[tasks.Submission]) -> list[Task]:
     """Accept many tasks, or none, and start the work on them; see `apps.tasks.services.submit_tasks`."""
     with transaction.atomic():
-        made = tasks.submit_tasks(
-            project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size
-        )
+        made = tasks.submit_tasks(rows=rows, **to)
         start_work(made)
     return made
 
 
 def import_file(
-    *,
-    project: Project,
-    text: str,
-    form: str,
-    environment: str,
-    by: User,
-    rows: str = "",
-    name: str = "",
-    worker: Worker | None = None,
-    group_size: int | None = None,
+    *, text: str, form: str, rows: str = "", name: str = "", **to: Unpack[tasks.Submission]
 ) -> list[Task] | RowImport:
     """Accept what a file holds, all of it or none: tasks to be done, or finished work with its judgement.
 
     Args:
+        form: see `tentalis.core.task_files`.
         rows: what it holds (`tentalis.core.judged_files`); "" tells that by its first line.
         name: the file's.
     Returns:
@@ -373,25 +311,21 @@ def import_file(
     """
     kind = importing.find_kind(text, form=form, rows=rows)
     if kind == TASKS:
-        return submit_file(
-            project=project, text=text, form=form, environment=environment, by=by, worker=worker, group_size=group_size
-        )
-    if group_size is not None:
+        return submit_rows(rows=tasks.read_file(text, form=form), **to)
+    if (group_size := to.get("group_size")) is not None:
         raise BadInputError.at("group_size", f"wanted none: {kind} are done already, found {group_size}")
     return importing.start(
-        project=project, by=by, kind=kind, text=text, file=name, environment=environment, worker=worker
+        project=to["project"],
+        by=to["by"],
+        kind=kind,
+        text=text,
+        file=name,
+        environment=to["environment"],
+        worker=to.get("worker"),
     )
 
 
-def submit_asked(
-    *,
-    project: Project,
-    sessions: Sequence[int],
-    environment: str,
-    by: User,
-    worker: Worker | None = None,
-    group_size: int | None = None,
-) -> list[Task]:
+def submit_asked(*, sessions: Sequence[int], **to: Unpack[tasks.Submission]) -> list[Task]:
     """Accept what was asked first in these sessions as tasks, all of them or none; see `conversations.asked`.
 
     The sessions are locked, so that two who take the same one make one task of it.
@@ -399,12 +333,11 @@ def submit_asked(
     Raises:
         BadInputError: naming the first that cannot be one.
     """
+    project = to["project"]
     with transaction.atomic():
         list(Session.objects.filter(project=project, pk__in=sessions).order_by("pk").select_for_update(no_key=True))
-        rows = asked.make_rows(asked.require_asked(project, sessions, by=by))
-        return submit_rows(
-            project=project, rows=rows, environment=environment, by=by, worker=worker, group_size=group_size
-        )
+        rows = asked.make_rows(asked.require_asked(project, sessions, by=to["by"]))
+        return submit_rows(rows=rows, **to)
 
 
 def submit_own_attempt(

@@ -8,7 +8,7 @@ from apps.feedback.finalizing import settle_feedback as settle
 from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.outbox.errors import BrokerAwayError
 from apps.outbox.relay import free_expired_leases, resend_lost
-from apps.pipeline import canary, conversing, flow, trainings
+from apps.pipeline import canary_trials, conversing, flow, trainings
 from apps.supervision.services import expire_proposals
 from apps.training.cluster import poll_all_jobs
 from apps.training.retrying import find_silent_runs
@@ -97,7 +97,7 @@ def sweep_adapters() -> None:
 def watch_canaries() -> None:
     """Promote or take back the adapters on trial of which enough was seen."""
     try:
-        if count := canary.watch_canaries():
+        if count := canary_trials.watch_canaries():
             logger.info("%d canaries began or ended", count)
     except (ProviderBusyError, ProviderRefusedError) as error:
         logger.info("the model server cannot be asked: %s", error)

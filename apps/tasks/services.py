@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 from django.db import connection, transaction
 
@@ -44,25 +44,45 @@ MAX_METADATA_CHARS = 20_000
 MAX_SEED = 2**53 - 1
 
 
+class Submission(TypedDict, total=False):
+    """Where tasks go, and by whom.
+
+    Attributes:
+        worker: who does them; None takes the project's only active worker.
+        group_size: attempts at each, where it says none itself; None takes the project's.
+    """
+
+    project: Required[Project]
+    environment: Required[str]
+    by: Required[User]
+    worker: Worker | None
+    group_size: int | None
+
+
+class TaskFields(Submission, total=False):
+    """What `submit_task` takes."""
+
+    prompt: Required[str]
+    reference: Any
+    checks: Any
+    parent: Task | None
+    metadata: Mapping[str, Any] | None
+    seed: int | None
+
+
 def submit_task(
     *,
-    project: Project,
     prompt: str,
-    environment: str,
-    by: User,
-    worker: Worker | None = None,
-    group_size: int | None = None,
     reference: Any = None,
     checks: Any = None,
     parent: Task | None = None,
     metadata: Mapping[str, Any] | None = None,
     seed: int | None = None,
+    **to: Unpack[Submission],
 ) -> Task:
     """Accept a task. Nothing is started here: that is the flow's business.
 
     Args:
-        worker: who does it; None takes the project's only active worker.
-        group_size: attempts at it; None takes the project's.
         seed: the same seed and adapter give the same attempts.
         checks: a check or a list of them, beside what the environment verifies by itself; None takes the project's
             defaults for the environment, [] none. The facts that they want are values of `metadata`.
@@ -71,64 +91,32 @@ def submit_task(
         NotAllowedError: `by` may not submit to this project.
         ProjectArchivedError: it takes no tasks any more.
     """
-    require_right(by, project, Right.TASKS_WRITE)
-    require_not_archived(project)
-    worker = worker or _only_worker(project)
-    size = project.group_size if group_size is None else group_size
-    errors = _find_faults(project, prompt, environment, worker, size, metadata, parent, reference, seed)
-    try:
-        if checks is None:
-            settled = settle_defaults(find_default_checks(project, environment), metadata)
-        else:
-            settled = settle_checks(project, checks, facts=metadata)
-    except CheckError as error:
-        errors["checks"] = [str(error)]
+    row = TaskRow(0, prompt, reference, metadata=metadata or {}, seed=seed, checks=checks)
+    [(task, errors)] = _make_tasks([row], parent=parent, **to)
     if errors:
         raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
-    task = Task(
-        project=project,
-        worker=worker,
-        submitted_by=by,
-        parent=parent,
-        environment=environment,
-        prompt=prompt,
-        reference=reference,
-        checks=settled,
-        metadata=dict(metadata or {}),
-        group_size=size,
-        seed=seed,
-    )
     with transaction.atomic(savepoint=False):
-        chosen = choose_held_out(project, [task])
+        chosen = choose_held_out(task.project, [task])
         task.save(force_insert=True)
-        keep_held_out(project, chosen)
-        record(Kind.TASK_SUBMITTED, subject=task, by=by.handle, payload={"environment": environment})
+        keep_held_out(task.project, chosen)
+        payload = {"environment": task.environment}
+        record(Kind.TASK_SUBMITTED, subject=task, by=task.submitted_by.handle, payload=payload)
     return task
 
 
-def submit_tasks(
-    *,
-    project: Project,
-    rows: Sequence[TaskRow],
-    environment: str,
-    by: User,
-    worker: Worker | None = None,
-    group_size: int | None = None,
-) -> list[Task]:
+def submit_tasks(*, rows: Sequence[TaskRow], **to: Unpack[Submission]) -> list[Task]:
     """Accept the tasks of a file, all of them or none. Nothing is started here.
 
-    Args:
-        group_size: of those whose row says none; None takes the project's.
     Raises:
         BadInputError: each line that is not what is wanted, up to `MOST_FAULTS`, at `text`.
         NotAllowedError: `by` may not submit to this project.
         ProjectArchivedError: it takes no tasks any more.
     """
-    made = _make_tasks(project, rows, environment, by, worker, group_size)
+    made = _make_file_tasks(rows, **to)
     with transaction.atomic():
-        chosen = choose_held_out(project, made)
-        keep_tasks(made, by)
-        keep_held_out(project, chosen)
+        chosen = choose_held_out(to["project"], made)
+        keep_tasks(made, to["by"])
+        keep_held_out(to["project"], chosen)
     return made
 
 
@@ -148,7 +136,8 @@ def check_finished(
     *, project: Project, rows: Sequence[FinishedRow], environment: str, by: User, worker: Worker | None = None
 ) -> Worker:
     """Whose tasks they would be. Raises what `submit_tasks` raises."""
-    return _make_tasks(project, [row.task for row in rows], environment, by, worker, None)[0].worker
+    to: Submission = {"project": project, "environment": environment, "by": by, "worker": worker}
+    return _make_file_tasks([row.task for row in rows], **to)[0].worker
 
 
 def keep_finished(
@@ -161,7 +150,8 @@ def keep_finished(
     Returns:
         The attempts, task by task in the rows' order, with their steps.
     """
-    made = _make_tasks(project, [row.task for row in rows], environment, by, worker, None)
+    to: Submission = {"project": project, "environment": environment, "by": by, "worker": worker}
+    made = _make_file_tasks([row.task for row in rows], **to)
     for task, row in zip(made, rows, strict=True):
         task.state, task.answer = Task.State.LEARNING, row.answers[0]
     note_words(made)
@@ -181,55 +171,54 @@ def keep_finished(
 
 
 def _make_tasks(
-    project: Project,
-    rows: Sequence[TaskRow],
-    environment: str,
-    by: User,
-    worker: Worker | None,
-    group_size: int | None,
-) -> list[Task]:
-    """The tasks of a file, not saved; see `submit_tasks`."""
+    rows: Sequence[TaskRow], *, parent: Task | None = None, **to: Unpack[Submission]
+) -> list[tuple[Task, dict[str, list[str]]]]:
+    """Tasks that are not saved, each with what is wrong with it, by field."""
+    project, environment, by, group_size = to["project"], to["environment"], to["by"], to.get("group_size")
     require_right(by, project, Right.TASKS_WRITE)
     require_not_archived(project)
-    worker = worker or _only_worker(project)
+    worker = to.get("worker") or _only_worker(project)
     usual = project.group_size if group_size is None else group_size
-    made: list[Task] = []
-    faults: dict[int, str] = {}
     named = find_named(project)
     usual_checks = find_default_checks(project, environment) if any(row.checks is None for row in rows) else None
+    made = []
     for row in rows:
-        size = usual if row.group_size is None else row.group_size
-        reference = row.reference if row.match is None else read_reference(row.reference, row.match)
-        errors = _find_faults(project, row.prompt, environment, worker, size, row.metadata, None, reference, row.seed)
-        checks = None
+        task = Task(
+            project=project,
+            worker=worker,
+            submitted_by=by,
+            parent=parent,
+            environment=environment,
+            prompt=row.prompt,
+            reference=row.reference if row.match is None else read_reference(row.reference, row.match),
+            metadata=dict(row.metadata),
+            group_size=usual if row.group_size is None else row.group_size,
+            seed=row.seed,
+        )
+        errors = _find_faults(task)
         try:
             if row.checks is None:
-                checks = settle_defaults(usual_checks, row.metadata)
+                task.checks = settle_defaults(usual_checks, row.metadata)
             else:
-                checks = settle_checks(project, row.checks, find=named, facts=row.metadata)
+                task.checks = settle_checks(project, row.checks, find=named, facts=row.metadata)
         except CheckError as error:
             errors["checks"] = [str(error)]
+        made.append((task, errors))
+    return made
+
+
+def _make_file_tasks(rows: Sequence[TaskRow], **to: Unpack[Submission]) -> list[Task]:
+    """The tasks of a file, not saved; see `submit_tasks`."""
+    faults: dict[int, str] = {}
+    made = _make_tasks(rows, **to)
+    for row, (_, errors) in zip(rows, made, strict=True):
         if common := {name: words for name, words in errors.items() if name in {"environment", "worker"}}:
             raise BadInputError("; ".join(words[0] for words in common.values()), errors=common)
         if errors:
             faults[row.line] = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
-        made.append(
-            Task(
-                project=project,
-                worker=worker,
-                submitted_by=by,
-                environment=environment,
-                prompt=row.prompt,
-                reference=reference,
-                checks=checks,
-                metadata=dict(row.metadata),
-                group_size=size,
-                seed=row.seed,
-            )
-        )
     if faults:
         raise _refuse_file(TaskFileError(faults))
-    return made
+    return [task for task, _ in made]
 
 
 def keep_tasks(made: Sequence[Task], by: User) -> None:
@@ -269,39 +258,30 @@ def _only_worker(project: Project) -> Worker:
     return workers[0]
 
 
-def _find_faults(
-    project: Project,
-    prompt: str,
-    environment: str,
-    worker: Worker,
-    group_size: int,
-    metadata: Mapping[str, Any] | None,
-    parent: Task | None,
-    reference: Any,
-    seed: int | None,
-) -> dict[str, list[str]]:
+def _find_faults(task: Task) -> dict[str, list[str]]:
+    """What is wrong with a task that is not saved, its checks aside, by field."""
     errors: dict[str, list[str]] = {}
-    if not prompt.strip():
+    if not task.prompt.strip():
         errors["prompt"] = ["wanted some text, found none"]
-    elif len(prompt) > MAX_PROMPT_CHARS:
-        errors["prompt"] = [f"wanted at most {MAX_PROMPT_CHARS:,} characters, found {len(prompt):,}"]
-    elif "\x00" in prompt:
+    elif len(task.prompt) > MAX_PROMPT_CHARS:
+        errors["prompt"] = [f"wanted at most {MAX_PROMPT_CHARS:,} characters, found {len(task.prompt):,}"]
+    elif "\x00" in task.prompt:
         errors["prompt"] = ["wanted text without NUL characters, found one"]
-    if (world := WORLDS.get(environment)) is None:
-        errors["environment"] = [WORLDS.refuse(environment)]
+    if (world := WORLDS.get(task.environment)) is None:
+        errors["environment"] = [WORLDS.refuse(task.environment)]
     else:
-        errors |= _find_world_faults(world, {"prompt": prompt, "reference": reference}, known=errors)
-    if "environment" not in errors and (complaint := find_environment_error(worker, environment)):
+        errors |= _find_world_faults(world, {"prompt": task.prompt, "reference": task.reference}, known=errors)
+    if "environment" not in errors and (complaint := find_environment_error(task.worker, task.environment)):
         errors["environment"] = [complaint]
-    if worker.project_id != project.pk or not worker.is_active:
-        errors["worker"] = [f"wanted an active worker of the project, found {worker.name!r}"]
-    if not 1 <= group_size <= MAX_GROUP:
-        errors["group_size"] = [f"wanted 1 to {MAX_GROUP}, found {group_size}"]
-    if seed is not None and not 0 <= seed <= MAX_SEED:
-        errors["seed"] = [f"wanted 0 to {MAX_SEED}, found {seed}"]
-    if parent is not None and parent.project_id != project.pk:
+    if task.worker.project_id != task.project_id or not task.worker.is_active:
+        errors["worker"] = [f"wanted an active worker of the project, found {task.worker.name!r}"]
+    if not 1 <= task.group_size <= MAX_GROUP:
+        errors["group_size"] = [f"wanted 1 to {MAX_GROUP}, found {task.group_size}"]
+    if task.seed is not None and not 0 <= task.seed <= MAX_SEED:
+        errors["seed"] = [f"wanted 0 to {MAX_SEED}, found {task.seed}"]
+    if task.parent is not None and task.parent.project_id != task.project_id:
         errors["parent"] = ["wanted a task of the same project"]
-    if metadata and len(json.dumps(metadata)) > MAX_METADATA_CHARS:
+    if task.metadata and len(json.dumps(task.metadata)) > MAX_METADATA_CHARS:
         errors["metadata"] = [f"wanted at most {MAX_METADATA_CHARS:,} characters of JSON, found more"]
     return errors
 

@@ -169,7 +169,7 @@ QUESTIONS = {
     "a score becomes a reward": ("reward", "tentalis/core/learning/rewards.py"),
     "the erasure of a person": ("gdpr", "apps/erasure/erase.py"),
     "why nothing trains": ("why_nothing_trains", "apps/rollouts/selectors.py"),
-    "which requests go to the canary": ("canary", "tentalis/core/learning/canary.py"),
+    "which requests go to the canary": ("canary", "tentalis/core/learning/canary_routing.py"),
     "text rendered to tokens": ("chat template", "gpu_workers/backends/chat_templates.py"),
     "a page that updates live": ("live", "apps/console/live.py"),
     "a training result arrives": ("training_result", "apps/pipeline/flow.py"),

@@ -10,7 +10,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.inference.models import Exchange, Provider
-from apps.pipeline import canary, watching
+from apps.pipeline import canary_trials, watching
 from apps.pipeline.beat import SERVERS_TIMETABLE
 from apps.tasks.models import Attempt
 from apps.workers.models import Worker
@@ -94,7 +94,7 @@ def test_a_server_that_does_not_know_the_adapter_is_trouble(served: Worker, serv
 
 
 def test_a_canary_whose_answers_fall_apart_is_taken_back_and_quarantined(served: Worker, alice: User) -> None:
-    canary.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
+    canary_trials.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
     answer(served, 2, times=50, finish_reason="length")
     watching.watch_served()
     deployment = Deployment.objects.get()

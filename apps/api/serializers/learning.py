@@ -14,7 +14,7 @@ from apps.training.models import TrainingRun
 from apps.training.naming import MOST_COMMENT, MOST_NAME, MOST_TAG, MOST_TAGS
 from apps.training.retrying import find_untaken
 from tentalis.core.field_limits import MAX_END_USER_CHARS, MAX_TRIED_PERCENT
-from tentalis.core.learning.canary import CanaryOutcome
+from tentalis.core.learning.canary_verdict import CanaryOutcome
 from tentalis.plugins import name_backends
 
 

@@ -14,7 +14,9 @@ from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.adapters import services as adapters
+from apps.adapters.canary import stop_canary
 from apps.adapters.models import Adapter, Deployment, Shadow
+from apps.adapters.shadows import stop_shadow
 from apps.api.downloads import Download, send_adapter
 from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for, find_worker
@@ -43,7 +45,7 @@ from apps.api.views.base import ResourceViewSet, command
 from apps.base.errors import BadInputError, ConflictError
 from apps.base.streaming import stream
 from apps.inference.selectors import IncompleteConversationError
-from apps.pipeline import canary, flow, shadows, trainings
+from apps.pipeline import canary_trials, flow, shadow_trials, trainings
 from apps.reports.lineage import trace_lineage
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.tokens import TokenPart, load_conversations, read_parts
@@ -313,7 +315,7 @@ class AdapterViewSet(ResourceViewSet):
         """Try an adapter on a share of its worker's new tasks."""
         adapter = self.get_object()
         percent = self.read_body(CanaryIn)["percent"]
-        deployment = canary.start_canary(adapter=adapter, percent=percent, by=current_user(request))
+        deployment = canary_trials.start_canary(adapter=adapter, percent=percent, by=current_user(request))
         return self._show_canary(deployment, 201)
 
     @extend_schema(request=CanaryIn, responses=CanaryOut, operation_id="adapters_canary_raise")
@@ -322,7 +324,7 @@ class AdapterViewSet(ResourceViewSet):
         """Give a trial another share of the new tasks; what was seen so far counts no more."""
         adapter = self.get_object()
         percent = self.read_body(CanaryIn)["percent"]
-        deployment = canary.change_share(
+        deployment = canary_trials.change_share(
             deployment=self._find_trial(adapter), percent=percent, by=current_user(request)
         )
         return self._show_canary(deployment)
@@ -331,7 +333,7 @@ class AdapterViewSet(ResourceViewSet):
     @canary.mapping.delete
     def stop_canary(self, request: Request, pk: str) -> Response:
         """End a trial; everything goes to what serves."""
-        canary.stop_canary(deployment=self._find_trial(self.get_object()), by=current_user(request))
+        stop_canary(deployment=self._find_trial(self.get_object()), by=current_user(request))
         return Response(status=204)
 
     @extend_schema(responses=ShadowOut, operation_id="adapters_shadow_read")
@@ -347,14 +349,14 @@ class AdapterViewSet(ResourceViewSet):
         """Have an adapter answer a share of its worker's new tasks once more: scored, compared, shown to nobody."""
         adapter = self.get_object()
         percent = self.read_body(CanaryIn)["percent"]
-        started = shadows.start_shadow(adapter=adapter, percent=percent, by=current_user(request))
+        started = shadow_trials.start_shadow(adapter=adapter, percent=percent, by=current_user(request))
         return self._show_shadow(started, 201)
 
     @extend_schema(responses={204: None}, operation_id="adapters_shadow_stop")
     @shadow.mapping.delete
     def stop_shadow(self, request: Request, pk: str) -> Response:
         """Take it out of the shadow; what was found of it stays."""
-        shadows.stop_shadow(shadow=self._find_shadow(self.get_object()), by=current_user(request))
+        stop_shadow(shadow=self._find_shadow(self.get_object()), by=current_user(request))
         return Response(status=204)
 
     @staticmethod
@@ -367,7 +369,7 @@ class AdapterViewSet(ResourceViewSet):
 
     @staticmethod
     def _show_shadow(shadow: Shadow, status: int = 200) -> Response:
-        reading = shadows.read_shadow(shadow)
+        reading = shadow_trials.read_shadow(shadow)
         shown = {
             "worker": shadow.worker.name,
             "adapter": shadow.adapter.name,
@@ -389,7 +391,7 @@ class AdapterViewSet(ResourceViewSet):
 
     @staticmethod
     def _show_canary(deployment: Deployment, status: int = 200) -> Response:
-        reading = canary.read_canary(deployment)
+        reading = canary_trials.read_canary(deployment)
         shown = {
             "worker": deployment.worker.name,
             "serving": deployment.adapter.name if deployment.adapter else None,

@@ -5,12 +5,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from apps.accounts.rights import Right
+from apps.adapters import canary, shadows
 from apps.adapters.models import Deployment, Shadow
 from apps.adapters.selectors import find_deployment
 from apps.console.operation_forms import CanaryForm
 from apps.console.views.frame import Scene, act, fill_in, found_or_404, leave, posted, project_view, show
 from apps.console.views.trace import adapter_or_404
-from apps.pipeline import canary, shadows
+from apps.pipeline import canary_trials, shadow_trials
 from tentalis.core.learning.gate import GatePolicy
 
 
@@ -19,7 +20,7 @@ from tentalis.core.learning.gate import GatePolicy
 def start_canary(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
     adapter, form = adapter_or_404(scene, adapter_id), CanaryForm(posted(request))
     _done, status = fill_in(
-        request, form, lambda: canary.start_canary(adapter=adapter, by=scene.user, **form.cleaned_data)
+        request, form, lambda: canary_trials.start_canary(adapter=adapter, by=scene.user, **form.cleaned_data)
     )
     if status is None:
         return leave(scene, "adapter", adapter_id)
@@ -48,7 +49,7 @@ def stop_canary(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
 def start_shadow(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpResponse:
     adapter, form = adapter_or_404(scene, adapter_id), CanaryForm(posted(request))
     _done, status = fill_in(
-        request, form, lambda: shadows.start_shadow(adapter=adapter, by=scene.user, **form.cleaned_data)
+        request, form, lambda: shadow_trials.start_shadow(adapter=adapter, by=scene.user, **form.cleaned_data)
     )
     if status is None:
         return leave(scene, "adapter", adapter_id)

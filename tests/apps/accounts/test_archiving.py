@@ -39,7 +39,7 @@ def test_an_archived_project_takes_no_task_by_any_way_and_all_again_when_it_is_t
     with pytest.raises(ProjectArchivedError, match="project shop is archived and takes nothing new"):
         flow.submit(project=archived, prompt="hello", environment="chat", by=olga)
     with pytest.raises(ProjectArchivedError):
-        flow.submit_file(project=archived, text="hello", form="lines", environment="chat", by=olga)
+        flow.import_file(project=archived, text="hello", form="lines", environment="chat", by=olga)
     with pytest.raises(ProjectArchivedError):
         bridge.log_session(project=archived, key="k", worker_id="w", messages=[], model="m", by=olga)
     assert not Task.objects.exists()

@@ -19,7 +19,7 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
 from apps.inference.models import Provider
 from apps.outbox.models import Segment
-from apps.pipeline import canary
+from apps.pipeline import canary_trials
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import work_tasks
 from apps.workers.models import Worker
@@ -57,7 +57,7 @@ def served(project: Project) -> Iterator[Worker]:
 
 
 def begin(worker: Worker, alice: User, percent: int = 50) -> Deployment:
-    return canary.start_canary(adapter=Adapter.objects.get(worker=worker, version=2), percent=percent, by=alice)
+    return canary_trials.start_canary(adapter=Adapter.objects.get(worker=worker, version=2), percent=percent, by=alice)
 
 
 def try_out(worker: Worker, *, scores: dict[int, float], tasks: int = 60) -> None:
@@ -101,7 +101,7 @@ def test_work_is_done_by_the_adapter_that_the_share_says(served: Worker, alice: 
 def test_a_harmful_canary_is_taken_back_and_refused(served: Worker, alice: User) -> None:
     begin(served, alice)
     try_out(served, scores={1: 0.9, 2: 0.1}, tasks=120)
-    assert canary.watch_canaries() == 1
+    assert canary_trials.watch_canaries() == 1
     deployment = Deployment.objects.get(worker=served)
     assert (deployment.canary, deployment.adapter and deployment.adapter.version) == (None, 1)
     assert Adapter.objects.get(version=2).state == Adapter.State.REFUSED
@@ -114,7 +114,7 @@ def test_a_good_canary_is_promoted(served: Worker, alice: User) -> None:
     Project.objects.filter(pk=served.project_id).update(gate_policy={"margin": 0.3})
     begin(served, alice)
     try_out(served, scores={1: 0.7, 2: 0.95}, tasks=200)
-    assert canary.watch_canaries() == 1
+    assert canary_trials.watch_canaries() == 1
     deployment = Deployment.objects.get(worker=served)
     assert deployment.adapter is not None
     assert (deployment.canary, deployment.adapter.version, deployment.epoch) == (None, 2, 2)
@@ -124,7 +124,7 @@ def test_a_good_canary_is_promoted(served: Worker, alice: User) -> None:
 def test_an_unclear_canary_goes_on_and_says_so(served: Worker, alice: User) -> None:
     begin(served, alice)
     try_out(served, scores={1: 0.7, 2: 0.7}, tasks=120)
-    assert canary.watch_canaries() == 0
+    assert canary_trials.watch_canaries() == 0
     deployment = Deployment.objects.get(worker=served)
     assert deployment.canary_id is not None
     assert "nothing can be said yet" in deployment.canary_words
@@ -133,7 +133,7 @@ def test_an_unclear_canary_goes_on_and_says_so(served: Worker, alice: User) -> N
 def test_what_ends_a_trial_says_so_with_what_it_had_found(served: Worker, alice: User) -> None:
     begin(served, alice)
     try_out(served, scores={1: 0.7, 2: 0.7}, tasks=120)
-    canary.watch_canaries()
+    canary_trials.watch_canaries()
     third = make_adapter(served, 3)
     deploy(served, third)
     ended = AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload
@@ -151,9 +151,11 @@ def test_tasks_without_any_answer_count_against_the_side_that_failed(served: Wor
         adapter = choose_adapters(served, {task.pk: True})[task.pk]
         if adapter is not None and adapter.version == 2:
             Task.objects.filter(pk=task.pk).update(state="failed", failed_link="tasks.work")
-    reading = canary.read_canary(Deployment.objects.select_related("worker__project", "canary").get(worker=served))
+    reading = canary_trials.read_canary(
+        Deployment.objects.select_related("worker__project", "canary").get(worker=served)
+    )
     assert reading.canary.mean < 0.5 < reading.deployed.mean
-    assert canary.watch_canaries() == 1
+    assert canary_trials.watch_canaries() == 1
     assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "harm"
 
 
@@ -161,9 +163,9 @@ def test_a_person_may_stop_it_and_then_start_another(served: Worker, alice: User
     deployment = begin(served, alice)
     with pytest.raises(ConflictError, match="has a canary already"):
         begin(served, alice)
-    canary.stop_canary(deployment=deployment, by=alice)
+    trials.stop_canary(deployment=deployment, by=alice)
     with pytest.raises(ConflictError, match="no such canary"):
-        canary.stop_canary(deployment=deployment, by=alice)
+        trials.stop_canary(deployment=deployment, by=alice)
     assert begin(served, alice, percent=5).canary_percent == 5
     kinds = AuditEntry.objects.filter(kind__startswith="canary").order_by("id").values_list("kind", flat=True)
     assert list(kinds) == ["canary.started", "canary.ended", "canary.started"]
@@ -177,13 +179,13 @@ def test_whatever_is_deployed_ends_the_trial(served: Worker, alice: User) -> Non
 
 
 def test_the_policy_has_a_safe_adapter_tried_once(served: Worker) -> None:
-    assert canary.watch_canaries() == 0
+    assert canary_trials.watch_canaries() == 0
     Project.objects.filter(pk=served.project_id).update(gate_policy={"canary_percent": 10})
-    assert canary.watch_canaries() == 1
+    assert canary_trials.watch_canaries() == 1
     deployment = Deployment.objects.select_related("canary").get(worker=served)
     assert (deployment.canary and deployment.canary.version, deployment.canary_percent) == (2, 10)
     trials.end_canary(deployment, outcome="stopped", reason="", by="user:alice")
-    assert canary.watch_canaries() == 0
+    assert canary_trials.watch_canaries() == 0
 
 
 @pytest.mark.parametrize("percent", [0, 51, -1])
@@ -217,7 +219,7 @@ def test_a_candidates_trial_says_whether_it_serves(served: Worker, alice: User, 
     Adapter.objects.filter(version=2).update(state="candidate")
     begin(served, alice)
     try_out(served, scores={1: 0.7, 2: good}, tasks=200)
-    assert canary.watch_canaries() == 1
+    assert canary_trials.watch_canaries() == 1
     assert Adapter.objects.get(version=2).state == state
 
 
@@ -225,7 +227,7 @@ def test_a_reviewer_may_neither_start_nor_stop_it(served: Worker, alice: User, b
     with pytest.raises(NotAllowedError):
         begin(served, bob)
     with pytest.raises(NotAllowedError):
-        canary.stop_canary(deployment=begin(served, alice), by=bob)
+        trials.stop_canary(deployment=begin(served, alice), by=bob)
 
 
 def test_postgres_refuses_a_share_without_a_canary(served: Worker) -> None:
@@ -263,9 +265,9 @@ def test_what_passes_the_gate_waits_for_the_end_of_a_trial(served: Worker, alice
         adapter = Adapter.objects.get(version=version)
         page = client.get(reverse("console:adapter", args=(served.project.slug, adapter.pk))).content.decode()
         assert words in page
-    assert canary.watch_canaries() == 0
+    assert canary_trials.watch_canaries() == 0
     trials.stop_canary(deployment=Deployment.objects.get(worker=served), by=alice)
-    assert canary.watch_canaries() == 1
+    assert canary_trials.watch_canaries() == 1
     assert serving(served) == (4, None)
     assert list(Adapter.objects.filter(version__gte=3).order_by("version").values_list("state", "held_since")) == [
         ("verified", None),
@@ -278,7 +280,7 @@ def test_what_waited_is_looked_at_by_a_person_when_the_trial_ended_in_service(se
     begin(served, alice)
     third = pass_the_gate(served, 3)
     try_out(served, scores={1: 0.7, 2: 0.95, 3: 0.9}, tasks=200)
-    canary.watch_canaries()
+    canary_trials.watch_canaries()
     third.refresh_from_db()
     assert serving(served) == (2, None)
     assert (third.state, third.held_since) == ("quarantined", None)
@@ -289,7 +291,7 @@ def test_a_trial_holds_back_no_longer_than_a_day(served: Worker, alice: User) ->
     begin(served, alice)
     pass_the_gate(served, 3)
     Deployment.objects.update(canary_started_at=timezone.now() - MOST_HELD)
-    assert canary.watch_canaries() == 1
+    assert canary_trials.watch_canaries() == 1
     assert serving(served) == (3, None)
     assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "replaced"
 

@@ -28,7 +28,7 @@ from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Provider
 from apps.outbox import services as outbox
 from apps.outbox.models import Segment
-from apps.pipeline import canary, shadows, sweep
+from apps.pipeline import canary_trials, shadow_trials, sweep
 from apps.training.services import is_unsettled
 from apps.workers.models import Worker
 from tests.apps.adapters.desk_adapters import make_served
@@ -116,7 +116,7 @@ def suspect(adapter: Adapter, by: User) -> None:
     services.suspect(adapter=Adapter.objects.get(pk=adapter.pk), by=by, reason="it flatters")
 
 
-@pytest.mark.parametrize("begin", [canary.start_canary, shadows.start_shadow])
+@pytest.mark.parametrize("begin", [canary_trials.start_canary, shadow_trials.start_shadow])
 @pytest.mark.parametrize("is_barred", [True, False], ids=["barred", "suspected"])
 def test_what_is_taken_out_while_its_trial_begins_is_not_tried(
     helper: Worker, server: EventfulServer, store: Path, alice: User, begin: Any, is_barred: bool
@@ -134,7 +134,7 @@ def test_a_canary_that_is_promoted_and_barred_at_once_meets_no_deadlock(
     helper: Worker, store: Path, alice: User
 ) -> None:
     adapter = make_served(helper, 1, store)
-    deployment = canary.start_canary(adapter=adapter, percent=10, by=alice)
+    deployment = canary_trials.start_canary(adapter=adapter, percent=10, by=alice)
     with transaction.atomic():
         Deployment.objects.select_for_update().get(pk=deployment.pk)
         barred = Side(partial(bar, adapter))

@@ -10,14 +10,14 @@ from apps.accounts.models import Project, User
 from apps.adapters import services
 from apps.adapters.blocking import bar
 from apps.adapters.models import Adapter, Shadow
-from apps.adapters.shadows import find_shadow
+from apps.adapters.shadows import find_shadow, stop_shadow
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
 from apps.inference.costs import cost_of_project, cost_of_task
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment
-from apps.pipeline import flow, shadows
+from apps.pipeline import flow, shadow_trials
 from apps.rollouts.models import Rollout
 from apps.scoring.services import score_tasks
 from apps.scoring.shadows import find_own_shadow, mirror_task
@@ -34,7 +34,7 @@ served = test_canary.served
 
 
 def begin(worker: Worker, by: User, percent: int = 50) -> Shadow:
-    return shadows.start_shadow(adapter=Adapter.objects.get(worker=worker, version=2), percent=percent, by=by)
+    return shadow_trials.start_shadow(adapter=Adapter.objects.get(worker=worker, version=2), percent=percent, by=by)
 
 
 def mirrored_task(worker: Worker, **values: object) -> Task:
@@ -124,7 +124,7 @@ def test_it_ends_when_enough_was_seen_and_never_goes_into_service(
 ) -> None:
     shadow = begin(served, alice)
     try_out(shadow, 0.8, unseen, tasks=80 if outcome else 21)
-    assert shadows.watch_shadows() == int(bool(outcome))
+    assert shadow_trials.watch_shadows() == int(bool(outcome))
     shadow.refresh_from_db()
     adapter = Adapter.objects.get(pk=shadow.adapter_id)
     assert (shadow.outcome, adapter.state, bool(shadow.words)) == (outcome, state, True)
@@ -143,7 +143,7 @@ def test_only_tasks_that_both_were_scored_on_count(served: Worker, alice: User) 
     failed = make_task(served.project, served)
     ShadowAttempt.objects.create(shadow=shadow, task=failed, error="it said nothing")
     make_attempt(failed, 0, outcome=None, score=0.8)
-    reading = shadows.read_shadow(shadow)
+    reading = shadow_trials.read_shadow(shadow)
     assert (reading.deployed.tasks, reading.canary.tasks) == (4, 4)
     assert (round(reading.deployed.mean, 3), round(reading.canary.mean, 3)) == (0.8, 0.6), "no answer counts as 0"
 
@@ -153,10 +153,10 @@ def test_one_shadow_a_worker_and_it_can_be_taken_out(served: Worker, alice: User
     with pytest.raises(ConflictError, match="has a shadow already"):
         begin(served, alice)
     with pytest.raises(NotAllowedError):
-        shadows.stop_shadow(shadow=shadow, by=bob)
-    shadows.stop_shadow(shadow=shadow, by=alice)
+        stop_shadow(shadow=shadow, by=bob)
+    stop_shadow(shadow=shadow, by=alice)
     with pytest.raises(IllegalMoveError):
-        shadows.stop_shadow(shadow=shadow, by=alice)
+        stop_shadow(shadow=shadow, by=alice)
     assert begin(served, alice).pk != shadow.pk
     with pytest.raises(BadInputError, match="percent"):
         begin(served, alice, percent=51)
@@ -188,7 +188,7 @@ def test_what_passes_the_gate_goes_into_service_and_ends_the_shadow_which_keeps_
     """A canary holds the gate back, because it serves; a shadow serves nobody and holds nothing back."""
     shadow = begin(served, alice)
     try_out(shadow, 0.8, 0.7, tasks=21)
-    assert shadows.watch_shadows() == 0
+    assert shadow_trials.watch_shadows() == 0
     shadow.refresh_from_db()
     found, unseen = shadow.words, ShadowAttempt.objects.count()
     third = test_canary.pass_the_gate(served, 3)
@@ -201,7 +201,7 @@ def test_what_passes_the_gate_goes_into_service_and_ends_the_shadow_which_keeps_
     assert AuditEntry.objects.get(kind=Kind.SHADOW_ENDED).payload["words"] == shadow.words
     assert (ShadowAttempt.objects.filter(shadow=shadow).count(), unseen) == (21, 21)
     assert Adapter.objects.get(pk=shadow.adapter_id).state == "verified", "it may be tried beside the other"
-    assert (shadows.watch_shadows(), begin(served, alice).state) == (0, "running")
+    assert (shadow_trials.watch_shadows(), begin(served, alice).state) == (0, "running")
 
 
 def test_what_serves_one_person_ends_no_shadow(served: Worker, alice: User) -> None:

@@ -18,7 +18,7 @@ from apps.gateway.routing import find_route, name_served
 from apps.gateway.sessions import Place, find_place, read_session_headers
 from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
 from apps.inference.provider_kinds import KINDS
-from tentalis.core.learning.canary import is_canary
+from tentalis.core.learning.canary_routing import is_canary
 from tentalis.core.limits import Limits
 
 NOW = 1_800_000_000.0

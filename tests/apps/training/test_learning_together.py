@@ -13,7 +13,7 @@ from apps.adapters.services import roll_back
 from apps.base.errors import ConflictError
 from apps.erasure.erase import forget_person
 from apps.inference.models import Provider
-from apps.pipeline import canary, flow, shadows
+from apps.pipeline import canary_trials, flow, shadow_trials
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
@@ -215,7 +215,7 @@ def test_a_trial_is_made_on_the_tasks_of_both(
     server.models += [one.name for one in adapters]
     roll_back(worker=first, by=alice)
     adapters[1].refresh_from_db()
-    trial = canary.start_canary(adapter=adapters[1], percent=50, by=alice)
+    trial = canary_trials.start_canary(adapter=adapters[1], percent=50, by=alice)
     chosen: set[tuple[str, int]] = set()
     for number in range(80):
         worker = (first, second)[number % 2]
@@ -226,7 +226,7 @@ def test_a_trial_is_made_on_the_tasks_of_both(
         make_attempt(task, 0, adapter=adapter)
     assert chosen == {(worker, version) for worker in ("first", "second") for version in (1, 2)}
     trial.refresh_from_db()
-    reading = canary.read_canary(trial)
+    reading = canary_trials.read_canary(trial)
     assert reading.deployed.tasks + reading.canary.tasks == 80
 
 
@@ -237,7 +237,7 @@ def test_the_shadow_of_a_line_does_tasks_of_both(
     server.models += [one.name for one in adapters]
     roll_back(worker=first, by=alice)
     adapters[1].refresh_from_db()
-    shadow = shadows.start_shadow(adapter=adapters[1], percent=50, by=alice)
+    shadow = shadow_trials.start_shadow(adapter=adapters[1], percent=50, by=alice)
     found = set()
     for number in range(60):
         worker = (first, second)[number % 2]

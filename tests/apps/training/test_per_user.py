@@ -23,7 +23,7 @@ from apps.conversations.signal_extraction import hear_turn
 from apps.conversations.task_building import settle_turn
 from apps.erasure.erase import forget_person
 from apps.feedback.hints import extract_hints
-from apps.pipeline import canary, flow
+from apps.pipeline import canary_trials, flow
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
@@ -185,7 +185,7 @@ def test_an_adapter_of_one_person_cannot_be_deployed_for_another(helper: Worker,
 
 def test_no_trial_is_made_of_a_persons_adapter(helper: Worker, store: Path, alice: User) -> None:
     with pytest.raises(IllegalMoveError, match="one person has too few tasks"):
-        canary.start_canary(adapter=make_adapter(helper, store, "grace"), percent=10, by=alice)
+        canary_trials.start_canary(adapter=make_adapter(helper, store, "grace"), percent=10, by=alice)
 
 
 def test_the_anchor_is_the_lines_own_or_the_workers_from_before_they_parted(helper: Worker, store: Path) -> None:

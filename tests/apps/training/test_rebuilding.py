@@ -18,7 +18,7 @@ from apps.audit.services import move
 from apps.base.errors import IllegalMoveError
 from apps.erasure.erase import Forgotten, find_person, forget_person
 from apps.outbox.models import Segment
-from apps.pipeline import canary, flow
+from apps.pipeline import canary_trials, flow
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -152,7 +152,7 @@ def test_what_they_taught_is_never_served_again(helper: Worker, store: Path, oli
     for attempt in (
         lambda: services.promote(adapter=taught, by=olivia),
         lambda: services.release(adapter=taught, by=olivia, reason="It looks harmless."),
-        lambda: canary.start_canary(adapter=taught, percent=10, by=olivia),
+        lambda: canary_trials.start_canary(adapter=taught, percent=10, by=olivia),
     ):
         with pytest.raises(IllegalMoveError, match="it learnt from somebody who was forgotten"):
             attempt()

@@ -6,7 +6,8 @@ from statistics import fmean, median, pvariance
 
 import pytest
 
-from tentalis.core.learning.canary import Arm, CanaryOutcome, is_canary, judge_canary, judge_shadow
+from tentalis.core.learning.canary_routing import is_canary
+from tentalis.core.learning.canary_verdict import Arm, CanaryOutcome, judge_canary, judge_shadow
 
 SIMULATIONS = 200
 TASKS = 600

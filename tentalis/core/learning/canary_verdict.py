@@ -1,15 +1,16 @@
-"""Trying an adapter on a share of the work, seen or in the shadow: which tasks it gets, and when enough was seen."""
+"""The verdict on an adapter that is tried on a share of the work, seen or in the shadow, once enough was seen."""
 
 import enum
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tentalis.core.field_limits import MAX_TRIED_PERCENT
 from tentalis.core.learning.gate import compare_paired
 from tentalis.core.learning.sequential import find_valid_reach
 
 LEAST_TASKS = 20
+"""On each side, before anything is said."""
+ALPHA = 0.05
+"""Chance that the interval ever misses the true difference, over all looks together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +54,7 @@ class CanaryReading:
     words: str
 
 
-def is_canary(key: str, *, percent: int) -> bool:
-    """Whether a piece of work goes to the canary: always the same for the same key, `percent` of all keys.
-
-    Args:
-        key: names the canary and the piece of work.
-        percent: in [0, 50].
-    """
-    if not 0 <= percent <= MAX_TRIED_PERCENT:
-        raise ValueError(f"percent must lie in 0..{MAX_TRIED_PERCENT}, found {percent}")
-    digest = hashlib.sha256(key.encode()).digest()
-    return int.from_bytes(digest[:8]) % 10_000 < percent * 100
-
-
-def judge_canary(
-    deployed: Arm, canary: Arm, *, margin: float, alpha: float = 0.05, least: int = LEAST_TASKS
-) -> CanaryReading:
+def judge_canary(deployed: Arm, canary: Arm, *, margin: float) -> CanaryReading:
     """Compare two sides that did different tasks; may be asked after every task.
 
     The variance is the sample's with one more observation half a point from the mean on each side, so that a few equal
@@ -76,39 +62,34 @@ def judge_canary(
 
     Args:
         margin: how much worse a canary may be and still be called safe, as a share.
-        alpha: chance that the interval ever misses the true difference, over all looks together.
-        least: tasks on each side before anything is said.
     Returns:
         HARM when the whole interval is below 0, SAFE when all of it is above -margin, else WATCHING.
     """
     variance = None
-    if min(deployed.tasks, canary.tasks) >= least:
+    if min(deployed.tasks, canary.tasks) >= LEAST_TASKS:
         variance = _variance_of_mean(deployed) + _variance_of_mean(canary)
-    return _read(deployed, canary, variance, margin=margin, alpha=alpha, least=least)
+    return _read(deployed, canary, variance, margin=margin)
 
 
-def judge_shadow(
-    deployed: Sequence[float], shadow: Sequence[float], *, margin: float, alpha: float = 0.05, least: int = LEAST_TASKS
-) -> CanaryReading:
+def judge_shadow(deployed: Sequence[float], shadow: Sequence[float], *, margin: float) -> CanaryReading:
     """As `judge_canary`, of scores of the same tasks in the same order: how hard a task is says nothing any more."""
     if not deployed:
-        return _read(Arm(tasks=0), Arm(tasks=0), None, margin=margin, alpha=alpha, least=least)
+        return _read(Arm(tasks=0), Arm(tasks=0), None, margin=margin)
     found = compare_paired(shadow, deployed)
     before, unseen = (Arm(tasks=found.items, mean=mean) for mean in (found.reference, found.candidate))
-    variance = found.std**2 / (found.items + 2) if found.items >= least else None
-    return _read(before, unseen, variance, margin=margin, alpha=alpha, least=least)
+    variance = found.std**2 / (found.items + 2) if found.items >= LEAST_TASKS else None
+    return _read(before, unseen, variance, margin=margin)
 
 
-def _read(
-    deployed: Arm, canary: Arm, variance: float | None, *, margin: float, alpha: float, least: int
-) -> CanaryReading:
+def _read(deployed: Arm, canary: Arm, variance: float | None, *, margin: float) -> CanaryReading:
     """What is said of a difference whose estimate has this variance; None: too few tasks."""
     difference = canary.mean - deployed.mean
     outcome, low, high = CanaryOutcome.WATCHING, -1.0, 1.0
     if variance is None:
-        words = f"{canary.tasks} of its tasks are scored and {deployed.tasks} others; {least} of each are wanted first"
+        scored = f"{canary.tasks} of its tasks are scored and {deployed.tasks} others"
+        words = f"{scored}; {LEAST_TASKS} of each are wanted first"
         return CanaryReading(outcome, deployed, canary, difference, low, high, words)
-    reach = find_valid_reach(variance, alpha=alpha)
+    reach = find_valid_reach(variance, alpha=ALPHA)
     low, high = max(low, difference - reach), min(high, difference + reach)
     if high < 0:
         outcome, end = CanaryOutcome.HARM, "worse than what is in service"

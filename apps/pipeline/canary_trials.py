@@ -1,4 +1,4 @@
-"""A canary from start to end: begun by a person or by the project's policy, watched, then promoted or taken back."""
+"""A canary's trial: begun by a person or by the project's policy, watched, then promoted or taken back."""
 
 import logging
 
@@ -19,7 +19,7 @@ from apps.audit.models import AuditEntry
 from apps.audit.services import move
 from apps.base.errors import TentalisError
 from apps.tasks.models import Attempt, Task
-from tentalis.core.learning.canary import Arm, CanaryOutcome, CanaryReading, judge_canary
+from tentalis.core.learning.canary_verdict import Arm, CanaryOutcome, CanaryReading, judge_canary
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.outbound.scopes import CancelScope
 
@@ -51,11 +51,6 @@ def change_share(*, deployment: Deployment, percent: int, by: User) -> Deploymen
     require_right(by, deployment.worker.project, Right.ADAPTERS_WRITE)
     last = _last_task(deployment.worker.project_id)
     return canary.change_share(deployment, percent=percent, after_task=last, by=by.handle)
-
-
-def stop_canary(*, deployment: Deployment, by: User) -> Deployment:
-    """End a trial; everything goes to what serves."""
-    return canary.stop_canary(deployment=deployment, by=by)
 
 
 def watch_canaries() -> int:

@@ -19,7 +19,7 @@ from apps.adapters.serving import serve
 from apps.audit.services import move
 from apps.base.errors import IllegalMoveError
 from apps.tasks.models import Attempt, ShadowAttempt, Task
-from tentalis.core.learning.canary import CanaryOutcome, CanaryReading, judge_shadow
+from tentalis.core.learning.canary_verdict import CanaryOutcome, CanaryReading, judge_shadow
 from tentalis.core.learning.gate import GatePolicy
 
 logger = logging.getLogger(__name__)
@@ -42,11 +42,6 @@ def start_shadow(*, adapter: Adapter, percent: int, by: User) -> Shadow:
     serve(adapter)
     last = Task.objects.filter(project_id=adapter.project_id).aggregate(last=Max("pk"))["last"] or 0
     return shadows.open_shadow(adapter, percent=percent, after_task=last, by=by.handle)
-
-
-def stop_shadow(*, shadow: Shadow, by: User) -> Shadow:
-    """End it by a person's decision."""
-    return shadows.stop_shadow(shadow=shadow, by=by)
 
 
 def read_shadow(shadow: Shadow) -> CanaryReading:
