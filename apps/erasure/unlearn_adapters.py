@@ -1,4 +1,4 @@
-"""Unlearn a person by exact retraining: adapters that learnt from them are blocked and made again without their data.
+"""Unlearn a person by exact retraining: what learnt from them is blocked for ever and made again without their data.
 
 Every training that learnt from them, or continued what did, is done once more on what is left of its batch.
 """
@@ -8,19 +8,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Max
+from django.db.models.functions import Now
+
 from apps.accounts.models import Project
-from apps.adapters.blocking import bar, find_taught
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.canary import clear_canary
+from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
+from apps.adapters.services import quarantine
+from apps.adapters.shadows import close_shadow
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.services import cancel_segments, lock_segments
-from apps.rollouts.batch_items import move_remaining_items
+from apps.rollouts.models import Batch, Demonstration, PreferencePair, TrainingUse
 from apps.training import run_control
 from apps.training.models import TrainingRun
 from apps.training.rebuilding import OPEN, State, find_first
+from apps.workers.models import Worker
 from tentalis.core.learning.recipes import Recipe
 
+SUSPECT = frozenset({Adapter.State.CANDIDATE, Adapter.State.VERIFIED, Adapter.State.RETIRED})
 AHEAD = (Adapter.State.CANDIDATE, Adapter.State.VERIFIED)
 PRIORITY = 10
 """Of its runs: nothing else of the line can be trained before they are done."""
@@ -111,6 +118,84 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
         changes = {"batch": batch, "recipe": recipe.to_json(), "recipe_hash": recipe.hash}
         runs.append(queue_again(run, {"batch": batch.pk}, forgetting=forgetting, by=by, **changes))
     return Affected(barred, runs)
+
+
+def find_taught(run_ids: Iterable[int]) -> list[Adapter]:
+    """Adapters that came from these trainings, and every one that continues them, oldest first."""
+    found = {one.pk: one for one in Adapter.objects.filter(run_id__in=list(run_ids))}
+    newest: Iterable[int] = list(found)
+    while newest:
+        children = {one.pk: one for one in Adapter.objects.filter(parent__in=newest)}
+        newest = children.keys() - found.keys()
+        found |= children
+    return [found[pk] for pk in sorted(found)]
+
+
+def bar(adapters: Iterable[Adapter], *, reason: str, by: str) -> list[Adapter]:
+    """Keep adapters from ever serving again, in the running transaction; one at work stays for now.
+
+    Returns:
+        Those that were not barred before.
+    """
+    adapters = list(adapters)
+    served = Deployment.objects.filter(worker__in={one.worker_id for one in adapters}).order_by("pk")
+    list(served.select_for_update(of=("self",)).values_list("pk"))  # before the adapters, as who deploys one does
+    rows = Adapter.objects.select_for_update(of=("self",)).filter(pk__in=[one.pk for one in adapters], barred="")
+    barred = list(rows.exclude(state=Adapter.State.REFUSED).select_related("worker").order_by("pk"))
+    for adapter in barred:
+        for deployment in Deployment.objects.filter(canary=adapter):
+            clear_canary(deployment, outcome="stopped", reason=reason[:300], by=by)
+        for shadow in Shadow.objects.filter(adapter=adapter, state=Shadow.State.RUNNING):
+            close_shadow(shadow, outcome=Shadow.Outcome.STOPPED, reason=reason, by=by)
+        Adapter.objects.filter(pk=adapter.pk).update(barred=reason)
+        record(Kind.ADAPTER_BARRED, subject=adapter, by=by, payload={"words": reason})
+        if adapter.state in SUSPECT:
+            quarantine(adapter, reason=reason, by=by)
+    for adapter in barred:
+        if adapter.is_anchor:
+            _hand_on_anchor(adapter)
+    return barred
+
+
+def _hand_on_anchor(adapter: Adapter) -> None:
+    """What was proved before it is what "improved by" is measured from; the base model where nothing was."""
+    Adapter.objects.filter(pk=adapter.pk).update(is_anchor=False)
+    before = adapter.parent
+    proofs = Verdict.objects.filter(question=Verdict.Question.PROVED, outcome=Verdict.Outcome.YES)
+    while before is not None and before.end_user == adapter.end_user:
+        if not before.barred and proofs.filter(adapter=before).exists():
+            Adapter.objects.filter(pk=before.pk).update(is_anchor=True)
+            return
+        before = before.parent
+
+
+def move_remaining_items(batch: Batch, *, by: str) -> Batch | None:
+    """Move what is left of a batch into a new one that is full, in the running transaction; each keeps its one place.
+
+    Returns:
+        None where nothing that it teaches is left.
+    """
+    Worker.objects.select_for_update(no_key=True).only("pk").get(pk=batch.worker_id)
+    if not batch.items().exists():
+        return None
+    last = Batch.objects.filter(worker=batch.worker_id).aggregate(last=Max("number"))["last"] or 0
+    taker = Batch.objects.create(
+        project_id=batch.project_id,
+        worker_id=batch.worker_id,
+        end_user=batch.end_user,
+        number=last + 1,
+        kind=batch.kind,
+        state=Batch.State.CLOSED,
+        target_tasks=batch.target_tasks,
+        task_count=batch.task_ids().distinct().count(),
+        rollout_count=TrainingUse.objects.filter(batch=batch).count(),
+        closed_at=Now(),
+    )
+    for kept in (TrainingUse.objects, PreferencePair.objects, Demonstration.objects):
+        kept.filter(batch=batch).update(batch=taker)
+    payload = {"tasks": taker.task_count, "rollouts": taker.rollout_count, "takes_over": batch.pk}
+    record(Kind.BATCH_CLOSED, subject=taker, by=by, payload=payload)
+    return taker
 
 
 def queue_again(run: TrainingRun, told: Mapping[str, Any], *, forgetting: int, by: str, **changes: Any) -> TrainingRun:

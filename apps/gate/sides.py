@@ -17,7 +17,7 @@ from apps.evals.panels import ItemSet, Panel, draw_fresh
 from apps.gate.pairs import SideBySide, compare
 from apps.gate.strength_sweep import serve_scaled
 from apps.workers.agents import works_outside
-from tentalis.core.learning.collapse import AnswerProfile
+from tentalis.core.learning.collapse import ENOUGH_ANSWERS, AnswerProfile
 from tentalis.core.learning.gate import (
     LEAST_CONFIRMED,
     Confirmation,
@@ -276,3 +276,18 @@ class SideMeasurements:
             _Question(Evaluation.Purpose.PANEL, model, panel, places),
         )
         return compare_paired(*pair(again.outcomes, first.outcomes, again.weights)).std
+
+
+def list_measured(panel: Panel, policy: GatePolicy, *, sha256: str = "") -> set[str]:
+    """Prompts of the panel and of what makes a small one longer, of the skills that must not be lost, and of what is
+    drawn for one candidate alone.
+
+    Args:
+        sha256: the candidate's; "" before there is one, when nobody can know what will be drawn for it.
+    """
+    drawn = [*panel.items, *panel.draw_behind(max(ENOUGH_ANSWERS - panel.size, 0))]
+    if size := min(policy.skills_size, panel.size):
+        drawn += panel.draw_skills(SKILLS_DRAWN * size)
+    if sha256:
+        drawn += draw_fresh(panel, key=sha256, policy=policy).items
+    return {item.prompt for item in drawn}

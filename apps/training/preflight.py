@@ -14,7 +14,7 @@ from apps.audit.services import move
 from apps.base.errors import TentalisError
 from apps.evals.models import Evaluation
 from apps.evals.panels import choose_panel
-from apps.gate.prompts import list_measured
+from apps.gate.sides import list_measured
 from apps.inference.services import client_for
 from apps.outbox.services import final_write
 from apps.rollouts.contents import list_taught

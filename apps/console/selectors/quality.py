@@ -14,6 +14,7 @@ from apps.accounts.models import Project
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import Point, find_sittings, trace_history
 from apps.feedback.models import Feedback
+from apps.scoring.models import RewardModel
 from tentalis.core.scoring.agreement import (
     Agreement,
     bootstrap_interval,
@@ -37,6 +38,7 @@ DRAWS = 200
 PAGE = 12
 RECENT = 200
 """Feedbacks behind the signs of haste."""
+SCORERS_SHOWN = 20
 SCORERS = {"prm": "PRM", "hallucination": "Hallucination check"}
 
 
@@ -324,3 +326,8 @@ def _find_judges(project: Project) -> list[JudgeRow]:
         )
         for pk, judged in sorted(found.items(), key=lambda one: raters[one[0]].handle)
     ]
+
+
+def find_scorers(project: Project) -> Sequence[RewardModel]:
+    """The project's newest trained step scorers, with their workers."""
+    return list(RewardModel.objects.filter(project=project).select_related("worker")[:SCORERS_SHOWN])

@@ -10,7 +10,6 @@ from apps.calibration.models import Rater
 from apps.calibration.services import reinstate
 from apps.console.selectors import quality
 from apps.console.selectors.managers import find_fits
-from apps.console.selectors.scorers import find_scorers
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.feedback import gold, rules
 from apps.feedback.models import Feedback, GoldItem
@@ -24,7 +23,7 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
         "view": quality.show_quality(scene.project, only=only),
         "sees_all": _sees_all(scene),
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
-        "scorers": find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
+        "scorers": quality.find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "gold": gold.list_gold(scene.project) if _sees_all(scene) else (),
         "gold_rate": rules.validate_review_policy(scene.project.review_policy).gold_rate,
         "fragments": {"quality"},

@@ -8,12 +8,12 @@ from typing import Any, Final, cast
 
 from apps.inference.judges import JudgeScorer, Voter
 from apps.scoring.scorers.diff_size import DiffSizeScorer
-from apps.scoring.scorers.efficiency import EfficiencyScorer
-from apps.scoring.scorers.effort import EffortScorer
+from apps.scoring.scorers.effort import StepCountScorer
 from apps.scoring.scorers.hallucination import HallucinationScorer
 from apps.scoring.scorers.outcome import OutcomeScorer
 from apps.scoring.scorers.share import ShareScorer
 from apps.scoring.scorers.step_verifier import StepVerifier
+from tentalis.core.scoring.effort import efficiency_score, effort_score
 from tentalis.core.scoring.judging import Criterion
 from tentalis.core.scoring.protocol import AttemptContext, Scorer, ScorerResult, Unscored
 from tentalis.plugins import Registry
@@ -44,8 +44,8 @@ def _list_own() -> Mapping[str, Scorer]:
         OutcomeScorer(),
         OutcomeScorer("success"),
         StepVerifier(),
-        EffortScorer(),
-        EfficiencyScorer(),
+        StepCountScorer("effort", effort_score),
+        StepCountScorer("efficiency", efficiency_score),
         ShareScorer("tests", good="tests_passed", total="tests_run"),
         ShareScorer("action_validity", good="valid_actions", total="actions"),
         DiffSizeScorer(),

@@ -16,13 +16,14 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from apps.accounts.models import Project, User
-from apps.adapters import blocking, services, serving
+from apps.adapters import services, serving
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import MovedMeanwhileError
 from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
 from apps.base.errors import ConflictError, IllegalMoveError
+from apps.erasure import unlearn_adapters
 from apps.gate import gating
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Provider
@@ -95,7 +96,7 @@ def deploy(adapter: Adapter) -> None:
 
 def bar(adapter: Adapter) -> None:
     with transaction.atomic():
-        blocking.bar([adapter], reason="it learnt from somebody who was forgotten", by="user:olivia")
+        unlearn_adapters.bar([adapter], reason="it learnt from somebody who was forgotten", by="user:olivia")
 
 
 def continue_from(parent: Adapter, version: int, store: Path) -> Adapter:

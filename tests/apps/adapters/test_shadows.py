@@ -8,12 +8,12 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.adapters import services
-from apps.adapters.blocking import bar
 from apps.adapters.models import Adapter, Shadow
 from apps.adapters.shadows import find_shadow, stop_shadow
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError
+from apps.erasure.unlearn_adapters import bar
 from apps.inference.costs import cost_of_project, cost_of_task
 from apps.inference.models import Exchange
 from apps.outbox.models import Segment

@@ -11,7 +11,7 @@ from apps.adapters.models import Adapter, Verdict
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import LEAST_OWN, choose_panel, find_generator, has_panel, say_missing
 from apps.gate.gating import gate_adapter
-from apps.gate.prompts import list_measured
+from apps.gate.sides import list_measured
 from apps.inference.errors import ProviderBusyError
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import GatePolicy

@@ -14,7 +14,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.evals.panels import Panel, choose_panel, draw_fresh
 from apps.feedback.models import Feedback, Hint
-from apps.gate.prompts import list_measured
+from apps.gate.sides import list_measured
 from apps.inference.models import Exchange
 from apps.rollouts.contents import describe_taught
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
