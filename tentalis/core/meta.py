@@ -293,7 +293,6 @@ def find_fall(
     promised: float,
     former: Sequence[float],
     influence: Difference | None = None,
-    policy: MetaPolicy = POLICY,
 ) -> Fall:
     """Whether a fit in use has to go: its AUC fell below what it was let in with, and what was before does no worse.
 
@@ -307,9 +306,9 @@ def find_fall(
         former: (N,) what the weights or the adapter before would have said of the same.
     """
     truths = [audit.truth for audit in since]
-    now = measure_auc([audit.said for audit in since], truths, confidence=policy.confidence)
-    before = measure_auc(former, truths, confidence=policy.confidence)
-    if now.value is None or before.value is None or min(now.good, now.bad) < policy.least_each:
+    now = measure_auc([audit.said for audit in since], truths, confidence=POLICY.confidence)
+    before = measure_auc(former, truths, confidence=POLICY.confidence)
+    if now.value is None or before.value is None or min(now.good, now.bad) < POLICY.least_each:
         return Fall(False, now, before, f"too few audits since it is in use: {now.good} good, {now.bad} bad")
     does_harm = influence is not None and influence.value is not None and influence.high < 0.0
     fell = now.high < promised or (now.value < promised and does_harm)
@@ -337,7 +336,7 @@ class KindOutcomes:
     after: Sequence[float]
 
 
-def estimate_influence(kinds: Sequence[KindOutcomes], *, confidence: float = POLICY.confidence) -> Difference:
+def estimate_influence(kinds: Sequence[KindOutcomes]) -> Difference:
     """How much more the kinds gained that the manager was heard on: mean gain of those minus mean gain of the others.
 
     An observation, no experiment: managers are not heard at random. Reported beside the AUC, and never alone a reason.
@@ -357,7 +356,7 @@ def estimate_influence(kinds: Sequence[KindOutcomes], *, confidence: float = POL
         return Difference(None, -2.0, 2.0)
     value = fmean(gain for gain, _ in sides[True]) - fmean(gain for gain, _ in sides[False])
     spread = math.fsum(math.fsum(variance for _, variance in side) / len(side) ** 2 for side in sides.values())
-    reach = reach_of(confidence) * math.sqrt(spread)
+    reach = reach_of(POLICY.confidence) * math.sqrt(spread)
     return Difference(value, max(-2.0, value - reach), min(2.0, value + reach))
 
 

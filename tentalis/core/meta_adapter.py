@@ -71,9 +71,7 @@ class AuditedWord(NamedTuple):
         return approves(self.said) == self.is_good
 
 
-def split_words(
-    audited: Sequence[AuditedWord], *, policy: AdapterPolicy = POLICY
-) -> tuple[list[AuditedWord], list[AuditedWord]]:
+def split_words(audited: Sequence[AuditedWord]) -> tuple[list[AuditedWord], list[AuditedWord]]:
     """What is learnt, and what the gate asks: the newest tasks, whole, and those the world reserves.
 
     Returns:
@@ -81,7 +79,7 @@ def split_words(
     """
     newest = {word.task_id: word.number for word in audited}
     open_tasks = sorted({word.task_id for word in audited if not word.is_reserved}, key=lambda task: newest[task])
-    count = min(len(open_tasks), max(1, round(policy.held_out_share * len(open_tasks))))
+    count = min(len(open_tasks), max(1, round(POLICY.held_out_share * len(open_tasks))))
     held_out = set(open_tasks[len(open_tasks) - count :]) | {word.task_id for word in audited if word.is_reserved}
     return (
         [word for word in audited if word.task_id not in held_out],
@@ -89,19 +87,19 @@ def split_words(
     )
 
 
-def weigh_word(word: AuditedWord, *, policy: AdapterPolicy = POLICY) -> float:
+def weigh_word(word: AuditedWord) -> float:
     """How much an audit counts in training: 1 + influence where the manager was right, 1 - influence where not.
 
     Clipped: influence is an observation and no experiment, so that it may stress an audit and never turn it round.
     """
     gain = word.influence or 0.0
-    return min(policy.most_weight, max(policy.least_weight, 1.0 + (gain if word.agreed else -gain)))
+    return min(POLICY.most_weight, max(POLICY.least_weight, 1.0 + (gain if word.agreed else -gain)))
 
 
-def why_not_train(audited: Sequence[AuditedWord], *, policy: AdapterPolicy = POLICY) -> str:
+def why_not_train(audited: Sequence[AuditedWord]) -> str:
     """What is missing for a training whose outcome could be judged, in words; "" for nothing."""
-    learnt, held_out = split_words(audited, policy=policy)
-    for name, part, least in (("to learn", learnt, 1), ("held out", held_out, policy.least_each)):
+    learnt, held_out = split_words(audited)
+    for name, part, least in (("to learn", learnt, 1), ("held out", held_out, POLICY.least_each)):
         good = sum(word.is_good for word in part)
         bad = len(part) - good
         if min(good, bad) < least:
@@ -135,7 +133,6 @@ def judge_adapter(
     control: Sequence[float],
     truths: Sequence[float],
     past_rounds: int,
-    policy: AdapterPolicy = POLICY,
 ) -> AdapterVerdict:
     """Use an adapter or refuse it.
 
@@ -149,15 +146,15 @@ def judge_adapter(
         past_rounds: trainings of the manager before this one.
     """
     mine, theirs, plain = (
-        measure_auc(scores, truths, confidence=policy.confidence) for scores in (candidate, present, control)
+        measure_auc(scores, truths, confidence=POLICY.confidence) for scores in (candidate, present, control)
     )
-    difference = compare_aucs(candidate, present, truths, confidence=policy.confidence)
-    applies, words = _decide(mine, theirs, difference, policy)
+    difference = compare_aucs(candidate, present, truths, confidence=POLICY.confidence)
+    applies, words = _decide(mine, theirs, difference)
     gate, caveat = weigh_unaudited(
         mine if applies else theirs,
         rounds=past_rounds + 1,
-        cold_rounds=policy.cold_rounds,
-        least_each=policy.least_each,
+        cold_rounds=POLICY.cold_rounds,
+        least_each=POLICY.least_each,
     )
     return AdapterVerdict(
         applies=applies,
@@ -170,10 +167,10 @@ def judge_adapter(
     )
 
 
-def _decide(candidate: Auc, present: Auc, difference: Difference, policy: AdapterPolicy) -> tuple[bool, str]:
-    if difference.value is None or min(candidate.good, candidate.bad) < policy.least_each:
+def _decide(candidate: Auc, present: Auc, difference: Difference) -> tuple[bool, str]:
+    if difference.value is None or min(candidate.good, candidate.bad) < POLICY.least_each:
         return False, (
-            f"wanted {policy.least_each} good and as many bad audits it had not seen, "
+            f"wanted {POLICY.least_each} good and as many bad audits it had not seen, "
             f"found {candidate.good} and {candidate.bad}"
         )
     found = f"AUC {candidate.words} on audits it had not seen, {present.words} of what it would replace"
@@ -181,6 +178,6 @@ def _decide(candidate: Auc, present: Auc, difference: Difference, policy: Adapte
         return False, f"not shown to be better than a coin: {found}"
     if difference.low > 0.0:
         return True, f"better: {found}"
-    if difference.value >= 0.0 and difference.low > -policy.margin:
+    if difference.value >= 0.0 and difference.low > -POLICY.margin:
         return True, f"not worse: {found}"
     return False, f"not shown to be as good: {found}"

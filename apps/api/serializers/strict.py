@@ -99,14 +99,10 @@ class ObjectField(serializers.JSONField):
 
 @extend_schema_field({})
 class AnyJSONField(serializers.JSONField):
-    """Any JSON value of at most `max_bytes`."""
-
-    def __init__(self, *, max_bytes: int = 65_536, **options: Any) -> None:
-        self.max_bytes = max_bytes
-        super().__init__(**options)
+    """Any JSON value of at most 64 KiB."""
 
     def to_internal_value(self, data: Any) -> Any:
-        check_size(data, self.max_bytes)
+        check_size(data, 65_536)
         return data
 
 

@@ -217,7 +217,7 @@ def approves(score: float) -> bool:
     return score >= APPROVES
 
 
-def wilson_interval(hits: float, items: float, *, z: float = Z_95) -> Interval:
+def wilson_interval(hits: float, items: float) -> Interval:
     """A share with its score interval; [0, 1] and no value without items.
 
     Raises:
@@ -230,9 +230,9 @@ def wilson_interval(hits: float, items: float, *, z: float = Z_95) -> Interval:
     if items == 0:
         return Interval(None, 0.0, 1.0, 0)
     share = hits / items
-    scale = 1.0 + z * z / items
-    middle = (share + z * z / (2 * items)) / scale
-    half = z * math.sqrt(share * (1 - share) / items + z * z / (4 * items * items)) / scale
+    scale = 1.0 + Z_95 * Z_95 / items
+    middle = (share + Z_95 * Z_95 / (2 * items)) / scale
+    half = Z_95 * math.sqrt(share * (1 - share) / items + Z_95 * Z_95 / (4 * items * items)) / scale
     low = 0.0 if hits == 0 else max(0.0, middle - half)
     high = 1.0 if hits == items else min(1.0, middle + half)
     return Interval(share, low, high, int(items))

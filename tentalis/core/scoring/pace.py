@@ -100,9 +100,11 @@ def find_streak(scores: Sequence[float | None]) -> Streak:
     return longest
 
 
-def split_sessions(times_s: Sequence[float], *, gap_s: float = SESSION_GAP_S) -> list[range]:
-    """Places in `times_s` (rising) that belong together: no pause between neighbours is longer than the gap."""
-    starts = [place for place in range(len(times_s)) if not place or times_s[place] - times_s[place - 1] > gap_s]
+def split_sessions(times_s: Sequence[float]) -> list[range]:
+    """Places in `times_s` (rising) that belong together: no pause between two is longer than `SESSION_GAP_S`."""
+    starts = [
+        place for place in range(len(times_s)) if not place or times_s[place] - times_s[place - 1] > SESSION_GAP_S
+    ]
     return [range(start, end) for start, end in itertools.pairwise([*starts, len(times_s)])]
 
 
