@@ -241,14 +241,7 @@ def _gather_metrics(
     """What the pages show; `control` is the AUC the rubric as it is written has on the same audits."""
     plain = [one.audit for one in audits]
     control = measure_auc([judge_items(written, audit.items) for audit in plain], [audit.truth for audit in plain])
-    return {
-        "auc_before": found.present.value,
-        "auc_before_interval": [found.present.low, found.present.high],
-        "auc_after": found.candidate.value,
-        "auc_after_interval": [found.candidate.low, found.candidate.high],
-        "difference": found.difference.value,
-        "difference_interval": [found.difference.low, found.difference.high],
-        "gate": found.gate,
+    return found.metrics | {
         "control": control.value,
         "stds": dict(found.fit.stds),
         "influence": influence.value,

@@ -268,22 +268,12 @@ def refuse_ungated(fit_id: int, *, reason: str, by: str) -> None:
 
 
 def _settle(fit: ManagerRun, present: ManagerRun | None, verdict: AdapterVerdict, *, by: str) -> None:
-    metrics = fit.metrics | {
-        "auc_before": verdict.present.value,
-        "auc_before_interval": [verdict.present.low, verdict.present.high],
-        "auc_after": verdict.candidate.value,
-        "auc_after_interval": [verdict.candidate.low, verdict.candidate.high],
-        "difference": verdict.difference.value,
-        "difference_interval": [verdict.difference.low, verdict.difference.high],
-        "gate": verdict.gate,
-        "control": verdict.control.value,
-    }
     state = State.APPLIED if verdict.applies else State.REFUSED
     if verdict.applies and present is not None:
         move(present, State.REPLACED, by=by, payload={"manager": fit.manager, "run": fit.pk})
     words = verdict.words[:MAX_FIT_CHARS]
     payload = _describe(fit, words) | {"gate": round(verdict.gate, 4)}
-    move(fit, state, by=by, payload=payload, words=words, metrics=metrics)
+    move(fit, state, by=by, payload=payload, words=words, metrics=fit.metrics | verdict.metrics)
     used = fit if verdict.applies else present
     adapter = used.adapter if used is not None else {}
     set_adapter(project_id=fit.project_id, handle=fit.manager, adapter=adapter, gate=verdict.gate)

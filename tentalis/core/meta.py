@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,26 +194,47 @@ def weigh_unaudited(used: Auc, *, rounds: int, cold_rounds: int, least_each: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refit:
-    """A manager's weights refitted, and what speaks for using them.
+class LearntVerdict:
+    """Whether what a manager learnt is used, and why.
 
     Args:
-        applies: whether to use them.
-        present: of what the manager said; candidate: of what refitting would have said; both on the newest audits,
-            none of which either had seen.
+        present: AUC of what it would replace; candidate: its own; on the same audits.
         difference: candidate - present.
         gate: how far the manager's unaudited word counts from now on, in [0, 1].
-        words: why.
     """
 
-    fit: Fit
     applies: bool
+    words: str
     present: Auc
     candidate: Auc
     difference: Difference
     gate: float
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Its numbers, as they are stored."""
+        return {
+            "auc_before": self.present.value,
+            "auc_before_interval": [self.present.low, self.present.high],
+            "auc_after": self.candidate.value,
+            "auc_after_interval": [self.candidate.low, self.candidate.high],
+            "difference": self.difference.value,
+            "difference_interval": [self.difference.low, self.difference.high],
+            "gate": self.gate,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refit(LearntVerdict):
+    """A manager's weights refitted.
+
+    Args:
+        present: of what the manager said; candidate: of what refitting would have said; both on the newest audits,
+            none of which either had seen.
+    """
+
+    fit: Fit
     audits: int
-    words: str
 
 
 def refit(

@@ -7,9 +7,9 @@ replace, by name in that one's place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tentalis.core.meta import weigh_unaudited
+from tentalis.core.meta import LearntVerdict, weigh_unaudited
 from tentalis.core.scoring.calibration import approves
 from tentalis.core.scoring.ranking import Auc, Difference, compare_aucs, measure_auc
 
@@ -108,22 +108,14 @@ def why_not_train(audited: Sequence[AuditedWord]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdapterVerdict:
-    """Whether a manager's adapter is used, why, and how far its word counts.
+class AdapterVerdict(LearntVerdict):
+    """Whether a manager's adapter is used; `control` is the untrained model's AUC on the same audits."""
 
-    Args:
-        present: of what it would replace; candidate: its own; control: of the untrained model; all on the same audits.
-        difference: candidate - present.
-        gate: how far the manager's unaudited word counts from now on, in [0, 1].
-    """
-
-    applies: bool
-    words: str
-    present: Auc
-    candidate: Auc
     control: Auc
-    difference: Difference
-    gate: float
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        return super().metrics | {"control": self.control.value}
 
 
 def judge_adapter(
