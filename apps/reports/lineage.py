@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from apps.accounts.models import User
 from apps.adapters.models import Adapter
+from apps.base.pages import take_page
 from apps.evals.models import Evaluation
 from apps.feedback.models import Feedback
 from apps.reports.learning_curve import AccuracyPoint
@@ -205,15 +206,13 @@ def find_origins(
     shown = feedback.readable_by(user)
     if author:
         shown = shown.filter(author=author)
-    if before is not None:
-        shown = shown.filter(pk__lt=before)
-    found = list(shown.select_related("task").order_by("-id")[: PAGE + 1])
+    page, older = take_page(shown.select_related("task"), before=before, size=PAGE)
     return Origins(
         adapter=adapter,
         adapters=adapters,
         people=_count_people(feedback),
-        feedback=found[:PAGE],
-        older=found[PAGE - 1].pk if len(found) > PAGE else None,
+        feedback=page,
+        older=older,
         tasks=sum(Batch.objects.filter(pk__in=batches).values_list("task_count", flat=True)),
     )
 

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
+from apps.base.pages import take_page
 from apps.evals.asking import reopen_items
 from apps.evals.comparing import EvaluationComparison
 from apps.evals.experiments import answer_scenarios
@@ -39,11 +40,7 @@ class TriedItem:
 
 def find_asked(project: Project, *, before: int | None = None) -> tuple[list[Evaluation], int | None]:
     """A page of what people asked for, newest first, and the id to go on below."""
-    rows = _asked(project)
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
-    found = list(rows[: PAGE + 1])
-    return found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None
+    return take_page(_asked(project), before=before, size=PAGE)
 
 
 def name_evaluation(evaluation: Evaluation) -> str:
@@ -91,11 +88,8 @@ class AnsweredScenario:
 
 def find_experiments(project: Project, *, before: int | None = None) -> tuple[list[Experiment], int | None]:
     """A page of experiments, newest first, and the id to go on below."""
-    rows: QuerySet[Experiment] = project.experiments.annotate(questions=Count("scenarios")).order_by("-id")
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
-    found = list(rows[: PAGE + 1])
-    return found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None
+    rows: QuerySet[Experiment] = project.experiments.annotate(questions=Count("scenarios"))
+    return take_page(rows, before=before, size=PAGE)
 
 
 def list_answered(experiment: Experiment) -> list[AnsweredScenario]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from django.db.models import Q
 
 from apps.accounts.models import Project
+from apps.base.pages import take_page
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import Point, find_sittings, trace_history
 from apps.feedback.models import Feedback
@@ -290,15 +291,11 @@ def _find_sources(rater: Rater) -> list[SourceRow]:
 def _find_wrong(rater: Rater, *, before: int | None, with_peers: bool) -> tuple[list[Comparison], int | None]:
     """A page of what was judged unlike the truth, and the id to go on below; None at the end."""
     rows = Comparison.objects.filter(rater=rater).select_related("attempt__task", "step")
-    rows = rows.filter(Q(said__gte=APPROVES, truth__lt=APPROVES) | Q(said__lt=APPROVES, truth__gte=APPROVES)).order_by(
-        "-id"
-    )
+    rows = rows.filter(Q(said__gte=APPROVES, truth__lt=APPROVES) | Q(said__lt=APPROVES, truth__gte=APPROVES))
     if not with_peers:
         rows = rows.exclude(source=Comparison.Source.PEER)
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
-    found = list(rows.defer("attempt__text", "attempt__task__reference", "attempt__score_details")[: PAGE + 1])
-    return found[:PAGE], found[PAGE - 1].pk if len(found) > PAGE else None
+    rows = rows.defer("attempt__text", "attempt__task__reference", "attempt__score_details")
+    return take_page(rows, before=before, size=PAGE)
 
 
 def _find_pace(rater: Rater) -> Pace:

@@ -11,6 +11,7 @@ from django.db.models import Count, Exists, OuterRef, Q, Sum
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter
+from apps.base.pages import take_page
 from apps.conversations.models import Turn, TurnExchange, TurnSignal
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Session
@@ -133,10 +134,7 @@ def find_sessions(
         sessions = sessions.filter(closed_at__isnull=state == "open")
     if with_trouble:
         sessions = sessions.filter(Exists(Exchange.objects.filter(TROUBLE, session=OuterRef("pk"))))
-    if before is not None:
-        sessions = sessions.filter(pk__lt=before)
-    found = list(sessions.order_by("-id")[: PAGE + 1])
-    page = found[:PAGE]
+    page, older = take_page(sessions, before=before, size=PAGE)
     rows: Any = (
         Exchange.objects.filter(session__in=page)
         .order_by()
@@ -152,7 +150,7 @@ def find_sessions(
     totals = {
         row["session"]: (row["count"], row["prompt"] + row["completion"], row["troubles"], row["usd"]) for row in rows
     }
-    return [SessionRow(one, *totals.get(one.pk, ())) for one in page], page[-1].pk if len(found) > PAGE else None
+    return [SessionRow(one, *totals.get(one.pk, ())) for one in page], older
 
 
 def show_session(project: Project, session_id: int, *, after: int | None = None) -> SessionView | None:

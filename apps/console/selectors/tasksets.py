@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet
 
 from apps.accounts.models import Project
+from apps.base.pages import take_page
 from apps.evals.models import Evaluation, Item, Taskset
 from tentalis.core.learning.gate import find_items_needed, minimum_detectable_effect
 
@@ -67,13 +68,10 @@ def find_panels(project: Project) -> list[PanelRow]:
 
 def find_tasksets(project: Project, *, before: int | None = None) -> tuple[list[TasksetRow], int | None]:
     """A page of tasksets, newest first, and the id to go on below."""
-    rows = Taskset.objects.filter(project=project)
-    if before is not None:
-        rows = rows.filter(pk__lt=before)
     counts = {split: Count("items", filter=Q(items__split=split)) for split in Item.Split.values}
-    found: list[Any] = list(rows.annotate(**counts).order_by("-id")[: PAGE + 1])
-    shown = [TasksetRow(one, {split: getattr(one, split) for split in counts}) for one in found[:PAGE]]
-    return shown, found[PAGE - 1].pk if len(found) > PAGE else None
+    rows: QuerySet[Any] = Taskset.objects.filter(project=project).annotate(**counts)
+    page, older = take_page(rows, before=before, size=PAGE)
+    return [TasksetRow(one, {split: getattr(one, split) for split in counts}) for one in page], older
 
 
 def count_items(taskset: Taskset) -> dict[str, int]:

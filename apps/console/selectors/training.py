@@ -14,6 +14,7 @@ from apps.adapters.permitted import CHANGED_FROM, why_not
 from apps.adapters.selectors import find_deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
+from apps.base.pages import take_page
 from apps.console.selectors.gate_tables import GateTables, read_gate_tables
 from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_charts, split_charts
 from apps.console.selectors.replies import RepliedTwice, find_replies
@@ -259,19 +260,17 @@ def find_runs(
         runs = runs.filter(state=state)
     if tag:
         runs = runs.filter(tags__contains=[tag])
-    if before is not None:
-        runs = runs.filter(pk__lt=before)
-    found = list(runs.defer("metrics", "spec", "recipe").order_by("-id")[: PAGE + 1])
-    held = count_contents(run.batch for run in found[:PAGE] if run.batch is not None)
-    adapters = Adapter.objects.filter(run_id__in=[run.pk for run in found[:PAGE]]).prefetch_related("verdicts")
+    page, older = take_page(runs.defer("metrics", "spec", "recipe"), before=before, size=PAGE)
+    held = count_contents(run.batch for run in page if run.batch is not None)
+    adapters = Adapter.objects.filter(run_id__in=[run.pk for run in page]).prefetch_related("verdicts")
     made = {adapter.run_id: adapter for adapter in adapters.defer("manifest")}
     rows = [
         RunRow(
             one.run, one.reward, held.get(one.run.batch_id or 0), made.get(one.run.pk), _brought(made.get(one.run.pk))
         )
-        for one in find_rewards(found[:PAGE])
+        for one in find_rewards(page)
     ]
-    return rows, found[PAGE - 1].pk if len(found) > PAGE else None
+    return rows, older
 
 
 def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> RunView | None:
@@ -309,19 +308,17 @@ def find_adapters(
         adapters = adapters.filter(worker__name=worker)
     if state:
         adapters = adapters.filter(state=state)
-    if before is not None:
-        adapters = adapters.filter(pk__lt=before)
-    found = list(adapters.defer("manifest").order_by("-id")[: PAGE + 1])
-    results = Evaluation.objects.on_panels().filter(adapter__in=found[:PAGE]).defer("profile")
+    page, older = take_page(adapters.defer("manifest"), before=before, size=PAGE)
+    results = Evaluation.objects.on_panels().filter(adapter__in=page).defer("profile")
     newest = results.select_related("adapter").order_by("adapter_id", "-pk").distinct("adapter_id")
     measured = {result.adapter_id: AccuracyPoint(result) for result in newest}
     rows = [
         AdapterRow(
             one, measured.get(one.pk), [VerdictRow(verdict, read_found(verdict)) for verdict in one.verdicts.all()]
         )
-        for one in found[:PAGE]
+        for one in page
     ]
-    return rows, found[PAGE - 1].pk if len(found) > PAGE else None
+    return rows, older
 
 
 def read_found(verdict: Verdict) -> PairedComparison | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.accounts.models import Project
+from apps.base.pages import take_page
 from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.selectors import WebhookHealth, read_health
 from apps.webhooks.services import find_origin
@@ -69,14 +70,8 @@ def find_webhook(project: Project, webhook_id: int) -> Webhook | None:
 
 def show_webhook(webhook: Webhook, *, state: str = "", before: int | None = None) -> WebhookView:
     """A page of its messages. Three queries."""
-    deliveries = Delivery.objects.filter(webhook=webhook).order_by("-id").defer("body")
+    deliveries = Delivery.objects.filter(webhook=webhook).defer("body")
     if state:
         deliveries = deliveries.filter(state=state)
-    if before is not None:
-        deliveries = deliveries.filter(pk__lt=before)
-    found = list(deliveries[: PAGE + 1])
-    return WebhookView(
-        health=read_health([webhook])[0],
-        rows=[DeliveryRow(one) for one in found[:PAGE]],
-        older=found[PAGE - 1].pk if len(found) > PAGE else None,
-    )
+    page, older = take_page(deliveries, before=before, size=PAGE)
+    return WebhookView(health=read_health([webhook])[0], rows=[DeliveryRow(one) for one in page], older=older)
