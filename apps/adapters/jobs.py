@@ -11,4 +11,4 @@ def promote(adapter_id: int) -> None:
 
 @link("adapters.hot_swap")
 def hot_swap(adapter_id: int) -> None:
-    serving.unload_unused(adapter_id, by="gate")
+    serving.unload_unused(adapter_id)

@@ -145,7 +145,7 @@ def _probe_on(client: ModelClient, adapter: Adapter) -> None:
         )
 
 
-def unload_unused(adapter_id: int, *, by: str) -> None:
+def unload_unused(adapter_id: int) -> None:
     """Free the server of what no request needs any more: refused adapters, and versions before the previous one."""
     _unload_idle(Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker)
 

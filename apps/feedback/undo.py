@@ -37,7 +37,7 @@ def undo_feedback(feedback: Feedback, *, by: User, is_stopped: bool) -> Review:
         raise CannotUndoError(f"feedback {feedback.pk} is {feedback.author}'s; only they can undo it")
     with transaction.atomic():
         task = Task.objects.select_for_update(of=("self",)).select_related("project").get(pk=feedback.task_id)
-        row = _lock_undoable(feedback, by)
+        row = _lock_undoable(feedback)
         review = Review.objects.select_for_update(of=("self",)).get(given=row)
         if review.purpose != Review.Purpose.GOLD:
             _expire_second_opinion(task, by)
@@ -95,7 +95,7 @@ def _retract(feedback: Feedback, by: User, reason: str) -> bool:
     return bool(changed)
 
 
-def _lock_undoable(feedback: Feedback, by: User) -> Feedback:
+def _lock_undoable(feedback: Feedback) -> Feedback:
     row = Feedback.objects.select_for_update(of=("self",)).select_related("review").get(pk=feedback.pk)
     if row.retracted_at is not None:
         raise CannotUndoError(f"feedback {row.pk} was taken back already")

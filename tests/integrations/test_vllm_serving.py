@@ -93,7 +93,7 @@ def serve(adapter: Adapter) -> None:
     adapter.refresh_from_db()
     with transaction.atomic():
         services.deploy(adapter.worker, adapter, by="gate", kind=Kind.DEPLOYMENT_MOVED)
-    serving.unload_unused(adapter.pk, by="gate")
+    serving.unload_unused(adapter.pk)
 
 
 @pytest.mark.django_db

@@ -62,7 +62,7 @@ def swap(worker: Worker, adapter: Adapter) -> None:
     serving.load(adapter)
     serving.probe(adapter)
     deploy(worker, adapter)
-    serving.unload_unused(adapter.pk, by="gate")
+    serving.unload_unused(adapter.pk)
 
 
 # --- refusals, told apart
