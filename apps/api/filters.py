@@ -59,13 +59,8 @@ def check_values(request: Request, filterset_class: type[filters.FilterSet]) -> 
             raise ValidationError({name: [f"wanted a whole number, found {value[:40]!r}"]})
 
 
-class ProjectFilterSet(filters.FilterSet):  # type: ignore[misc]
-    """Filters every resource of a project has. One by a related row takes the name that REST calls that by."""
-
-    project = filters.CharFilter(method="in_project", label="Slug of a project.")
-
-    def in_project(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        return queryset.filter(project=find_project(self.request, value))
+class RowFilterSet(filters.FilterSet):  # type: ignore[misc]
+    """Filters by fields. One by a related row takes the name that REST calls that by."""
 
     @classmethod
     def filter_for_field(cls, field: Any, field_name: str, lookup_expr: str | None = None) -> filters.Filter:
@@ -76,7 +71,23 @@ class ProjectFilterSet(filters.FilterSet):  # type: ignore[misc]
         return filters.NumberFilter(field_name=f"{field_name}_id")
 
 
-def filter_by(model: type[Model], *names: str, **others: filters.Filter) -> type[ProjectFilterSet]:
-    """Filters by the project, by these fields of the model, and others."""
+class ProjectFilterSet(RowFilterSet):
+    """Filters every resource of a project has."""
+
+    project = filters.CharFilter(method="in_project", label="Slug of a project.")
+
+    def in_project(self, queryset: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return queryset.filter(project=find_project(self.request, value))
+
+
+def filter_by(
+    model: type[Model], *names: str, base: type[RowFilterSet] = ProjectFilterSet, **others: filters.Filter
+) -> type[RowFilterSet]:
+    """Filters by these fields of the model, by what `base` filters by, and others."""
     meta = type("Meta", (), {"model": model, "fields": names})
-    return type(f"{model.__name__}FilterSet", (ProjectFilterSet,), {"Meta": meta, **others})
+    return type(f"{model.__name__}FilterSet", (base,), {"Meta": meta, **others})
+
+
+def filter_by_provider() -> filters.Filter:
+    """A filter by the number of a model server."""
+    return filters.NumberFilter(field_name="provider_id", min_value=1, max_value=2**63 - 1, label="Model server.")

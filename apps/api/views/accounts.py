@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from apps.accounts import archiving, invitations, services, tokens
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role, User
 from apps.accounts.rights import Right
-from apps.api.filters import filter_by
+from apps.api.filters import RowFilterSet, filter_by
 from apps.api.lookup import find_project, find_project_for, refuse
 from apps.api.permissions import by_right, current_token, current_user, visible_projects
 from apps.api.serializers.accounts import (
@@ -228,20 +228,18 @@ class InvitationViewSet(MembershipViewSet):
         return Response(status=204)
 
 
-class TokenFilterSet(filters.FilterSet):  # type: ignore[misc]
-    is_revoked = filters.BooleanFilter(field_name="revoked_at", lookup_expr="isnull", exclude=True)
-
-    class Meta:
-        model = ApiToken
-        fields: ClassVar = ["name", "key_id"]
-
-
 class TokenViewSet(ResourceViewSet):
     """Your tokens, and those of the agents of projects you own."""
 
     queryset = ApiToken.objects.select_related("user", "project")
     serializer_class = TokenOut
-    filterset_class = TokenFilterSet
+    filterset_class = filter_by(
+        ApiToken,
+        "name",
+        "key_id",
+        base=RowFilterSet,
+        is_revoked=filters.BooleanFilter(field_name="revoked_at", lookup_expr="isnull", exclude=True),
+    )
     secret_fields = frozenset({"token"})
     takes_proof = frozenset({"create"})
     rights: ClassVar = by_right(

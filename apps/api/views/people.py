@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -14,16 +13,11 @@ from apps.accounts import people
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import let_make_projects
+from apps.api.filters import RowFilterSet, filter_by
 from apps.api.permissions import by_right, current_token, current_user
 from apps.api.serializers.accounts import NewUserOut, ResetIn, UserChange, UserIn, UserOut
 from apps.api.views.base import ResourceViewSet
 from apps.base.errors import BadInputError, NotAllowedError
-
-
-class UserFilterSet(filters.FilterSet):  # type: ignore[misc]
-    class Meta:
-        model = User
-        fields: ClassVar = ["username", "is_active"]
 
 
 class UserViewSet(ResourceViewSet):
@@ -31,7 +25,7 @@ class UserViewSet(ResourceViewSet):
 
     queryset = User.objects.filter(is_agent=False)
     serializer_class = UserOut
-    filterset_class = UserFilterSet
+    filterset_class = filter_by(User, "username", "is_active", base=RowFilterSet)
     takes_proof = frozenset({"create", "partial_update", "reset_password"})
     secret_fields = frozenset({"password"})
     rights: ClassVar = by_right(

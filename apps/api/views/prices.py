@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import ValidationError
@@ -13,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
+from apps.api.filters import RowFilterSet, filter_by, filter_by_provider
 from apps.api.lookup import find_project_for
 from apps.api.permissions import by_right, current_user, visible_projects
 from apps.api.serializers.prices import BillOut, PriceIn, PriceOut
@@ -26,20 +26,12 @@ from apps.inference.prices import remove_price, set_price
 MAX_BILLED_DAYS = 3660
 
 
-class PriceFilterSet(filters.FilterSet):  # type: ignore[misc]
-    provider = filters.NumberFilter(field_name="provider_id", min_value=1, max_value=2**63 - 1, label="Model server.")
-
-    class Meta:
-        model = Price
-        fields: ClassVar = ["kind", "model"]
-
-
 class PriceViewSet(ResourceViewSet):
     """Prices that people set; the product's own stand behind them."""
 
     queryset = Price.objects.select_related("provider__project")
     serializer_class = PriceOut
-    filterset_class = PriceFilterSet
+    filterset_class = filter_by(Price, "kind", "model", base=RowFilterSet, provider=filter_by_provider())
     rights: ClassVar = by_right({Right.WORKERS_READ: "list retrieve", Right.WORKERS_WRITE: "create destroy"})
 
     def get_queryset(self) -> QuerySet[Any]:

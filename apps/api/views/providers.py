@@ -4,14 +4,13 @@ import dataclasses
 from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
-from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet, filter_by
+from apps.api.filters import filter_by, filter_by_provider
 from apps.api.lookup import find_project_for, refuse
 from apps.api.permissions import by_right, current_user, right_of, visible_projects
 from apps.api.serializers.providers import (
@@ -103,20 +102,12 @@ class ProviderViewSet(ResourceViewSet):
         return Response(RotationOut(dataclasses.asdict(rotate_keys(by=current_user(request)))).data)
 
 
-class ProviderGrantFilterSet(ProjectFilterSet):
-    provider = filters.NumberFilter(field_name="provider_id", min_value=1, max_value=2**63 - 1, label="Model server.")
-
-    class Meta:
-        model = ProviderGrant
-        fields: ClassVar[list[str]] = []
-
-
 class ProviderGrantViewSet(ResourceViewSet):
     """Which projects may ask a shared model server, how much, and what they used."""
 
     queryset = ProviderGrant.objects.select_related("project", "provider")
     serializer_class = ProviderGrantOut
-    filterset_class = ProviderGrantFilterSet
+    filterset_class = filter_by(ProviderGrant, provider=filter_by_provider())
     takes_proof = frozenset({"create", "partial_update", "destroy"})
     rights: ClassVar = by_right(
         {Right.WORKERS_READ: "list retrieve", Right.WORKERS_WRITE: "create partial_update destroy"}

@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.sessions import AskedOut, ExchangeDetailOut, ExchangeOut, SessionOut
@@ -36,15 +36,6 @@ WHICH = "Its number, its public id (`X-Tentalis-Exchange`), or the id of the ans
 ID = OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, description=WHICH)
 
 
-class SessionFilterSet(ProjectFilterSet):
-    worker = filters.CharFilter(field_name="worker_name")
-    is_closed = filters.BooleanFilter(field_name="closed_at", lookup_expr="isnull", exclude=True)
-
-    class Meta:
-        model = Session
-        fields: ClassVar = ["key", "agent", "end_user"]
-
-
 class OwnOfAgents(ResourceViewSet):
     """Rows with an `agent`: an agent sees those that name it."""
 
@@ -61,7 +52,14 @@ class SessionViewSet(OwnOfAgents):
 
     queryset = Session.objects.select_related("project")
     serializer_class = SessionOut
-    filterset_class = SessionFilterSet
+    filterset_class = filter_by(
+        Session,
+        "key",
+        "agent",
+        "end_user",
+        worker=filters.CharFilter(field_name="worker_name"),
+        is_closed=filters.BooleanFilter(field_name="closed_at", lookup_expr="isnull", exclude=True),
+    )
     rights: ClassVar = by_right({Right.SESSIONS_READ: "list retrieve asked"})
 
     @extend_schema(

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import ProjectFilterSet
+from apps.api.filters import filter_by
 from apps.api.lookup import find_row
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.supervision import DecisionIn, ProposalIn, ProposalOut
@@ -43,23 +43,14 @@ DECIDING = [
 ]
 
 
-class ProposalFilterSet(ProjectFilterSet):
-    state = filters.ChoiceFilter(choices=Proposal.State.choices)
-    kind = filters.ChoiceFilter(choices=Proposal.Kinds.choices)
-    task = filters.NumberFilter(field_name="task_id")
-    worker = filters.CharFilter(field_name="task__worker__name")
-
-    class Meta:
-        model = Proposal
-        fields: ClassVar[list[str]] = []
-
-
 class ProposalViewSet(ResourceViewSet):
     """What agents want to do, oldest first. An agent sees its own, and what agents may decide."""
 
     queryset = Proposal.objects.select_related("project", "task__worker", "proposed_by")
     serializer_class = ProposalOut
-    filterset_class = ProposalFilterSet
+    filterset_class = filter_by(
+        Proposal, "state", "kind", "task", worker=filters.CharFilter(field_name="task__worker__name")
+    )
     oldest_first = True
     extra_parameters = ("wait",)
     rights: ClassVar = by_right(

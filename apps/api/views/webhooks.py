@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
-from apps.api.filters import filter_by
+from apps.api.filters import RowFilterSet, filter_by
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.webhooks import (
     DeliveryOut,
@@ -84,22 +84,14 @@ class WebhookViewSet(ResourceViewSet):
         return Response(NewWebhookOut(shown).data, status=status)
 
 
-class DeliveryFilterSet(filters.FilterSet):  # type: ignore[misc]
-    webhook = filters.NumberFilter(field_name="webhook_id")
-    state = filters.ChoiceFilter(choices=Delivery.State.choices)
-    entry = filters.NumberFilter(field_name="entry_id")
-
-    class Meta:
-        model = Delivery
-        fields: ClassVar = ["kind"]
-
-
 class DeliveryViewSet(ResourceViewSet):
     """Messages to webhooks; `?state=dead` are those that were given up."""
 
     queryset = Delivery.objects.select_related("webhook__project")
     serializer_class = DeliveryOut
-    filterset_class = DeliveryFilterSet
+    filterset_class = filter_by(
+        Delivery, "webhook", "state", "kind", base=RowFilterSet, entry=filters.NumberFilter(field_name="entry_id")
+    )
     project_path = "webhook__project"
     rights: ClassVar = by_right({Right.WEBHOOKS_READ: "list retrieve", Right.WEBHOOKS_WRITE: "redeliver"})
 

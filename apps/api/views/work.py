@@ -15,7 +15,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import services as adapters
 from apps.adapters.models import Deployment
-from apps.api.filters import ProjectFilterSet, filter_by
+from apps.api.filters import ProjectFilterSet, RowFilterSet, filter_by
 from apps.api.lookup import find_project_for, find_row, find_worker, refuse
 from apps.api.permissions import by_right, current_user, require_scope
 from apps.api.serializers.learning import DeploymentOut
@@ -234,23 +234,12 @@ class TaskViewSet(ResourceViewSet):
 ATTEMPTS = Attempt.objects.select_related("task__project", "worker", "adapter").prefetch_related("step_scores")
 
 
-class AttemptFilterSet(filters.FilterSet):  # type: ignore[misc]
-    task = filters.NumberFilter(field_name="task_id")
-    state = filters.ChoiceFilter(choices=Attempt.State.choices)
-    worker = filters.CharFilter(field_name="worker__name")
-    adapter = filters.CharFilter(field_name="adapter__name")
-
-    class Meta:
-        model = Attempt
-        fields: ClassVar[list[str]] = []
-
-
 class AttemptViewSet(ResourceViewSet):
     """Tries at tasks."""
 
     queryset = ATTEMPTS
     serializer_class = AttemptOut
-    filterset_class = AttemptFilterSet
+    filterset_class = filter_by(Attempt, "task", "state", "worker", "adapter", base=RowFilterSet)
     project_path = "task__project"
     rights: ClassVar = by_right({Right.ATTEMPTS_READ: "list retrieve steps", Right.ATTEMPTS_WRITE: "create"})
 
