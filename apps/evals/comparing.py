@@ -6,6 +6,7 @@ from itertools import chain, islice
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from apps.base.errors import BadInputError
 from apps.evals.errors import TooFewScoredError
 from apps.evals.measuring import Measured, read_measured
 from apps.evals.models import Evaluation, ItemTry
@@ -117,8 +118,11 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, confidence: float = CON
     """The first minus the second.
 
     Raises:
+        BadInputError: they are of two projects.
         TooFewScoredError: too few items have an outcome on both sides.
     """
+    if a.project_id != b.project_id:
+        raise BadInputError.at("b", f"wanted an evaluation of the project that {a.pk} is of, found {b.pk}")
     [found] = compare_together([(a, b)], confidence=confidence)
     if isinstance(found, str):
         raise TooFewScoredError(found)

@@ -1,12 +1,12 @@
 """Checks: what a right answer is, as data."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
+from tentalis.cli.reading import read_text
 from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
@@ -70,6 +70,6 @@ def try_check(
 
 def _read_spec(text: str) -> Any:
     try:
-        return json.loads(Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text)
-    except (OSError, ValueError) as error:
+        return json.loads(read_text(text[1:]) if text.startswith("@") else text)
+    except ValueError as error:
         raise typer.BadParameter(f"the check cannot be read: {error}") from None

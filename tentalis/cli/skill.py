@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_row, print_rows
+from tentalis.cli.reading import read_text
 from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
@@ -38,7 +39,7 @@ def write(
     as_json: AsJson = False,
 ) -> None:
     """Add a skill, or the next version of the one of this name."""
-    body = file.read_text(encoding="utf-8")
+    body = read_text(str(file))
     with open_client() as client:
         slug = choose_project(client, project)
         made = client.write_skill(project=slug, name=name, description=description, body=body)

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from tentalis.cli.reading import read_text
 from tentalis.cli.session import list_rows
 from tentalis.cli.support_desk import write_support_desk
 
@@ -22,8 +22,8 @@ def read_starter(source: str, *, seed: int) -> Mapping[str, Any]:
     if source in STARTERS:
         return STARTERS[source](seed=seed)
     try:
-        told = json.loads(Path(source).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        told = json.loads(read_text(source))
+    except (typer.BadParameter, ValueError) as error:
         known = ", ".join(STARTERS)
         raise typer.BadParameter(f"--from: wanted {known} or a file of JSON, found {source!r}: {error}") from None
     found = sorted(told) if isinstance(told, dict) else type(told).__name__

@@ -2,13 +2,13 @@
 
 import base64
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tentalis.cli.output import AsJson, Limit, Project, Worker, print_json, print_result, print_row, print_rows
+from tentalis.cli.reading import read_bytes, read_text
 from tentalis.cli.session import choose_project, list_rows, open_client
 from tentalis.core.field_limits import MAX_GROUP
 
@@ -210,32 +210,17 @@ def _say_waiting(client: "Client", task: "Json") -> str:
 
 def _read_prompt(text: str) -> str:
     if text == "-":
-        return sys.stdin.read()
-    if not text.startswith("@"):
-        return text
-    try:
-        return Path(text[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"the prompt's file {text[1:]} cannot be read: {error}") from None
+        return read_text(text)
+    return read_text(text[1:]) if text.startswith("@") else text
 
 
 def read_rows_file(file: str) -> tuple[str, str]:
     """A file's rows as they are sent, and their form by its name or beginning; "-" is the standard input."""
-    from tentalis.core.edge_limits import EdgeLimits
     from tentalis.core.task_files import guess_form
 
-    if file == "-":
-        text = sys.stdin.read()
-        return text, guess_form(file, text)
-    try:
-        most = 4 * EdgeLimits.import_chars  # bytes of a sign; nothing larger is read into memory to be refused there
-        if (size := Path(file).stat().st_size) > most:
-            raise typer.BadParameter(f"{file}: wanted at most {most:,} bytes, found {size:,}")
-        if file.lower().endswith(PACKED):
-            return base64.b64encode(Path(file).read_bytes()).decode(), "packed"
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}") from None
+    if file.lower().endswith(PACKED):
+        return base64.b64encode(read_bytes(file)).decode(), "packed"
+    text = read_text(file)
     return text, guess_form(file, text)
 
 
