@@ -1,5 +1,6 @@
-"""Many new rows at a time, by COPY: the ORM takes several times as long to write such a statement as Postgres to run
-it."""
+"""New rows, many at a time by COPY: the ORM takes several times as long to write such a statement as Postgres to run.
+One alone goes by a statement that is written once a model: COPY asks Postgres three times for it.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -23,6 +24,11 @@ class _Table(NamedTuple):
     prepared: tuple[Any, ...]
     read_plain: Callable[[Model], tuple[Any, ...]]
     statement: sql.Composable
+    of_one: str
+
+    def read(self, row: Model) -> list[Any]:
+        values = [one.get_db_prep_save(one.pre_save(row, add=True), connection) for one in self.prepared]
+        return [*values, *self.read_plain(row)]
 
 
 def insert(rows: Iterable[Row]) -> list[Row]:
@@ -35,16 +41,24 @@ def insert(rows: Iterable[Row]) -> list[Row]:
         return made
     meta = type(made[0])._meta
     left = (one.attname for one in meta.concrete_fields if isinstance(getattr(made[0], one.attname), DatabaseDefault))
-    table = _read_table(type(made[0]), tuple(left))
+    is_one = len(made) == 1 and made[0].pk is None
+    table = _read_table(type(made[0]), (*left, *([meta.pk.attname] if is_one else [])))
     with connection.cursor() as cursor:
+        if is_one:
+            cursor.execute(table.of_one, table.read(made[0]))
+            [(made[0].pk,)] = cursor.fetchall()
+            return _note_saved(made)
         if made[0].pk is None:
             cursor.execute(_IDS, [f'"{meta.db_table}"', meta.pk.column, len(made)])
             for row, (pk,) in zip(made, cursor.fetchall(), strict=True):
                 row.pk = pk
         with connection.wrap_database_errors, cursor.copy(table.statement) as copy:
             for row in made:
-                values = [one.get_db_prep_save(one.pre_save(row, add=True), connection) for one in table.prepared]
-                copy.write_row([*values, *table.read_plain(row)])
+                copy.write_row(table.read(row))
+    return _note_saved(made)
+
+
+def _note_saved(made: list[Row]) -> list[Row]:
     for row in made:
         row._state.adding, row._state.db = False, connection.alias
     return made
@@ -56,6 +70,13 @@ def _read_table(model: type[Model], left: tuple[str, ...]) -> _Table:
     fields = [one for one in model._meta.concrete_fields if one.attname not in left]
     prepared = tuple(one for one in fields if isinstance(one, JSONField | DateTimeField))
     plain = [one for one in fields if one not in prepared]
-    columns = sql.SQL(", ").join([sql.Identifier(str(one.column)) for one in (*prepared, *plain)])
-    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(model._meta.db_table), columns)
-    return _Table(prepared, attrgetter(*(one.attname for one in plain)), statement)
+    columns = [sql.Identifier(str(one.column)) for one in (*prepared, *plain)]
+    table, names = sql.Identifier(model._meta.db_table), sql.SQL(", ").join(columns)
+    of_one = sql.SQL("INSERT INTO {} ({}) VALUES ({}) RETURNING {}").format(
+        table,
+        names,
+        sql.SQL(", ").join([sql.Placeholder()] * len(columns)),
+        sql.Identifier(str(model._meta.pk.column)),
+    )
+    copied = sql.SQL("COPY {} ({}) FROM STDIN").format(table, names)
+    return _Table(prepared, attrgetter(*(one.attname for one in plain)), copied, of_one.as_string(None))

@@ -15,7 +15,7 @@ from apps.inference.client import ModelClient
 from apps.inference.grants import require_granted, usable
 from apps.inference.metering import CallUse, find_meter
 from apps.inference.models import Exchange, Provider
-from apps.inference.prices import find_price
+from apps.inference.prices import Rates, find_price
 from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import open_key
 from tentalis.core.conversation_delta import SAME, TOKEN_BYTES, count_shared_tokens
@@ -134,6 +134,12 @@ class CallBefore(NamedTuple):
     request: Mapping[str, Any]
 
 
+class KnownPrice(NamedTuple):
+    """What a model costs, as was asked before; None: nobody knows."""
+
+    rates: Rates | None
+
+
 def record_exchanges(
     *,
     project: Project,
@@ -146,6 +152,7 @@ def record_exchanges(
     task_ids: Sequence[int] = (),
     turn: str = "main",
     before: Sequence[CallBefore | None] = (),
+    price: KnownPrice | None = None,
 ) -> list[Exchange]:
     """Store what came of each try, in one statement.
 
@@ -155,11 +162,13 @@ def record_exchanges(
         task_ids: (len(drafts),) of the tasks they are tries at; empty where they are at none.
         turn: as an exchange's.
         before: (len(drafts),) the call that each goes on from; empty where none does.
+        price: None: it is looked up.
     Returns:
         One stored exchange a draft, in order.
     """
     kind = provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"]
-    rates = find_price(provider=provider, kind=kind, model=model) if drafts else None
+    if price is None:
+        price = find_known_price(provider, model)
     tells = find_kind(kind).name_told(is_declared=provider is not None and provider.tells_processed)
     of_tasks: Sequence[int | None] = task_ids or [None] * len(drafts)
     return insert(
@@ -182,7 +191,7 @@ def record_exchanges(
             prompt_tokens=len(draft.prompt_token_ids) or draft.use.prompt,
             completion_tokens=len(draft.token_ids) or draft.use.completion,
             cached_tokens=draft.use.cached,
-            cost_usd=rates and rates.cost(**_count_tokens(draft)._asdict()),
+            cost_usd=price.rates and price.rates.cost(**_count_tokens(draft)._asdict()),
             task_id=task_id,
             turn=turn,
             latency_ms=None if draft.elapsed_s is None else draft.elapsed_s * 1000,
@@ -190,6 +199,12 @@ def record_exchanges(
         )
         for draft, task_id, earlier in zip(drafts, of_tasks, before or [None] * len(drafts), strict=True)
     )
+
+
+def find_known_price(provider: Provider | None, model: str) -> KnownPrice:
+    """The price of a model, for all that it is asked in a while."""
+    kind = provider.kind if provider else settings.TENTALIS["INFERENCE_BACKEND"]
+    return KnownPrice(find_price(provider=provider, kind=kind, model=model))
 
 
 def _place(draft: AttemptDraft, before: CallBefore | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from apps.inference.errors import ModelNotServedError
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
-from apps.inference.services import CallBefore, record_exchanges
+from apps.inference.services import CallBefore, find_known_price, record_exchanges
 from apps.outbox.services import final_write, held_write, put_off
 from apps.tasks.approvals import Approvals, CallPlace
 from apps.tasks.drafts import CUT_OFF
@@ -58,14 +58,17 @@ LEAST_WAIT: Final = timedelta(seconds=1)
 """Until a word whose time is over is looked for again: it is the sweep's to say."""
 
 _COMPLETE = """
+WITH new AS (
+    SELECT * FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, attempt bigint, observations jsonb, state_hash text,
+                                              started_at timestamptz, ended_at timestamptz, snapshot text)
+), dropped AS (
+    UPDATE tasks_episodeturn AS earlier SET snapshot = NULL FROM new
+    WHERE earlier.attempt_id = new.attempt AND earlier.id <> new.id AND earlier.snapshot IS NOT NULL
+          AND new.snapshot IS NOT NULL
+)
 UPDATE tasks_episodeturn SET observations = new.observations, state_hash = new.state_hash, ended_at = new.ended_at,
                              started_at = new.started_at, snapshot = decode(new.snapshot, 'base64')
-FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, observations jsonb, state_hash text, started_at timestamptz,
-                                          ended_at timestamptz, snapshot text)
-WHERE tasks_episodeturn.id = new.id
-"""
-_DROP_SNAPSHOTS = """
-UPDATE tasks_episodeturn SET snapshot = NULL WHERE attempt_id = ANY(%s) AND snapshot IS NOT NULL AND NOT id = ANY(%s)
+FROM new WHERE tasks_episodeturn.id = new.id
 """
 
 
@@ -171,6 +174,7 @@ class _Rows(Journal):
         self.turns: dict[str, list[EpisodeTurn]] = {key: [] for key in self.attempts}
         self.before: dict[str, CallBefore] = {}
         self.graders: Graders | None = None
+        self.price = find_known_price(task.worker.provider, model)
 
     def read(self) -> list[Episode]:
         """Their episodes, as far as they were played."""
@@ -229,6 +233,7 @@ class _Rows(Journal):
                 provider=worker.provider,
                 task_ids=[task.pk] * len(episodes),
                 before=[self.before.get(one.key) for one in episodes],
+                price=self.price,
             )
             rows = insert(
                 _make_turn(self.attempts[one.key], len(one.turns) - 1, one.turns[-1], exchange)
@@ -256,8 +261,6 @@ class _Rows(Journal):
         values = [_tell_done(row, one.turns[-1]) for row, one in zip(rows, episodes, strict=True)]
         with held_write([self.task.pk]), connection.cursor() as cursor:
             cursor.execute(_COMPLETE, [json.dumps(values)])
-            if newer := [row for row, told in zip(rows, values, strict=True) if told["snapshot"] is not None]:
-                cursor.execute(_DROP_SNAPSHOTS, [[row.attempt_id for row in newer], [row.pk for row in newer]])
 
     def keep_end(self, episodes: Sequence[Episode]) -> None:
         attempts = [self.attempts[one.key] for one in episodes]
@@ -309,6 +312,7 @@ def _make_turn(attempt: Attempt, index: int, turn: PlayedTurn, exchange: Exchang
 def _tell_done(row: EpisodeTurn, turn: PlayedTurn) -> dict[str, Any]:
     return {
         "id": row.pk,
+        "attempt": row.attempt_id,
         "observations": [_write_seen(row.attempt_id, seen) for seen in turn.seen or ()],
         "state_hash": turn.state_hash,
         "started_at": turn.started_at.isoformat(),

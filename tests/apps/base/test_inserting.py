@@ -13,15 +13,17 @@ from tests.factories import make_project, make_task
 pytestmark = pytest.mark.django_db
 
 
-def test_what_is_copied_reads_as_what_is_inserted() -> None:
-    project, text = make_project(), "tab\t, back\\slash, new\nline, \\N and 'ä'"
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_copied_or_inserted_alone_reads_as_what_the_orm_inserts(count: int) -> None:
+    project, text = make_project(), "tab\t, back\\slash, new\nline, \\N, %s and 'ä'"
 
     def make() -> Exchange:
         facts = {"messages": [{"role": "user", "content": text}], "sampling": {"top_p": 0.5}, "thinking_blocks": None}
         return Exchange(project=project, model="m", text=text, token_ids=b"\x00\xff\\", latency_ms=1.5, **facts)
 
-    (copied,), (inserted,) = insert(one for one in [make()]), Exchange.objects.bulk_create([make()])
-    assert not copied._state.adding
+    copied, *_ = insert(make() for _ in range(count))
+    (inserted,) = Exchange.objects.bulk_create([make()])
+    assert (copied._state.adding, Exchange.objects.count()) == (False, count + 1)
     mine, theirs = (dict[str, Any](Exchange.objects.filter(pk=one.pk).values().get()) for one in (copied, inserted))
     for name in ("id", "public_id", "created_at"):
         assert mine.pop(name) is not None
@@ -37,3 +39,11 @@ def test_what_the_database_refuses_is_djangos_error() -> None:
     task = make_task(make_project())
     with pytest.raises(IntegrityError):
         insert(Attempt(task=task, index=0, worker=task.worker, text="") for _ in range(2))
+
+
+def test_of_one_row_too(django_assert_num_queries: Any) -> None:
+    task = make_task(make_project())
+    with django_assert_num_queries(1):
+        insert([Attempt(task=task, index=0, worker=task.worker, text="")])
+    with pytest.raises(IntegrityError):
+        insert([Attempt(task=task, index=0, worker=task.worker, text="")])
