@@ -6,7 +6,8 @@ from typing import Any
 from django.db import connection
 
 from apps.outbox import services
-from apps.outbox.links import run_claim
+from apps.outbox.errors import LostClaimError
+from apps.outbox.links import fail, run_claim
 from apps.outbox.services import Claim, Hold
 
 
@@ -21,7 +22,7 @@ def run_link(function: Callable[[int], Any], segment_id: int, position: int) -> 
     """Claim and do the link of one segment; whether it was done.
 
     Within a test's transaction the keeper of leases is left out: it sees no row that is not committed, and would take
-    the claim for lost. What the link raises is raised there.
+    the claim for lost.
     """
     claim = services.claim_links([segment_id], position, owner="test")
     if claim is None:
@@ -29,7 +30,12 @@ def run_link(function: Callable[[int], Any], segment_id: int, position: int) -> 
     if not connection.in_atomic_block:
         return bool(run_claim(lambda subject_ids: function(*subject_ids), claim).ended)
     held = Hold(claim)
-    with services.hold(held):
-        function(*claim.subjects.values())
-        services.end_unwritten(held)
+    try:
+        with services.hold(held):
+            function(*claim.subjects.values())
+            services.end_unwritten(held)
+    except LostClaimError:
+        return False
+    except Exception as error:
+        fail(claim, error)
     return bool(held.ended)

@@ -183,6 +183,8 @@ class CallerRequest:
         """Have a try answered by one version from its first call on, whatever serves by then."""
         place, tables = incoming.place, self._edge.config.tables
         attempt = str(place.attempt or 0)
+        if task.by_session and place.attempt is None:
+            attempt = f"session {place.session}"
         if task.is_measured:
             place = place if place.turn == "side" else place._replace(turn=MEASURED_TURN)
         elif incoming.model != task.worker:

@@ -27,6 +27,7 @@ class KnownTask(NamedTuple):
         sampling: how its worker, or the evaluation it is of, has answers sampled; {}: as each call asks.
         seed: of every call, where it is measured.
         is_measured: it is a try of an evaluation.
+        by_session: its tries say no index, and each is a session of its own: an OpenClaw's.
     """
 
     pk: int
@@ -35,6 +36,7 @@ class KnownTask(NamedTuple):
     sampling: Mapping[str, Any]
     seed: int | None
     is_measured: bool
+    by_session: bool = False
 
 
 class Pin(NamedTuple):
@@ -54,14 +56,17 @@ class Pin(NamedTuple):
 def read_task(project: int, pk: int) -> KnownTask | None:
     """None where the project has no such task."""
     found = Task.objects.filter(pk=pk, project_id=project).select_related("worker", "evaluation")
-    task = found.only("pins", "seed", "worker__name", "worker__kind", "worker__sampling", "evaluation").first()
+    of_worker = ("worker__name", "worker__kind", "worker__sampling", "worker__base_model")
+    task = found.only("pins", "seed", "evaluation", *of_worker).first()
     if task is None:
         return None
     evaluation = task.evaluation
     if evaluation is None:
         is_outside = task.worker.kind == Worker.Kind.OUTSIDE
-        name = task.worker.name if is_outside else ""
-        return KnownTask(pk, name, task.pins, task.worker.sampling if is_outside else {}, None, False)
+        is_openclaw = task.worker.kind == Worker.Kind.OPENCLAW and bool(task.worker.base_model)
+        name = task.worker.name if is_outside or is_openclaw else ""
+        sampling = task.worker.sampling if is_outside else {}
+        return KnownTask(pk, name, task.pins, sampling, None, is_measured=False, by_session=is_openclaw)
     sampling = {"temperature": 1.0, **evaluation.asked_with.get("sampling", {})}
     if evaluation.is_greedy:
         sampling["temperature"] = 0.0

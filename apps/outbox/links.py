@@ -115,7 +115,7 @@ def run_claim(function: Link, claim: Claim) -> Hold:
             logger.warning("%s failed as a set: %r", claim.link, error)
             services.give_back(claim)
         else:
-            _fail(claim, error)
+            fail(claim, error)
     finally:
         keeper.remove(claim.fence)
     return held
@@ -128,7 +128,8 @@ def _find_time_s(claim: Claim) -> float:
     return usual
 
 
-def _fail(claim: Claim, error: Exception) -> None:
+def fail(claim: Claim, error: Exception) -> None:
+    """Keep on the row of one segment why its link failed."""
     ours = error if isinstance(error, TentalisError) else None
     is_final, is_away = ours is not None and ours.is_final, ours is not None and ours.is_away
     level = logging.INFO if is_final else logging.WARNING

@@ -174,6 +174,23 @@ def test_a_try_keeps_the_version_that_it_began_with_though_another_is_swapped_in
     assert Task.objects.get(pk=task.pk).pins == {"0": "", "1": name}
 
 
+def test_an_openclaws_try_keeps_its_version_by_its_session(
+    gateway: GatewayThread, upstream: StubUpstream, task: Task, token: str
+) -> None:
+    """Its plug-in says the task and the session, which is a try's own, and no index."""
+    Worker.objects.filter(pk=task.worker_id).update(kind="openclaw", base_model="base")
+
+    def answer(session: str) -> str:
+        headers = {"X-Tentalis-Task": str(task.pk), "X-Session-Id": f"tentalis:{task.pk}:{session}"}
+        return str(gateway.chat("helper", token=token, headers=headers).headers["X-Tentalis-Adapter"])
+
+    assert answer("0af3") == "base"
+    swap(task.worker, 1, upstream)
+    name = Adapter.objects.get().name
+    wait_for(lambda: gateway.chat("helper", token=token).headers["X-Tentalis-Adapter"] == name)
+    assert [answer("0af3"), answer("91b7"), answer("0af3")] == ["base", name, "base"], "no try mixes versions"
+
+
 @pytest.mark.parametrize("model", ["helper", "base", "gpt-of-somebody", "stub/base"])
 def test_a_try_of_an_evaluation_is_answered_as_that_says_whatever_its_harness_asks(
     gateway: GatewayThread, upstream: StubUpstream, task: Task, token: str, model: str

@@ -375,9 +375,9 @@ def test_an_adapter_is_measured_by_tries_that_the_openclaw_is_asked_for(
     assert {run.model for run in openclaw.runs} == {"tentalis/claw"}
     assert {task.state for task in Task.objects.all()} == {"done"}
     assert set(Segment.objects.values_list("kind", flat=True)) == {"try", "evaluate", "adopt"}
-    tried = ItemTry.objects.filter(evaluation__adapter=candidate)
-    assert set(tried.values_list("outcome", flat=True)) == {1.0}
-    assert len(openclaw.runs) == ItemTry.objects.count()
+    asked = ItemTry.objects.exclude(evaluation__purpose="capability")  # for which no agent is asked
+    assert set(asked.filter(evaluation__adapter=candidate).values_list("outcome", flat=True)) == {1.0}
+    assert len(openclaw.runs) == asked.count()
 
 
 def test_tries_that_the_gateway_saw_no_call_of_prove_nothing(openclaw: StubOpenClaw, candidate: Adapter) -> None:
