@@ -16,7 +16,6 @@ from itertools import groupby
 from typing import Any, Final
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -32,7 +31,7 @@ from apps.inference.metering import charge
 from apps.inference.models import Exchange
 from apps.inference.selectors import read_conversations
 from apps.inference.services import CallBefore, find_known_price, record_exchanges
-from apps.outbox.services import final_write, held_write, put_off
+from apps.outbox.services import execute_held, final_write, held_write, put_off
 from apps.tasks.approvals import Approvals, CallPlace
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.errors import AllLostError
@@ -58,17 +57,17 @@ LEAST_WAIT: Final = timedelta(seconds=1)
 """Until a word whose time is over is looked for again: it is the sweep's to say."""
 
 _COMPLETE = """
-WITH new AS (
+new AS (
     SELECT * FROM jsonb_to_recordset(%s::jsonb) AS new(id bigint, attempt bigint, observations jsonb, state_hash text,
                                               started_at timestamptz, ended_at timestamptz, snapshot text)
 ), dropped AS (
     UPDATE tasks_episodeturn AS earlier SET snapshot = NULL FROM new
     WHERE earlier.attempt_id = new.attempt AND earlier.id <> new.id AND earlier.snapshot IS NOT NULL
-          AND new.snapshot IS NOT NULL
+          AND new.snapshot IS NOT NULL AND EXISTS (SELECT FROM held)
 )
 UPDATE tasks_episodeturn SET observations = new.observations, state_hash = new.state_hash, ended_at = new.ended_at,
                              started_at = new.started_at, snapshot = decode(new.snapshot, 'base64')
-FROM new WHERE tasks_episodeturn.id = new.id
+FROM new WHERE tasks_episodeturn.id = new.id AND EXISTS (SELECT FROM held)
 """
 
 
@@ -259,8 +258,7 @@ class _Rows(Journal):
     def keep_done(self, episodes: Sequence[Episode]) -> None:
         rows = [self.turns[one.key][-1] for one in episodes]
         values = [_tell_done(row, one.turns[-1]) for row, one in zip(rows, episodes, strict=True)]
-        with held_write([self.task.pk]), connection.cursor() as cursor:
-            cursor.execute(_COMPLETE, [json.dumps(values)])
+        execute_held(_COMPLETE, [json.dumps(values)])
 
     def keep_end(self, episodes: Sequence[Episode]) -> None:
         attempts = [self.attempts[one.key] for one in episodes]

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 import pytest
 from celery import Celery
@@ -17,7 +18,7 @@ from apps.outbox import relay, services
 from apps.outbox.errors import BrokerAwayError, LostClaimError
 from apps.outbox.kinds import KINDS, Chain, queue_of
 from apps.outbox.models import Segment
-from tests.links import run_link
+from tests.links import run_link, take_link
 
 ENDED: list[int] = []
 BURIED: list[tuple[int, str, str]] = []
@@ -103,6 +104,17 @@ def test_work_of_a_frozen_process_is_thrown_away_when_another_took_over(project:
         Project.objects.filter(pk=project.pk).update(name="written by a ghost")
     assert Project.objects.get(pk=project.pk).name == "Shop"
     assert fetch(segment).position == 1
+
+
+def test_one_statement_of_a_lost_claim_changes_nothing(project: Project, segment: Segment) -> None:
+    rename = "none AS (SELECT) UPDATE accounts_project SET name = %s WHERE id = %s AND EXISTS (SELECT FROM held)"
+    claim = take_link(segment.pk, 0)
+    with services.hold(services.Hold(claim)):
+        services.execute_held(rename, ["held", project.pk])
+    Segment.objects.filter(pk=segment.pk).update(fence=uuid4())
+    with pytest.raises(LostClaimError), services.hold(services.Hold(claim)):
+        services.execute_held(rename, ["by a ghost", project.pk])
+    assert Project.objects.get(pk=project.pk).name == "held"
 
 
 def test_effects_and_the_end_of_a_link_commit_together_or_not_at_all(project: Project, segment: Segment) -> None:
