@@ -295,7 +295,7 @@ def execute_held(statement: str, values: Sequence[Any]) -> None:
         LostClaimError: as `final_write`.
     """
     held = _held.get()
-    fence = [] if held is None else [list(held.claim.subjects), held.claim.fence]
+    fence: list[Any] = [] if held is None else [list(held.claim.subjects), held.claim.fence]
     with connection.cursor() as cursor:
         cursor.execute(f"WITH held AS ({'SELECT' if held is None else _HELD}), {statement}", [*fence, *values])
         if held is not None and not cursor.rowcount:
