@@ -26,6 +26,7 @@ from gpu_workers.desk import base_directory
 from gpu_workers.engine.checkpoint import plain_shape
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.text import TextCodec
+from gpu_workers.learning.fusing import can_fuse
 from gpu_workers.learning.logprobs import TokenLogprobs, rank_tokens, token_logprobs
 from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
@@ -62,8 +63,13 @@ class BaseModel:
     @cached_property
     def activation_bytes(self) -> int:
         """What a token keeps until the backward pass, about."""
-        config: Any = self.model.config
-        return int(config.num_hidden_layers * count_layer_numbers(config) * self.number_bytes)
+        return int(self.model.config.num_hidden_layers * self.layer_numbers * self.number_bytes)
+
+    @cached_property
+    def layer_numbers(self) -> int:
+        """Numbers that a token keeps of each layer until the backward pass."""
+        is_fused = self.decoder is not None and self.device.type == "cuda" and can_fuse()
+        return count_layer_numbers(self.model.config, is_fused=is_fused)
 
     @cached_property
     def weight_numbers(self) -> int:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,23 +28,64 @@ class LowRank:
         return y + F.linear(F.linear(x, self.a.to(x.dtype)), self.b.to(x.dtype)) * self.scale
 
 
+class Joined(NamedTuple):
+    """The changes of linear modules that read the same input, side by side: y is changed by up @ down @ x.
+
+    Args:
+        down: (R, in), the modules' A one below the other. up: (sum of outs, R), their scaled B, each at its module's
+            rows and its A's columns.
+    """
+
+    down: Tensor
+    up: Tensor
+
+
+def join_changes(
+    changes: Sequence[Sequence[LowRank | None]], outs: Sequence[int], dtype: torch.dtype
+) -> list[Joined | None]:
+    """Of the same modules in several layers: in few operations, whatever the number of layers.
+
+    Args:
+        changes: of each layer its modules', None of one that is as it is. outs: what each module puts out.
+    """
+    masks = {tuple(change is not None for change in layer) for layer in changes}
+    if len(masks) > 1:
+        return [joined for layer in changes for joined in join_changes([layer], outs, dtype)]
+    changed = [place for place, is_changed in enumerate(masks.pop()) if is_changed]
+    if not changed:
+        return [None] * len(changes)
+    columns = [[one for one in (layer[place] for layer in changes) if one is not None] for place in changed]
+    downs = [torch.stack([change.a for change in column]) for column in columns]  # L r in
+    ups = [torch.stack([change.b for change in column]) * column[0].scale for column in columns]  # L out r
+    if len(outs) == 1:
+        down, up = downs[0].to(dtype), ups[0].to(dtype)
+    else:
+        down = torch.cat(downs, 1).to(dtype)
+        starts, ranks = [0, *accumulate(outs)], [part.shape[2] for part in ups]
+        whole, behind = starts[-1], sum(ranks)
+        parts, before = [], 0
+        for place, part, rank in zip(changed, ups, ranks, strict=True):
+            left, below = before, whole - starts[place + 1]
+            parts.append(F.pad(part.to(dtype), (left, behind - left - rank, starts[place], below)))
+            before += rank
+        up = torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+    return [Joined(*both) for both in zip(down.unbind(), up.unbind(), strict=True)]
+
+
 def apply_changed(
-    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], changes: Sequence[LowRank | None]
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], joined: Joined | None
 ) -> Tensor:
     """What linear modules put out that read the same input, side by side.
 
     Args:
-        x: (N, in); weights: (out, in) each, frozen; biases: (out,) each.
-        changes: of each module; None: it is as it is.
+        x: (N, in); weights: (out, in) each, frozen; biases: (out,) each. joined: their changes; None: they have none.
     Returns:
         (N, sum of outs).
     """
     bias = join_biases(biases, weights)
-    factors = [factor for change in changes if change is not None for factor in (change.a, change.b)]
-    if not factors:
+    if joined is None:
         return F.linear(x, join(weights), bias)
-    scales = tuple(None if change is None else change.scale for change in changes)
-    found: Tensor = _Changed.apply(x, tuple(weights), bias, scales, *factors)  # type: ignore[no-untyped-call]
+    found: Tensor = _Changed.apply(x, tuple(weights), bias, joined.down, joined.up)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -57,64 +99,42 @@ class _Changed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        weights: tuple[Tensor, ...],
-        bias: Tensor | None,
-        scales: tuple[float | None, ...],
-        *factors: Tensor,
+        ctx: Any, x: Tensor, weights: tuple[Tensor, ...], bias: Tensor | None, down: Tensor, up: Tensor
     ) -> Tensor:
-        whole, down, up = join(weights), _stack_downs(factors, x.dtype), _place_ups(weights, scales, factors, x.dtype)
-        outs, ins = whole.shape
+        outs, ins = up.shape[0], down.shape[1]
         if outs > ins:
             read = x.new_empty(x.shape[0], ins + down.shape[0])
             read[:, :ins] = x
             torch.mm(x, down.T, out=read[:, ins:])
-            y = F.linear(read, torch.cat([whole, up], 1), bias)
-            ctx.save_for_backward(read, *factors)
+            y = F.linear(read, torch.cat([join(weights), up], 1), bias)
+            ctx.save_for_backward(read, down, up)
         else:
-            both = F.linear(x, torch.cat([whole, down]))
+            both = F.linear(x, torch.cat([*weights, down]))
             low = both[:, outs:].contiguous()  # a view would keep the whole
             y = both[:, :outs].addmm_(low, up.T)
             if bias is not None:
                 y.add_(bias)
-            ctx.save_for_backward(x, low, *factors)
-        ctx.weights, ctx.scales = weights, scales
+            ctx.save_for_backward(x, low, down, up)
+        ctx.weights = weights
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_y: Tensor) -> tuple[Tensor | None, ...]:
-        whole = join(ctx.weights)
-        outs, ins = whole.shape
+        *kept, down, up = ctx.saved_tensors
+        outs, ins = up.shape[0], down.shape[1]
         by_x = None
         if outs > ins:
-            read, *factors = ctx.saved_tensors
-            x, low = read[:, :ins], read[:, ins:]
-        else:
-            x, low, *factors = ctx.saved_tensors
-        down, up = _stack_downs(factors, x.dtype), _place_ups(ctx.weights, ctx.scales, factors, x.dtype)
-        if outs > ins:
-            both = by_y @ torch.cat([whole, up], 1)
+            x, low = kept[0][:, :ins], kept[0][:, ins:]
+            both = by_y @ torch.cat([join(ctx.weights), up], 1)
             by_low = both[:, ins:]
             by_x = both[:, :ins].addmm_(by_low, down) if ctx.needs_input_grad[0] else None
         else:
+            x, low = kept
             by_low = by_y @ up
             if ctx.needs_input_grad[0]:
-                by_x = torch.cat([by_y, by_low], 1) @ torch.cat([whole, down])
-        by_down, by_up = by_low.T @ x, by_y.T @ low  # R in, out R
-        found: list[Tensor] = []
-        row = column = 0
-        rest = iter(factors)
-        for weight, scale in zip(ctx.weights, ctx.scales, strict=True):
-            if scale is not None:
-                a, b = next(rest), next(rest)
-                rank = a.shape[0]
-                found.append(by_down[column : column + rank].to(a.dtype))
-                found.append(by_up[row : row + weight.shape[0], column : column + rank].to(b.dtype) * scale)
-                column += rank
-            row += weight.shape[0]
-        return by_x, None, None, None, *found
+                by_x = torch.cat([by_y, by_low], 1) @ torch.cat([*ctx.weights, down])
+        return by_x, None, None, by_low.T @ x, by_y.T @ low
 
 
 def join(parts: Sequence[Tensor]) -> Tensor:
@@ -127,27 +147,3 @@ def join_biases(biases: Sequence[Tensor | None], weights: Sequence[Tensor]) -> T
     if all(bias is None for bias in biases):
         return None
     return join([w.new_zeros(w.shape[0]) if b is None else b for b, w in zip(biases, weights, strict=True)])
-
-
-def _stack_downs(factors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """The changed modules' A, one below the other (R, in)."""
-    return join(factors[::2]).to(dtype)
-
-
-def _place_ups(
-    weights: Sequence[Tensor], scales: Sequence[float | None], factors: Sequence[Tensor], dtype: torch.dtype
-) -> Tensor:
-    """The changed modules' scaled B, each at its module's rows and its A's place (sum of outs, R)."""
-    ups = factors[1::2]
-    if len(weights) == 1 and scales[0] is not None:
-        return (ups[0] * scales[0]).to(dtype)
-    found = ups[0].new_zeros(sum(weight.shape[0] for weight in weights), sum(up.shape[1] for up in ups), dtype=dtype)
-    row = column = 0
-    rest = iter(ups)
-    for weight, scale in zip(weights, scales, strict=True):
-        if scale is not None:
-            up = next(rest)
-            found[row : row + weight.shape[0], column : column + up.shape[1]] = up * scale
-            column += up.shape[1]
-        row += weight.shape[0]
-    return found

@@ -42,11 +42,11 @@ def find_room(device: torch.device) -> int:
     return share if device.type == "cuda" else min(ROOM_BYTES, share)
 
 
-def count_layer_numbers(config: Any) -> int:
+def count_layer_numbers(config: Any, *, is_fused: bool = False) -> int:
     """Numbers that a token keeps of each layer until the backward pass.
 
     What goes into each norm and comes out of it, queries, keys, values and what attention makes of them, gate and up,
-    the activation of the gate and its product with up.
+    their product, and where gate and product are not one kernel, the activation of the gate.
 
     Args:
         config: Hugging Face's, of a decoder.
@@ -56,7 +56,7 @@ def count_layer_numbers(config: Any) -> int:
     head_width = getattr(config, "head_dim", None) or width // heads
     attention = (2 * heads + 2 * (getattr(config, "num_key_value_heads", None) or heads)) * head_width
     outputs = 2 * width if getattr(config, "model_type", "") == "gemma3_text" else 0
-    return int(4 * width + outputs + attention + 4 * inner)
+    return int(4 * width + outputs + attention + (3 if is_fused else 4) * inner)
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ def plan_memory(
     number_bytes: int,
     vocabulary: int,
     logits: int,
+    layer_numbers: int,
     tokens: int,
     predicted: int,
     recomputes: bool,
@@ -107,9 +108,10 @@ def plan_memory(
     Args:
         config: Hugging Face's, of a decoder. weights: numbers of the frozen model.
         number_bytes: of a number that flows through it; logits: numbers of these that are there at a time.
+        layer_numbers: that a token keeps of each layer.
         tokens: read in the micro-batch; predicted: of its answers.
     """
-    width, layer = config.hidden_size, count_layer_numbers(config) * number_bytes * tokens
+    width, layer = config.hidden_size, layer_numbers * number_bytes * tokens
     states = predicted * width * (EXACT_BYTES + 2 * number_bytes)
     block = min(logits, predicted * vocabulary) * (2 * EXACT_BYTES + 2 * number_bytes)
     kept = config.num_hidden_layers * (width * number_bytes * tokens if recomputes else layer) + states

@@ -13,7 +13,7 @@ from gpu_workers.learning.logprobs import find_most_logits
 from gpu_workers.learning.packing import PackedRow, find_size, split_blocks
 from tentalis.core.contracts import RolloutRecord
 
-MOST_TOKENS = 32_768
+MOST_TOKENS = 65_536
 
 
 Completion = tuple[Sequence[int], Sequence[int]]
@@ -87,12 +87,24 @@ def _fill(
 
 
 def _pack(blocks: Sequence[Sequence[_Row]], model: BaseModel, *, budget: int) -> list[Packed]:
-    parts = split_blocks([[row.tokens for row in block] for block in blocks], budget_tokens=budget)
+    parts = _split_evenly([[row.tokens for row in block] for block in blocks], budget=budget)
     batches = [[row for index in part for row in blocks[index]] for part in parts]
     return [
         Packed(model.lay_out([row.tokens for row in rows]), [member for row in rows for member in row.members])
         for rows in batches
     ]
+
+
+def _split_evenly(blocks: Sequence[Sequence[PackedRow]], *, budget: int) -> list[list[int]]:
+    """As few parts as the budget allows, none of them small beside the others where less room makes no more of them."""
+    parts = split_blocks(blocks, budget_tokens=budget)
+    if len(parts) < 2:
+        return parts
+    for eighths in range(1, 8):
+        even = split_blocks(blocks, budget_tokens=budget * eighths // 8)
+        if len(even) == len(parts):
+            return even
+    return parts
 
 
 def _make_rows(items: Sequence[Completion], members: Iterable[int], *, widest: float) -> list[_Row]:
@@ -157,7 +169,7 @@ def plan_items(items: Sequence[Completion], model: BaseModel, *, modules: Collec
     """
     budget = find_budget(model)
     rows = _make_rows(items, range(len(items)), widest=min(budget, model.widest_row))
-    parts = split_blocks([[row.tokens] for row in rows], budget_tokens=budget)
+    parts = _split_evenly([[row.tokens] for row in rows], budget=budget)
     batches = [[rows[index].tokens for index in part] for part in parts]
     largest = max(batches, key=lambda batch: sum(row.size_tokens for row in batch), default=[])
     tokens = sum(row.size_tokens for row in largest)
@@ -168,6 +180,7 @@ def plan_items(items: Sequence[Completion], model: BaseModel, *, modules: Collec
         number_bytes=model.number_bytes,
         vocabulary=model.vocabulary_size,
         logits=find_most_logits(model.device),
+        layer_numbers=model.layer_numbers,
         tokens=tokens,
         predicted=tokens - sum(len(row.prompt) for row in largest),
         recomputes=model.recomputes(tokens),

@@ -5,14 +5,15 @@ values, one for gate and up, each with its low-rank change. What sets a family a
 The engine's `PlainModel` is the same model with a cache and no gradient.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from gpu_workers.backends.low_rank import LowRank, apply_changed, join, join_biases
+from gpu_workers.backends.low_rank import Joined, LowRank, apply_changed, join, join_biases, join_changes
 from gpu_workers.engine.checkpoint import ModelShape, Rope
 from gpu_workers.learning.fusing import fused
 from gpu_workers.learning.shared_prefix import SharedBatch
@@ -21,6 +22,13 @@ MERGE_UP_TO = 2**18
 """Weights of at most this many numbers are adapted by computing W + scale * B A; for larger ones the low-rank product
 is added to the output, which spares the gradient of a whole weight."""
 FIRST_POSITIONS = 512
+LINEARS = (
+    ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    ("self_attn.o_proj",),
+    ("mlp.gate_proj", "mlp.up_proj"),
+    ("mlp.down_proj",),
+)
+"""A layer's linear modules; those in a row read the same input."""
 
 Turn = tuple[Tensor, Tensor]
 """Cosines and sines of each token's position (N, 1, hd); the sines carry the sign of the rotated half."""
@@ -56,14 +64,14 @@ class PlainDecoder:
         x = F.embedding(batch.token_ids, self._weights["model.embed_tokens.weight"])  # N D
         if self._shape.family.scales_embedding:
             x = x * self._embedding_scale
-        turns = self._turn(batch)
+        turns, linears = self._turn(batch), self._join_linears(changes)
         for index in range(self._shape.layers):
             if recomputes and torch.is_grad_enabled():
-                found = checkpoint(self._read_layer, index, x, batch, changes, turns, use_reentrant=False)
+                found = checkpoint(self._read_layer, index, x, batch, linears[index], turns, use_reentrant=False)
                 assert isinstance(found, Tensor)
                 x = found
             else:
-                x = self._read_layer(index, x, batch, changes, turns)
+                x = self._read_layer(index, x, batch, linears[index], turns)
         return self._norm(x, "model.norm")
 
     def _read_layer(
@@ -71,28 +79,28 @@ class PlainDecoder:
         index: int,
         x: Tensor,
         batch: SharedBatch,
-        changes: Mapping[str, LowRank],
+        linears: Sequence[Callable[[Tensor], Tensor]],
         turns: Mapping[Rope | None, Turn],
     ) -> Tensor:
         s, layer = self._shape, f"model.layers.{index}"
         normed = self._norm(x, f"{layer}.input_layernorm")
-        joined = self._apply(normed, [f"{layer}.self_attn.{part}_proj" for part in "qkv"], changes)
-        heads = joined.view(x.shape[0], -1, s.head_width)  # N H+2KV hd
+        ask, answer, widen, narrow = linears
+        heads = ask(normed).view(x.shape[0], -1, s.head_width)  # N H+2KV hd
         queries, keys, values = _turn_heads(
             heads, s.heads, s.kv_heads, turns.get(s.ropes[index]), self._head_norms[index], s.norm_epsilon
         )
         attended = batch.attend(queries, keys, values, scale=s.attention_scale, window=s.windows[index])  # N H*hd
         if index == s.layers - 1:  # nobody reads the others any more
             x, attended = x.index_select(0, batch.predictors), attended.index_select(0, batch.predictors)
-        put_out = self._apply(attended, [f"{layer}.self_attn.o_proj"], changes)
+        put_out = answer(attended)
         norms_outputs = s.family.norms_outputs
         if norms_outputs:
             put_out = self._norm(put_out, f"{layer}.post_attention_layernorm")
         second = f"{layer}.{'pre_feedforward' if norms_outputs else 'post_attention'}_layernorm.weight"
         x, normed = _add_and_norm(x, put_out, self._norms[second], s.norm_epsilon)
-        gate_up = self._apply(normed, [f"{layer}.mlp.gate_proj", f"{layer}.mlp.up_proj"], changes)
+        gate_up = widen(normed)
         gated = _gate_silu(gate_up) if s.family.activation[1] == "silu" else _gate_gelu(gate_up)
-        put_out = self._apply(gated, [f"{layer}.mlp.down_proj"], changes)
+        put_out = narrow(gated)
         if norms_outputs:
             put_out = self._norm(put_out, f"{layer}.post_feedforward_layernorm")
         return x + put_out
@@ -131,18 +139,36 @@ class PlainDecoder:
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return _norm(x, self._norms[f"{name}.weight"], self._shape.norm_epsilon)
 
-    def _apply(self, x: Tensor, names: Sequence[str], changes: Mapping[str, LowRank]) -> Tensor:
-        """Linear modules that read the same input, their outputs side by side."""
-        weights = [self._weights[f"{name}.weight"] for name in names]
-        biases = [self._weights.get(f"{name}.bias") for name in names]
-        is_small = max(weight.numel() for weight in weights) <= self._merge_up_to
-        if is_small and self._precision == torch.float32:  # a small change is lost in a sum of coarser numbers
-            merged = [
-                changes[name].merge(weight) if name in changes else weight
-                for name, weight in zip(names, weights, strict=True)
-            ]
-            return F.linear(x, join(merged), join_biases(biases, weights))
-        return apply_changed(x, weights, biases, [changes.get(name) for name in names])
+    def _join_linears(self, changes: Mapping[str, LowRank]) -> list[list[Callable[[Tensor], Tensor]]]:
+        """Of each layer the linear modules of `LINEARS`, those that read the same input as one, with their changes."""
+        columns: list[list[Callable[[Tensor], Tensor]]] = []
+        for parts in LINEARS:
+            names = [[f"model.layers.{index}.{part}" for part in parts] for index in range(self._shape.layers)]
+            weights = [[self._weights[f"{name}.weight"] for name in layer] for layer in names]
+            biases = [[self._weights.get(f"{name}.bias") for name in layer] for layer in names]
+            mine = [[changes.get(name) for name in layer] for layer in names]
+            is_small = max(weight.numel() for weight in weights[0]) <= self._merge_up_to
+            if is_small and self._precision == torch.float32:  # a small change is lost in a sum of coarser numbers
+                columns.append([partial(_apply_merged, *one) for one in zip(weights, biases, mine, strict=True)])
+            else:
+                joined = join_changes(mine, [weight.shape[0] for weight in weights[0]], self._precision)
+                columns.append([partial(_apply_beside, *one) for one in zip(weights, biases, joined, strict=True)])
+        return [list(layer) for layer in zip(*columns, strict=True)]
+
+
+def _apply_merged(
+    weights: Sequence[Tensor], biases: Sequence[Tensor | None], changes: Sequence[LowRank | None], x: Tensor
+) -> Tensor:
+    """Linear modules that read the same input, their outputs side by side, by their changed weights."""
+    merged = [w if change is None else change.merge(w) for w, change in zip(weights, changes, strict=True)]
+    return F.linear(x, join(merged), join_biases(biases, weights))
+
+
+def _apply_beside(
+    weights: Sequence[Tensor], biases: Sequence[Tensor | None], joined: Joined | None, x: Tensor
+) -> Tensor:
+    """The same with their changes beside the weights."""
+    return apply_changed(x, weights, biases, joined)
 
 
 @fused

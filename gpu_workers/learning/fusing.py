@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+MARKED_CALLS = 64
 COMPILERS = ("cc", "gcc", "clang")
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -47,11 +48,11 @@ def fused(function: Callable[P, R]) -> Callable[P, R]:
         first = arguments[0]
         if not isinstance(first, Tensor) or not first.is_cuda or not can_fuse():
             return function(*arguments, **options)
-        if not compiled:
-            compiled.append(torch.compile(function))
-        for one in tree_leaves((arguments, options)):
-            if isinstance(one, Tensor) and one.ndim and one.shape[0] == first.shape[0]:
-                torch._dynamo.maybe_mark_dynamic(one, 0)  # another number of tokens is no other kernel
+        if len(compiled) < MARKED_CALLS:  # it is marked what it is compiled for, and that is over soon
+            compiled.append(compiled[0] if compiled else torch.compile(function))
+            for one in tree_leaves((arguments, options)):
+                if isinstance(one, Tensor) and one.ndim and one.shape[0] == first.shape[0]:
+                    torch._dynamo.maybe_mark_dynamic(one, 0)  # another number of tokens is no other kernel
         return compiled[0](*arguments, **options)
 
     return call
