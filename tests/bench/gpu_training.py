@@ -308,6 +308,14 @@ def check_gradient(device: torch.device, *, words: int) -> dict[str, float]:
     return gaps
 
 
+def check_update(base: BaseModel, items: Sequence[tuple[list[int], list[int]]], work: Work) -> float:
+    """The gradient of an update of ours on this model, against that of all logits by Hugging Face's forward: the
+    difference over the size, by all low-rank numbers."""
+    ours = Ours(base, items, Recipe(lora_rank=RANK, lora_alpha=2.0 * RANK))
+    ours.backward()
+    return _gap(_flatten(ours), _flatten_reference(ours, items, work))
+
+
 def _gap(found: Tensor, wanted: Tensor) -> float:
     return float((found.detach() - wanted).norm() / wanted.norm())
 

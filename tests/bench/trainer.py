@@ -3,7 +3,7 @@
 A step is everything between a batch of prompts and the swapped-in adapter: generate, score, write and read rollouts,
 one optimiser update, publish, load. With a teacher, the frozen base also reads every answer under its hint. The sides
 take turns, so that a busy machine slows all of them; medians are compared. TRL is installed into a virtual environment
-of its own under `.cache/bench` when it is not there yet.
+of its own under `.cache/bench` when it is not there yet. `--model` measures a pretrained one instead (`trainer_model`).
 """
 
 import argparse
@@ -32,8 +32,9 @@ from gpu_workers.learning.shared_prefix import share_prefixes
 from gpu_workers.process import KEPT_BYTES, LARGEST_KEPT_BYTES, prepare_process
 from gpu_workers.runner import run
 from tentalis.core.desk import Family, Ticket, make_tickets, rule_book_hints, solve
-from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.recipes import PRECISIONS, Recipe
 from tests.bench.desk_loop import record_rollouts, write_spec
+from tests.bench.trainer_model import compare
 
 TASKS, GROUP = 12, 8
 FAMILIES: Sequence[Family] = ("order", "return", "delay", "broken")
@@ -171,9 +172,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--even", action="store_true", help="the peer keeps freed memory too, which it does not ask for"
     )
+    parser.add_argument("--model", help="a kept model, a directory, or `tiny`, in place of the desk's")
+    parser.add_argument("--tasks", type=int, default=8, help="prompts a step, of --model")
+    parser.add_argument("--group", type=int, default=GROUP, help="answers to each, of --model")
+    parser.add_argument("--max-tokens", type=int, default=36, help="new tokens an answer, of --model")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="of ours, of --model")
     options = parser.parse_args(argv)
     prepare_process()
     python = prepare_peer()
+    if options.model:
+        environment = {"OMP_NUM_THREADS": "1", **PEER_ENVIRONMENT}
+        return compare(options, python, Path(__file__).with_name("trl_peer.py"), environment)
     engine = Engine.open("desk")
     model = Path(engine.base.path)
     tickets = make_tickets(5, TASKS * (options.steps + 1), held_out=False, families=FAMILIES)

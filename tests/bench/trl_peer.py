@@ -5,6 +5,8 @@ It imports nothing of ours: rewards arrive as a table of what each ticket's righ
 """
 
 import json
+import os
+import re
 import sys
 import tempfile
 import time
@@ -14,7 +16,13 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM, TrainerCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+    Qwen2ForCausalLM,
+    TrainerCallback,
+)
 from trl import GRPOConfig, GRPOTrainer
 from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
@@ -147,9 +155,70 @@ def generate(work: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> dict[s
     }
 
 
+def train_model(work: dict[str, Any]) -> dict[str, float]:
+    """Steps of GRPO on a pretrained model, as TRL runs them; the first one warms up and is not counted where there are
+    more. The most memory that this process ever held."""
+    tokenizer = AutoTokenizer.from_pretrained(work["model"])
+    clock = Clock()
+    lengths: list[int] = []
+
+    def reward(prompts: list[Any], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        lengths.extend(map(len, completion_ids))
+        return [float(sum(ids) % 2 == 0) for ids in completion_ids]
+
+    with tempfile.TemporaryDirectory() as directory:
+        trainer = GRPOTrainer(
+            model=AutoModelForCausalLM.from_pretrained(work["model"], dtype=torch.float32),
+            reward_funcs=reward,
+            args=GRPOConfig(
+                output_dir=directory,
+                per_device_train_batch_size=work["tasks"] * work["group"],
+                num_generations=work["group"],
+                max_completion_length=work["max_tokens"],
+                max_steps=work["steps"] + 1,
+                learning_rate=work["learning_rate"],
+                loss_type="dapo",
+                beta=0.0,
+                temperature=1.0,
+                top_k=0,
+                use_cpu=True,
+                bf16=False,
+                gradient_checkpointing=False,
+                save_strategy="no",
+                report_to=[],
+                log_level="error",
+                disable_tqdm=True,
+                shuffle_dataset=False,
+            ),
+            train_dataset=Dataset.from_list(
+                [{"prompt": [{"role": "user", "content": prompt}]} for prompt in work["prompts"]]
+            ),
+            processing_class=tokenizer,
+            peft_config=LoraConfig(
+                r=work["rank"], lora_alpha=work["alpha"], target_modules=work["modules"], task_type="CAUSAL_LM"
+            ),
+            callbacks=[clock],
+        )
+        trainer.train()
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(clock.marks, clock.marks[1:], strict=False)]
+    counted = steps[1:] or steps
+    walls, cpus = sorted(wall for wall, _ in counted), sorted(cpu for _, cpu in counted)
+    status = Path("/proc/self/status").read_text()
+    return {
+        "step_s": walls[len(walls) // 2],
+        "step_cpu_s": cpus[len(cpus) // 2],
+        "mean_length_tokens": sum(lengths) / len(lengths),
+        "peak_mib": int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024,
+    }
+
+
 def main() -> None:
-    torch.set_num_threads(1)
     work = json.loads(Path(sys.argv[1]).read_bytes())
+    if work.get("kind") == "model":
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        sys.stdout.write(json.dumps(train_model(work)) + "\n")
+        return
+    torch.set_num_threads(1)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(work["model"])
     found = {
         "grpo": train(work, tokenizer, hinted=False),
