@@ -1,6 +1,7 @@
 """JSON as RFC 8259 has it and no more: nothing that two programs read differently, nothing a database cannot keep."""
 
 import json
+import math
 from typing import Any, NoReturn
 
 
@@ -15,7 +16,8 @@ def read_json(text: str, *, most_levels: int, most_digits: int) -> Any:
         most_levels: of lists and objects within each other.
         most_digits: of a whole number, which fits in 64 bits besides.
     Raises:
-        StrictJsonError: no JSON, too deep or too large; NaN, a name twice, a NUL character or half a surrogate pair.
+        StrictJsonError: no JSON, too deep or too large; NaN, a number that is infinite when it is read (1e999), a name
+            twice, a NUL character or half a surrogate pair.
     """
     try:
         value = json.loads(text, object_pairs_hook=_refuse_doubles, parse_constant=_refuse_constant)
@@ -49,6 +51,8 @@ def _check(value: Any, levels: int, most_number: int, depth: int = 0) -> None:
             _check(item, levels, most_number, depth + 1)
     elif isinstance(value, int) and abs(value) >= most_number:
         raise StrictJsonError("whole numbers must fit in 64 bits")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise StrictJsonError("wanted finite numbers, found one that is too large")
 
 
 def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
