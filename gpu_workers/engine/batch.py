@@ -1,6 +1,7 @@
 """Rows that decode together, one token each a step."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -143,6 +144,7 @@ class Batch:
         self._logits: Tensor = torch.empty(0)
         self._columns: Columns
         self._knobs: Knobs
+        self._penalised: Sequence[int] = ()
 
     @property
     def live_rows(self) -> int:
@@ -185,6 +187,8 @@ class Batch:
         if not self._compact():
             return events, 0
         columns = self._columns
+        for index in self._penalised:
+            self._penalise(index, self._rows[index])
         uniforms = to_device(draw_uniforms(columns.keys, columns.positions), self._logits.device)
         drawn, scores, totals = sample_tokens(self._logits, uniforms, self._knobs)
         is_guided = self._guide(drawn, uniforms, events)
@@ -239,6 +243,7 @@ class Batch:
         device = self._logits.device
         greedy = columns.temperature == 0
         temperature = np.where(greedy, np.float32(1), columns.temperature)
+        self._penalised = [index for index, row in enumerate(self._rows) if row.job.options.penalises]
         size = self._model.vocabulary_size
         top_k = np.where(columns.top_k == 0, size, columns.top_k)
         self._knobs = Knobs(
@@ -266,6 +271,21 @@ class Batch:
         self._logits = self._logits[self._kept.to(self._logits.device)]
         self._set_knobs()
         return live
+
+    def _penalise(self, index: int, row: Row) -> None:
+        """Change the logits of what a row's prompt and answer have, as vLLM does."""
+        options, logits = row.job.options, self._logits[index]
+        said, counts = np.unique(self._columns.tokens[index, : self._columns.counts[index]], return_counts=True)
+        if options.repetition_penalty != 1:
+            held = np.unique(np.concatenate([said, row.job.prompts[row.choice // options.n]])).astype(np.int64)
+            places = torch.from_numpy(held).to(logits.device)
+            found = logits[places]
+            logits[places] = torch.where(
+                found > 0, found / options.repetition_penalty, found * options.repetition_penalty
+            )
+        if len(said):
+            places, often = (torch.from_numpy(each).to(logits.device) for each in (said, counts))
+            logits[places] -= options.presence_penalty + options.frequency_penalty * often
 
     def _note_alternatives(self, scores: Tensor, totals: Tensor) -> None:
         alive = self._columns.is_alive  # a row that has ended stays until the batch is compacted

@@ -43,10 +43,10 @@ class PlainCache:
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order."""
-        places = rows.to(self.positions.device)
-        positions, self.lengths = self.positions[places], self.lengths[rows]
-        self.positions = positions
-        count = rows.shape[0]
+        device, count = self.layers[0].device, rows.shape[0]
+        places = rows.to(device)
+        self.lengths = self.lengths[rows]
+        self.positions = self.lengths.to(device)
         if count <= self.layers[0].shape[0]:
             for layer in self.layers:
                 layer[:count] = layer[places]
@@ -59,18 +59,22 @@ class PlainCache:
         self._reserve(self.rows + other.rows, used)
         for mine, theirs in zip(self.layers, other.layers, strict=True):
             mine[self.rows : self.rows + other.rows, :, :used] = theirs[: other.rows, :, :used]
-        positions = torch.cat([self.positions, other.positions])
         self.lengths = torch.cat([self.lengths, other.lengths])
-        self.positions = positions
+        self.positions = self.lengths.to(self.layers[0].device)
 
     def step(self, tokens: Tensor, advance: Advance, *, context_length: int) -> Tensor:
         """Logits (B, V) behind one more token a row."""
         used = int(self.lengths.max()) + 1
         self._reserve(self.rows, used)
         logits = advance(tokens, self.positions, self.layers, used)
-        self.lengths = (self.lengths + 1).clamp_(max=context_length - 1)  # whoever is at the end has ended
-        self.positions = self.lengths.to(self.positions.device)
+        self._go_on(used, context_length)
+        self.positions = self.lengths.to(self.layers[0].device)
         return logits
+
+    def _go_on(self, used: int, context_length: int) -> None:
+        self.lengths = self.lengths + 1
+        if used == context_length:
+            self.lengths.clamp_(max=context_length - 1)  # who is at the end has ended
 
     def _reserve(self, rows: int, slots: int) -> None:
         capacity, _, most_slots, _ = self.layers[0].shape
@@ -136,7 +140,7 @@ class StaticCache(PlainCache):
             return advance(self._tokens[:rows], self._places[:rows], self.layers, used)
 
         logits = self._run((rows, used), work)[: self.rows]
-        self.lengths = (self.lengths + 1).clamp_(max=context_length - 1)
+        self._go_on(needed, context_length)
         self._places[: self.rows].add_(1).clamp_(max=context_length - 1)
         return logits
 

@@ -28,6 +28,10 @@ class SamplingOptions:
         top_k: 0 keeps all.
         seed: choice i of the job draws from the stream of (seed, i) at each absolute position; the same seed gives the
             same tokens whatever else is running, up to ties of rounding.
+        presence_penalty, frequency_penalty: taken from the logit of a token that the answer has, once and as often as
+            it has it.
+        repetition_penalty: divides the logit of a token that prompt or answer have, and multiplies one below 0.
+            Told log-probs are those of the logits so changed.
         top_logprobs: alternatives to report beside each token; None for none.
         prompt_logprobs: the same for prompt tokens; 0 reports the prompt's own tokens only.
         keeps_stop: leave the stop string or stop token in the text.
@@ -40,6 +44,9 @@ class SamplingOptions:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
     seed: int
     stops: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = frozenset()
@@ -50,6 +57,10 @@ class SamplingOptions:
     prompt_logprobs: int | None = None
     streams: bool = False
     grammar: str = ""
+
+    @property
+    def penalises(self) -> bool:
+        return bool(self.presence_penalty or self.frequency_penalty) or self.repetition_penalty != 1
 
 
 @dataclass(frozen=True)

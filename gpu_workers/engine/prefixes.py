@@ -63,7 +63,7 @@ class PrefixStore:
                 self._blocks.move_to_end(name)
                 continue
             start = index * BLOCK_TOKENS - first
-            block = whole[:, :, start : start + BLOCK_TOKENS].clone()
+            block = whole if len(names) * BLOCK_TOKENS - first == BLOCK_TOKENS else _cut(whole, start)
             self._blocks[name] = block
             self._size_bytes += block.nbytes
         self.trim()
@@ -76,3 +76,8 @@ class PrefixStore:
         """Release what was used longest ago, down to the limit."""
         while self._size_bytes > self._limit_bytes:
             self._size_bytes -= self._blocks.popitem(last=False)[1].nbytes
+
+
+def _cut(whole: Tensor, start: int) -> Tensor:
+    """A block of its own memory: the others may be released before it."""
+    return whole[:, :, start : start + BLOCK_TOKENS].clone()

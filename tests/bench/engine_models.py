@@ -1,4 +1,4 @@
-"""`python -m tests.bench.engine --model NAME`: a pretrained model, the engine beside Hugging Face and llama.cpp.
+"""`python -m tests.bench.engine --model NAME`: a pretrained model, the engine beside Hugging Face.
 
 NAME is a kept model (`tentalis model get`) or a directory. Each side is a process of its own on the same threads
 (`TENTALIS_TORCH_THREADS`), and they take turns: 1, 8 and 32 sequences, eight answers to one prompt, a conversation of
@@ -183,7 +183,7 @@ def run(
     for who, found in logprobs.items():
         shown = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
         print(f"log-probs, {who}, against Hugging Face's forward in float32: {shown}")
-    print("vLLM's CPU build: SKIPPED, not installed")
+    print("llama.cpp and vLLM's CPU build: SKIPPED, they are not measured: no wheel of either runs beside this one")
     bars = judge_bars(rows, logprobs)
     for name, bar in bars.items():
         print(f"{'ok  ' if bar['holds'] else 'MISS'} {name}: {bar['found']:.3g}, wanted {bar['wanted']}")

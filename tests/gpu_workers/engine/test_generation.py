@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,39 @@ def test_greedy_takes_the_most_likely_token_and_filters_narrow_the_choice(engine
         assert engine.generate([PROMPT], max_tokens=10, seed=2, **changes)[0][0].token_ids == greedy[0].token_ids
     few = engine.generate([PROMPT], 64, max_tokens=1, seed=1, top_k=3, top_logprobs=3)[0]
     assert {sample.token_ids[0] for sample in few} <= {token for token, _ in (few[0].top or [[]])[0]}
+
+
+def test_penalties_change_the_logits_of_what_was_said(engine: Engine) -> None:
+    """As told: after each token the distribution is recomputed from plain scores and compared."""
+    knobs: dict[str, Any] = {"presence_penalty": 0.7, "frequency_penalty": 0.4, "repetition_penalty": 1.3}
+    alone = engine.generate([PROMPT], max_tokens=12, seed=5, ignores_eos=True)[0][0]
+    penalised = Job(engine.base, [PROMPT], SamplingOptions(n=2, max_tokens=12, seed=5, ignores_eos=True, **knobs))
+    plain = Job(engine.base, [PROMPT], SamplingOptions(max_tokens=12, seed=5, ignores_eos=True))
+    for job in (penalised, plain):
+        engine.submit(job)
+    drain(engine)
+    assert plain.finished_samples()[0].token_ids == alone.token_ids, "its neighbours are not changed"
+    whole = penalised.finished_samples()[0]
+    everything = SamplingOptions(max_tokens=1, seed=1, top_logprobs=600)
+    for place, token in enumerate(whole.token_ids):
+        said = whole.token_ids[:place]
+        top = engine.generate([PROMPT + said], options=everything)[0][0].top or [[]]
+        logits = np.zeros(600)
+        logits[[index for index, _ in top[0]]] = [value for _, value in top[0]]
+        shift = project_sum(engine, PROMPT + said)  # log-probs are logits less their sum: divided they need it back
+        logits += shift
+        for index in {*PROMPT, *said}:
+            logits[index] = logits[index] / 1.3 if logits[index] > 0 else logits[index] * 1.3
+        for index in set(said):
+            logits[index] -= 0.7 + 0.4 * said.count(index)
+        wanted = logits[token] - np.log(np.exp(logits).sum())
+        assert abs(float(whole.logprobs[place]) - wanted) < 1e-4
+
+
+def project_sum(engine: Engine, prompt: list[int]) -> float:
+    """The logarithm of the sum of a prompt's weights."""
+    hidden, _ = engine.base.model.prefill([prompt])
+    return float(engine.base.model.project(hidden[0, -1]).logsumexp(-1))
 
 
 def test_rows_with_different_knobs_do_not_disturb_each_other(engine: Engine) -> None:
