@@ -636,6 +636,9 @@ def test_who_takes_an_attempt_over_ends_it_with_an_answer_that_teaches_and_no_to
     learn_from_waits([task.pk])
     task.refresh_from_db()
     assert (task.answer, Attempt.every.get(pk=taken.pk).score) == ("It is three.", None)
+    assert TAKEN_OVER in pages.get(reverse("console:task", args=[project.slug, task.pk])).content.decode().replace(
+        "&#x27;", "'"
+    )
     [word] = Feedback.objects.get().steps.all()
     assert (word.step and word.step.index, word.comment) == (
         turns, "Instead of add(number=1) a person took over and answered: It is three.",
