@@ -142,11 +142,13 @@ def test_the_engine_has_a_key_that_the_web_side_knows_and_the_box_does_not(
     assert key not in services["gpu"].environment.values()
     assert key not in services["engine"].argv
     argv = services["engine"].argv
-    told = dict(zip(argv[-6::2], argv[-5::2], strict=True))
+    told = dict(zip(argv[-10::2], argv[-9::2], strict=True))
     assert told == {
         "--adapters-in": str(home.artifacts),
         "--models-in": str(home.root / "models"),
         "--memory-mib": "0",
+        "--device": "auto",
+        "--precision": "auto",
     }
 
 
