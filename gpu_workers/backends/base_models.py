@@ -30,9 +30,12 @@ from gpu_workers.learning.fusing import can_fuse
 from gpu_workers.learning.logprobs import TokenLogprobs, rank_tokens, token_logprobs
 from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
+from tentalis.core.learning.recipes import ALL_LINEAR
 
 DESK = "desk"
 KEPT_MODELS = 2
+ATTENTION = ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj")
+"""What linear modules of attention are called, as Hugging Face calls them."""
 Batch = PackedBatch | SharedBatch
 
 
@@ -118,6 +121,30 @@ class BaseModel:
         if missing := sorted(set(names) - {name.rpartition(".")[2] for name in found}):
             raise BaseModelError(f"{self.directory.name} has no linear module named {', '.join(missing)}")
         return found
+
+    def choose_modules(self, asked: Sequence[str]) -> tuple[str, ...]:
+        """The linear modules to train of those that a recipe asks for: of all of them, where experts or fused
+        projections are no such modules, those of attention.
+
+        Raises:
+            BaseModelError: some are not there.
+        """
+        prefix = f"{self.model.base_model_prefix}."
+        there = {
+            name.rpartition(".")[2]
+            for name, module in self.model.named_modules()
+            if isinstance(module, torch.nn.Linear) and name.startswith(prefix)
+        }
+        if there.issuperset(asked):
+            return tuple(asked)
+        attention = [name for name in ATTENTION if name in there]
+        reads = {"qkv_proj"}.issubset(attention) or {"q_proj", "k_proj", "v_proj"}.issubset(attention)
+        if set(asked) == set(ALL_LINEAR) and reads and "o_proj" in attention:
+            return tuple(attention)
+        raise BaseModelError(
+            f"{self.directory.name} has no linear module named {', '.join(sorted(set(asked) - there))}; it has "
+            f"{', '.join(sorted(there))} (recipe.target_modules)"
+        )
 
     @cached_property
     def replayer(self) -> Replayer:

@@ -7,6 +7,7 @@ which records is a loop's matter; opening the adapter, going on from a checkpoin
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -74,6 +75,8 @@ def train(
     started = time.perf_counter()
     recipe = Recipe.from_json(spec.recipe)
     base = load_base(spec.base_model, precision=recipe.precision)
+    told = recipe
+    recipe = replace(recipe, target_modules=base.choose_modules(recipe.target_modules))
     start = _open_adapter(spec, recipe, base, base.find_linears(recipe.target_modules))
     loop = TRAINING_LOOPS[recipe.algorithm](spec, recipe, base, start)
     tensors, metrics = open_checkpoint(spec, start)
@@ -90,9 +93,17 @@ def train(
     summary = loop.summarise(metrics) | {"wall_s": time.perf_counter() - started}
     if faults := loop.find_faults():
         raise UnfitAdapterError(f"not published: {'; '.join(faults)}", metrics=metrics, summary=summary)
-    directory, sha256 = publish_adapter(optimizer.tensors(), describe_adapter(spec, recipe, base.sha256), parent=output)
+    described = describe_adapter(spec, told, base.sha256) | {"target_modules": sorted(recipe.target_modules)}
+    directory, sha256 = publish_adapter(optimizer.tensors(), described, parent=output)
     shutil.rmtree(output / CHECKPOINT, ignore_errors=True)
-    return TrainedAdapter(directory, sha256, metrics, summary, package_versions(), loop.notes)
+    notes = loop.notes
+    if recipe.target_modules != told.target_modules:
+        notes = [
+            f"of this base attention alone was trained ({', '.join(recipe.target_modules)}): what its layers have "
+            "besides are no linear modules of these names",
+            *notes,
+        ]
+    return TrainedAdapter(directory, sha256, metrics, summary, package_versions(), notes)
 
 
 def _open_adapter(spec: TrainSpec, recipe: Recipe, base: BaseModel, linears: Mapping[str, Tensor]) -> LoraTensors:

@@ -1,25 +1,35 @@
 """The trainer's own forward over the families it knows is Hugging Face's: log-probs and the gradient of every low-rank
 number, each answer read alone by Hugging Face's module, token by token behind its prompt, its windows with it."""
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 import torch
+from peft import PeftModel
+from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from gpu_workers.artifacts import path_from_uri
+from gpu_workers.backends.adapter_files import LoraTensors, publish_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
+from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.low_rank import LowRank
+from gpu_workers.backends.plain_decoder import PlainDecoder
+from gpu_workers.exporting import export
 from gpu_workers.learning import segments, shared_prefix
 from gpu_workers.learning.packing import PackedRow
+from gpu_workers.runner import run
 from tentalis.core.learning.recipes import ALL_LINEAR
 from tests.gpu_workers.engine.conftest import FAMILIES, VOCABULARY, make_model
-from tests.gpu_workers.learning.training_factory import tiny_model
+from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
 pytestmark = pytest.mark.torch
 
@@ -85,6 +95,13 @@ def test_log_probs_and_gradients_are_those_of_hugging_face(
     if way == "segments":
         monkeypatch.setattr(shared_prefix, "MOST_BIAS", 0)
         monkeypatch.setattr(segments, "BLOCK", 4)
+    read, of = [], PlainDecoder._read_layer
+
+    def read_layer(decoder: PlainDecoder, index: int, *told: Any) -> Tensor:
+        read.append(index)
+        return of(decoder, index, *told)
+
+    monkeypatch.setattr(PlainDecoder, "_read_layer", read_layer)
     if way == "recomputed":
         base = replace(base)
         base.__dict__["activation_bytes"] = 2**60
@@ -93,5 +110,103 @@ def test_log_probs_and_gradients_are_those_of_hugging_face(
     wanted = read_alone(base, changes)
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=2e-5)
     mine, theirs = find_gradient(found, changes), find_gradient(wanted, changes)
+    layers = list(range(base.model.config.num_hidden_layers))
+    assert read == (layers + layers[::-1] if way == "recomputed" else layers)
     assert theirs.norm() > 0.1
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_in_half_precision_it_learns_the_same_within_its_noise(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for precision, most_bias in (("float32", 2**24), ("bfloat16", 2**24), ("bfloat16", 0)):
+        monkeypatch.setattr(shared_prefix, "MOST_BIAS", most_bias)
+        base = load_base(str(directory_of(family)), precision=precision)
+        changes = make_changes(base)
+        logprobs = base.score(base.lay_out(make_rows()), changes).logprobs
+        assert logprobs.dtype == torch.float32
+        found.append((logprobs.detach(), find_gradient(logprobs, changes)))
+    (fine, by_fine), *coarse = found
+    for logprobs, gradient in coarse:
+        assert (logprobs - fine).abs().mean() < 0.1
+        assert torch.cosine_similarity(gradient, by_fine, dim=0) > 0.98
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_peft_and_the_merged_model_give_the_log_probs_that_were_trained(family: str, tmp_path: Path) -> None:
+    base = load_base(str(directory_of(family)))
+    changes = make_changes(base)
+    weights = {}
+    for name, change in changes.items():
+        weights[f"{name}.lora_A.weight"], weights[f"{name}.lora_B.weight"] = change.a.detach(), change.b.detach()
+    told = {
+        "worker": "tester", "base_model": str(base.directory), "base_sha256": base.sha256, "parent_sha256": "",
+        "run_id": 1, "attempt": 1, "recipe_hash": "", "rollouts_sha256": "", "rank": 4, "alpha": 8.0,
+        "target_modules": sorted(ALL_LINEAR),
+    }  # fmt: skip
+    adapter, _ = publish_adapter(LoraTensors(weights, {}), told, parent=tmp_path)
+    merged = load_base(str(export(adapter, form="merged", base=base.directory, out=tmp_path / "merged")))
+    by_peft: Any = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base.directory), str(adapter))
+    with torch.no_grad():
+        wanted = base.score(base.lay_out(make_rows()), changes).logprobs
+        for found in (
+            merged.score(merged.lay_out(make_rows()), {}).logprobs,
+            read_alone(merged, {}),
+            read_alone(replace(base, model=by_peft), {}),
+        ):
+            torch.testing.assert_close(found, wanted, atol=1e-3, rtol=0)
+        assert (read_alone(base, {}) - wanted).abs().max() > 0.01
+
+
+OTHERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "qwen3_moe": (
+        {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 16},
+        ["k_proj", "o_proj", "q_proj", "v_proj"],
+    ),
+    "phi3": ({"pad_token_id": 0}, ["o_proj", "qkv_proj"]),
+}
+"""Families that the trainer's own forward does not know: what their config says besides, and what is trained."""
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_experts_and_fused_projections_are_trained_in_their_attention_alone(family: str, tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    settings, wanted = OTHERS[family]
+    config = AutoConfig.for_model(
+        family, vocab_size=32, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, eos_token_id=1, bos_token_id=None, **settings,
+    )  # fmt: skip
+    directory = tmp_path / family
+    model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    for one in (model, AutoTokenizer.from_pretrained(tiny_model())):
+        one.save_pretrained(directory)
+    base = load_base(str(directory))
+    assert base.decoder is None
+    rollouts = [replace(one, logprobs=[-3.4] * len(one.token_ids)) for one in make_rollouts(hinted_messages=None)]
+    result = run(make_spec(tmp_path, rollouts, base_model=str(directory), recipe=RECIPE), lambda _: None)
+    assert result.ok, result.error_message
+    assert any("attention" in note for note in result.notes)
+    adapter = path_from_uri(result.adapter_uri)
+    assert json.loads((adapter / "adapter_config.json").read_text())["target_modules"] == wanted
+    assert json.loads((adapter / "manifest.json").read_text())["recipe_hash"] == RECIPE.hash
+    by_peft: Any = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(directory), str(adapter))
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    changes = {
+        name.removeprefix("base_model.model.").removesuffix(".lora_A.weight"): LowRank(
+            values, tensors[name.replace("lora_A", "lora_B")], RECIPE.lora_scale
+        )
+        for name, values in tensors.items()
+        if "lora_A" in name
+    }
+    ids = torch.tensor([[5, 6, 7, 8, 9]])
+    with torch.no_grad():
+        found = base.score(base.lay_out([PackedRow([5, 6], [[7, 8, 9]])]), changes).logprobs
+        told = by_peft(input_ids=ids).logits[0, 1:-1].log_softmax(-1).gather(-1, ids[0, 2:, None])[:, 0]
+    torch.testing.assert_close(found, told, atol=1e-4, rtol=0)
+
+
+def test_a_module_that_is_not_there_is_refused_with_those_that_are() -> None:
+    base = load_base(str(directory_of("qwen3")))
+    with pytest.raises(BaseModelError, match="no linear module named qkv_proj; it has down_proj, gate_proj, k_proj"):
+        base.choose_modules(("qkv_proj",))
+    assert base.choose_modules(ALL_LINEAR) == ALL_LINEAR
