@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
 from tests.migrated_home import load_migrated
 from tests.steady_draws import settle
+from tests.support.management.commands.flush import close_kept
 
 settle()
 
@@ -45,6 +47,12 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
         named = connection.settings_dict
         name = named["TEST"]["NAME"] or TEST_DATABASE_PREFIX + named["NAME"]
         load_migrated(os.environ["TENTALIS_DATABASE_URL"], name)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    yield
+    close_kept()
 
 
 @pytest.fixture

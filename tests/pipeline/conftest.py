@@ -1,4 +1,4 @@
-"""One running line for all tests of the pipeline: starting it takes most of a minute."""
+"""One running line for the tests of a module: starting it takes most of a minute, and it ends with them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.pipeline.line import SERVICES, Broker, Line, Replies
 QUEUES = "workers=threads:4;workers=threads:4;scorers,hints,gates,control=threads:8"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running_line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     directory: Path = tmp_path_factory.mktemp("line")
     port = find_free_port()
