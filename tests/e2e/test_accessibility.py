@@ -94,7 +94,6 @@ def measure_length(page: Page, name: str) -> list[Any]:
     return found
 
 
-@pytest.mark.timeout(600)
 def test_no_page_of_a_project_that_has_lived_breaks_a_rule_or_the_policy_or_loses_a_label(
     address: str, opened: tuple[Page, Watch]
 ) -> None:

@@ -8,7 +8,7 @@ from tentalis.core.meta import judge_items
 from tentalis.core.scoring.ranking import measure_auc
 from tests.pipeline.plane import Plane, only, running_plane
 
-pytestmark = [pytest.mark.broker, pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.torch, pytest.mark.slow]
 
 GRACE = "Grace Hopper of Arlington"
 

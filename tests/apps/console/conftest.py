@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from copy import deepcopy
 
 import pytest
-from django.db import transaction
 from pytest_django import DjangoDbBlocker
 
 from apps.base.counting import forget_callers
 from tests.e2e.scenery import Scene, build_scene
+from tests.support.standing import standing
 
 
 @pytest.fixture(autouse=True)
@@ -19,15 +19,8 @@ def fresh_counts() -> None:
 
 @pytest.fixture(scope="module")
 def standing_scene(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
-    """Built once a module, in a transaction around those of its tests: as `TestCase.setUpTestData` does."""
-    around = transaction.atomic()
-    with django_db_blocker.unblock():
-        around.__enter__()
-        built = build_scene(updates=3)
-    yield built
-    with django_db_blocker.unblock():
-        transaction.set_rollback(True)
-        around.__exit__(None, None, None)
+    with standing(lambda: build_scene(updates=3), django_db_blocker) as built:
+        yield built
 
 
 @pytest.fixture

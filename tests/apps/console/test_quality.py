@@ -1,10 +1,14 @@
 """The quality pages: who sees whom, what they say, what they cost, and the way back from quarantine."""
 
+from collections.abc import Iterator
+from copy import deepcopy
+
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from pytest_django import DjangoDbBlocker
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
@@ -13,13 +17,31 @@ from apps.console.selectors.quality import _measure_agreement, show_quality
 from tests.apps.console.builders import sign_in
 from tests.apps.console.quality_scenery import build_raters
 from tests.factories import make_project, make_user
+from tests.support.standing import standing
 
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(scope="module")
+def standing_raters(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[tuple[Project, dict[str, Rater]]]:
+    def build() -> tuple[Project, dict[str, Rater]]:
+        project = make_project()
+        return project, build_raters(project)
+
+    with standing(build, django_db_blocker) as built:
+        yield built
+
+
 @pytest.fixture
-def raters(project: Project) -> dict[str, Rater]:
-    return build_raters(project)
+def project(standing_raters: tuple[Project, dict[str, Rater]], db: None) -> Project:
+    return deepcopy(standing_raters[0])
+
+
+@pytest.fixture
+def raters(standing_raters: tuple[Project, dict[str, Rater]], db: None) -> dict[str, Rater]:
+    return deepcopy(standing_raters[1])
 
 
 def look(user: User, name: str = "quality", *args: object, project: str = "shop") -> str:
@@ -47,6 +69,7 @@ def test_a_manager_sees_everybody_and_what_became_of_them(alice: User, raters: d
 def test_figures_are_drawn_once_for_the_same_words_and_again_for_others(
     project: Project, raters: dict[str, Rater]
 ) -> None:
+    _measure_agreement.cache_clear()  # other tests look at the same words
     before = _measure_agreement.cache_info()
     first, again = show_quality(project).agreement, show_quality(project).agreement
     after = _measure_agreement.cache_info()
@@ -132,11 +155,11 @@ def test_the_page_of_one_rater_says_what_happened(alice: User, raters: dict[str,
     assert 'href="/p/shop/tasks/' in html
 
 
-def test_pages_cost_the_same_however_much_there_is(project: Project, alice: User) -> None:
-    client = sign_in(alice)
+def test_pages_cost_the_same_however_much_there_is(alice: User) -> None:
+    client, project = sign_in(alice), make_project("fresh")
     raters = build_raters(project, sittings=3, attempts=2)
-    paths = [reverse("console:quality", args=("shop",))] + [
-        reverse("console:rater", args=("shop", raters[handle].pk)) for handle in ("user:dora", "scorer:prm")
+    paths = [reverse("console:quality", args=("fresh",))] + [
+        reverse("console:rater", args=("fresh", raters[handle].pk)) for handle in ("user:dora", "scorer:prm")
     ]
     client.get(paths[0])
     before = [count_queries(client, path) for path in paths]
@@ -146,10 +169,11 @@ def test_pages_cost_the_same_however_much_there_is(project: Project, alice: User
 
 
 def test_before_anybody_was_compared_the_page_says_what_to_do(alice: User, bob: User) -> None:
-    html = look(alice)
+    make_project("fresh")
+    html = look(alice, project="fresh")
     assert "No comparisons yet" in html
     assert "No item has been judged by two people yet" in html
-    assert "No comparisons of yours yet" in look(bob)
+    assert "No comparisons of yours yet" in look(bob, project="fresh")
 
 
 def test_a_hostile_handle_is_shown_and_not_run(project: Project, alice: User) -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from statistics import fmean, median, pvariance
+from statistics import fmean, median
 
 import pytest
 
@@ -15,7 +15,10 @@ SHARE = 0.3
 
 
 def arm_of(scores: list[float]) -> Arm:
-    return Arm(tasks=len(scores), mean=fmean(scores) if scores else 0.0, variance=pvariance(scores) if scores else 0.0)
+    if not scores:
+        return Arm(tasks=0, mean=0.0, variance=0.0)
+    mean = fmean(scores)
+    return Arm(tasks=len(scores), mean=mean, variance=fmean([(score - mean) ** 2 for score in scores]))
 
 
 def watch(seed: int, *, deployed: float, canary: float, group: int = 1) -> CanaryOutcome:
