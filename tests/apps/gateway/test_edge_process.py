@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import httpx
 import psutil
@@ -115,13 +116,14 @@ def test_who_loses_its_writer_stops(helper: Worker) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_taken_port_is_said_in_one_line(helper: Worker, workers: str) -> None:
-    with GatewayProcess() as gateway, socket.socket() as holder:
+def test_a_taken_port_is_said_in_one_line(helper: Worker, workers: str, tmp_path: Path) -> None:
+    environ = GatewayProcess(home=tmp_path).environment
+    with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = str(holder.getsockname()[1])
         argv = [sys.executable, "-m", "apps.gateway", "--port", port, "--workers", workers]
-        done = subprocess.run(argv, env=gateway.environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert f"gateway: cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "Traceback" not in done.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_workers.engine import __main__
 from tests.local_server import find_free_port
 
 pytestmark = pytest.mark.torch
@@ -25,7 +26,7 @@ def run_engine(*arguments: str) -> subprocess.Popen[str]:
 
 
 def wait_until_healthy(port: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
@@ -37,8 +38,14 @@ def wait_until_healthy(port: int, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("damage", ["no directory", "empty", "no weights", "garbage weights", "config is a list"])
 def test_a_model_that_cannot_be_read_is_one_line_and_exit_code_1(
-    model_directory: Callable[[str], Path], tmp_path: Path, damage: str
+    model_directory: Callable[[str], Path],
+    tmp_path: Path,
+    damage: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """By the command itself, in this process; that its code is the process's, the next test shows."""
+    monkeypatch.setattr(__main__, "prepare_process", lambda: None)
     directory = tmp_path / "model"
     if damage != "no directory":
         directory.mkdir()
@@ -51,9 +58,8 @@ def test_a_model_that_cannot_be_read_is_one_line_and_exit_code_1(
         (directory / "model.safetensors").write_bytes(b"x" * 100)
     if damage == "config is a list":
         (directory / "config.json").write_text("[]")
-    process = run_engine("--model", str(directory), "--port", str(find_free_port()))
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert __main__.main(["--model", str(directory), "--port", str(find_free_port())]) == 1
+    errors = capsys.readouterr().err
     assert errors.startswith("engine: ")
     assert errors.count("\n") == 1
     assert str(directory) in errors
@@ -65,12 +71,12 @@ def test_it_serves_until_sigterm_and_a_taken_port_is_one_line_and_exit_code_1() 
     try:
         wait_until_healthy(port, process)
         second = run_engine("--port", str(port))
-        _, errors = second.communicate(timeout=60)
+        _, errors = second.communicate(timeout=300)
         assert second.returncode == 1
         assert errors.startswith(f"engine: cannot listen on 127.0.0.1:{port}")
         assert errors.count("\n") == 1
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=300)
         assert process.returncode == 0
         assert "Traceback" not in errors
     finally:
