@@ -14,7 +14,7 @@ from django.db.models import Count, Max
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import change_project, create_project
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Verdict
 from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
@@ -132,7 +132,8 @@ class OwnItems:
     def draw(self, update: int, *, seed: int) -> Sequence[TaskRow]:
         items, count = list(self._train), self.worker.project.batch_tasks
         Random(seed).shuffle(items)
-        wanted = islice(cycle(items), (update - 1) * count, update * count)
+        start = max(update - 1, 0) * count
+        wanted = islice(cycle(items), start, start + count)
         return [
             TaskRow(line, item.prompt, item.reference, checks=item.checks, seed=_seed_of(seed, update, line))
             for line, item in enumerate(wanted, start=1)
@@ -145,12 +146,13 @@ def _seed_of(seed: int, update: int, line: int) -> int:
 
 @dataclass
 class Round:
-    """One update: what went in, what came out."""
+    """One update: what went in, what came out. Args: state: of its adapter, once it was judged."""
 
     update: int
     reward: float
     held_out: float | None
     deployed: str
+    state: str
     verdict: str
     wall_s: float
     train_s: float
@@ -289,23 +291,29 @@ def run_update(ground: Ground, *, by: User, update: int, seed: int, watch: Watch
 
     run = _wait_for(runs.first, f"update {update}: no run", worker, watch_answers)
     words = f"update {update}: run {run.pk} brought no verdict"
-    adapter = _wait_for(lambda: _find_judged(run), words, worker, watch_run)
+    (adapter,) = _wait_for(lambda: _find_judged(run), words, worker, watch_run)
     run.refresh_from_db()
     return _summarise(worker, run, adapter, update, time.monotonic() - started)
 
 
-def _find_judged(run: TrainingRun) -> Adapter | None:
+def _find_judged(run: TrainingRun) -> tuple[Adapter | None] | None:
+    """Its adapter once the gate judged it, or none where the run refused to publish one; None: not yet.
+
+    Raises:
+        LoopStoppedError: nothing will come of it.
+    """
     adapter = Adapter.objects.filter(run_id=run.pk).first()
     if adapter is None:
         state, failure = TrainingRun.objects.values_list("state", "failure").get(pk=run.pk)
-        if state in {TrainingRun.State.FAILED, TrainingRun.State.REFUSED, TrainingRun.State.CANCELLED}:
+        if state in {TrainingRun.State.FAILED, TrainingRun.State.CANCELLED}:
             raise LoopStoppedError(f"run {run.pk} {state}: {failure}")
-    if adapter is None or adapter.state == Adapter.State.CANDIDATE:
-        return None
+        return (None,) if state == TrainingRun.State.REFUSED else None
+    if adapter.state == Adapter.State.CANDIDATE:  # with a verdict it is left to a person, and the loop goes on
+        return (adapter,) if adapter.verdicts.filter(question=Verdict.Question.SAFE).exists() else None
     is_adopted = not Segment.objects.filter(
         kind=SegmentKind.ADOPT, subject_id=adapter.pk, state=Segment.State.OPEN
     ).exists()
-    return adapter if is_adopted or adapter.state == Adapter.State.REFUSED else None
+    return (adapter,) if is_adopted or adapter.state == Adapter.State.REFUSED else None
 
 
 def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker, look: Callable[[], None]) -> Found:
@@ -336,18 +344,19 @@ def _count_moves(worker: Worker) -> tuple[Any, ...]:
     )
 
 
-def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter, update: int, wall_s: float) -> Round:
+def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter | None, update: int, wall_s: float) -> Round:
     batch = Batch.objects.get(run=run)
     rewards = Rollout.objects.filter(training_use__batch=batch).values_list("reward", flat=True)
     known = [reward for reward in rewards if reward is not None]
-    panel = Evaluation.objects.on_panels().filter(adapter=adapter).first()
-    verdict = adapter.verdicts.filter(question="safe").first()
+    panel = Evaluation.objects.on_panels().filter(adapter=adapter).first() if adapter else None
+    verdict = adapter.verdicts.filter(question="safe").first() if adapter else None
     return Round(
         update=update,
         reward=sum(known) / len(known) if known else 0.0,
         held_out=panel.mean_outcome if panel else None,
-        deployed=adapter.name if adapter.state == Adapter.State.DEPLOYED else "",
-        verdict=verdict.words if verdict else "",
+        deployed=adapter.name if adapter and adapter.state == Adapter.State.DEPLOYED else "",
+        state=adapter.state if adapter else run.state,
+        verdict=verdict.words if verdict else run.failure,
         wall_s=wall_s,
         train_s=run.summary.get("wall_s", 0.0),
     )

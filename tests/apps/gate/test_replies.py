@@ -30,6 +30,7 @@ def test_replies_before_and_after_are_told_and_kept_for_the_page(clerk: Worker, 
     adapter = make_served(clerk, 1, store)
     load(adapter)
     ground, stages = OwnItems(clerk), list[Stage]()
+    assert [row.prompt for row in ground.draw(0, seed=1)] == [row.prompt for row in ground.draw(1, seed=1)]
     before, after = (measure_report(ground, one, watch=stages.append) for one in (None, adapter))
     numbers = [int(prompt.split()[-1]) for prompt, _ in before.replies]
     assert [text for _, text in before.replies] == [str(2 * number + number % 2) for number in numbers]

@@ -172,3 +172,14 @@ def test_the_oldest_results_go_where_a_conversation_has_no_room() -> None:
     assert turn.draft.request["pruned"] == {"rule": PRUNING, "results": 3}
     assert server.requests[0].body["messages"] == turn.draft.messages
     assert sum(one["content"] == LEFT_OUT for one in turn.draft.messages) == 3
+
+
+@pytest.mark.torch
+def test_a_text_is_scored_as_its_tokens_are(client: ModelClient) -> None:
+    model = client.list_models()[0]
+    texts = ["Total of two mugs?", "Be kind."]
+    found = client.score_texts(texts, model=model)
+    for text, scores in zip(texts, found, strict=True):
+        (wanted,) = client.score([client.tokenize(text, model=model)], model=model)
+        assert scores[-len(wanted) :] == pytest.approx(wanted, abs=1e-4)
+        assert len(scores) - len(wanted) in {0, 1}  # a token that begins texts goes before it

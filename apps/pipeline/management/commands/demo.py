@@ -134,6 +134,8 @@ def _to_json(found: PairedComparison | None) -> list[float] | None:
 
 
 SLOW_S, TOLD_S = 20.0, 30.0
+STATES = {"deployed": "serves", "candidate": "left"}
+"""What became of an adapter, where its state says it less shortly; one that is left waits for a person."""
 MOST_SHOWN = 400
 BASE = (
     "How the base was made: it read tickets of many shops, where this house's option stands 36 % of the time and a "
@@ -186,7 +188,7 @@ class LoopMeter:
 
     def report(self, done: Round) -> None:
         held_out = "  --  " if done.held_out is None else f"{done.held_out:6.1%}"
-        state = "serves" if done.deployed else "refused"
+        state = STATES.get(done.state, done.state)
         minutes = (self._updates - done.update) * done.wall_s / 60
         self._rest = f"about {minutes:.0f} min for all updates" if done.wall_s > SLOW_S else ""
         left = f"  {minutes:4.0f} min left" if done.wall_s > SLOW_S else ""
