@@ -19,6 +19,7 @@ from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import EngineError, ModelUnreadableError, UnknownModelError
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.models import LoadedModel
+from gpu_workers.engine.products import SMALL_NUMBERS
 from gpu_workers.engine.scheduler import Tally
 from gpu_workers.engine.served import Served
 
@@ -251,7 +252,8 @@ class Bases:
 def count_bytes(directory: Path) -> int:
     """What a model's weights take in memory at most, by the heads of its files.
 
-    An embedding that is the output layer too is there twice: as it is stored, and laid out for products.
+    An embedding that is the output layer too is there twice, if the model is no small one: as it is stored, and laid
+    out for products.
 
     Raises:
         ModelUnreadableError: there are none.
@@ -269,7 +271,8 @@ def count_bytes(directory: Path) -> int:
                         embedding = stored * math.prod(one.get_shape())
         except (OSError, SafetensorError) as error:
             raise ModelUnreadableError(f"{path} is no whole safetensors file: {error}") from None
-    return numbers * NUMBER_BYTES + (0 if has_head else embedding)
+    is_twice = not has_head and numbers > SMALL_NUMBERS
+    return numbers * NUMBER_BYTES + (embedding if is_twice else 0)
 
 
 def cancel(engine: Served, job: Job) -> None:
