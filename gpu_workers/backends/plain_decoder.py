@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from gpu_workers.backends.low_rank import Joined, LowRank, apply_changed, join, join_biases, join_changes
 from gpu_workers.engine.checkpoint import ModelShape, Rope
 from gpu_workers.learning.fusing import fused
+from gpu_workers.learning.gating import gate_silu
 from gpu_workers.learning.shared_prefix import SharedBatch
 
 MERGE_UP_TO = 2**18
@@ -65,25 +66,33 @@ class PlainDecoder:
         if self._shape.family.scales_embedding:
             x = x * self._embedding_scale
         turns, linears = self._turn(batch), self._join_linears(changes)
+        more: Tensor | None = None
         for index in range(self._shape.layers):
             if recomputes and torch.is_grad_enabled():
-                found = checkpoint(self._read_layer, index, x, batch, linears[index], turns, use_reentrant=False)
-                assert isinstance(found, Tensor)
-                x = found
+                x = x if more is None else x + more
+                found = checkpoint(self._read_layer, index, x, None, batch, linears[index], turns, use_reentrant=False)
+                assert isinstance(found, tuple)
+                x, more = found
             else:
-                x = self._read_layer(index, x, batch, linears[index], turns)
-        return self._norm(x, "model.norm")
+                x, more = self._read_layer(index, x, more, batch, linears[index], turns)
+        return self._add_and_norm(x, more, "model.norm")[1]
 
     def _read_layer(
         self,
         index: int,
         x: Tensor,
+        more: Tensor | None,
         batch: SharedBatch,
         linears: Sequence[Callable[[Tensor], Tensor]],
         turns: Mapping[Rope | None, Turn],
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
+        """What goes out of a layer, in two parts: the next norm adds them in passing.
+
+        Args:
+            x, more: the same of the layer before; None: x is the sum.
+        """
         s, layer = self._shape, f"model.layers.{index}"
-        normed = self._norm(x, f"{layer}.input_layernorm")
+        x, normed = self._add_and_norm(x, more, f"{layer}.input_layernorm")
         ask, answer, widen, narrow = linears
         heads = ask(normed).view(x.shape[0], -1, s.head_width)  # N H+2KV hd
         queries, keys, values = _turn_heads(
@@ -96,14 +105,14 @@ class PlainDecoder:
         norms_outputs = s.family.norms_outputs
         if norms_outputs:
             put_out = self._norm(put_out, f"{layer}.post_attention_layernorm")
-        second = f"{layer}.{'pre_feedforward' if norms_outputs else 'post_attention'}_layernorm.weight"
-        x, normed = _add_and_norm(x, put_out, self._norms[second], s.norm_epsilon)
+        second = f"{layer}.{'pre_feedforward' if norms_outputs else 'post_attention'}_layernorm"
+        x, normed = self._add_and_norm(x, put_out, second)
         gate_up = widen(normed)
-        gated = _gate_silu(gate_up) if s.family.activation[1] == "silu" else _gate_gelu(gate_up)
+        gated = gate_silu(gate_up) if s.family.activation[1] == "silu" else _gate_gelu(gate_up)
         put_out = narrow(gated)
         if norms_outputs:
             put_out = self._norm(put_out, f"{layer}.post_feedforward_layernorm")
-        return x + put_out
+        return x, put_out
 
     def _turn(self, batch: SharedBatch) -> dict[Rope | None, Turn]:
         """Of each of the batch's tokens, by rope."""
@@ -138,6 +147,12 @@ class PlainDecoder:
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return _norm(x, self._norms[f"{name}.weight"], self._shape.norm_epsilon)
+
+    def _add_and_norm(self, x: Tensor, more: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
+        """The sum, and its norm."""
+        if more is None:
+            return x, self._norm(x, name)
+        return _add_and_norm(x, more, self._norms[f"{name}.weight"], self._shape.norm_epsilon)
 
     def _join_linears(self, changes: Mapping[str, LowRank]) -> list[list[Callable[[Tensor], Tensor]]]:
         """Of each layer the linear modules of `LINEARS`, those that read the same input as one, with their changes."""
@@ -188,12 +203,6 @@ def _turn_heads(
         turning = torch.addcmul(turning * turn[0], turning.roll(heads.shape[-1] // 2, -1), turn[1])
     queries, keys = torch.split(turning, [asking, answering], 1)
     return queries, keys, values
-
-
-@fused
-def _gate_silu(gate_up: Tensor) -> Tensor:
-    gate, up = gate_up.chunk(2, -1)
-    return F.silu(gate) * up
 
 
 @fused

@@ -39,6 +39,15 @@ def can_fuse() -> bool:
     return True
 
 
+KERNELS = True
+"""Whether our own kernels (`kernels`) are taken where there is a GPU for them; False: only what torch compiles."""
+
+
+def has_kernels(tensor: Tensor) -> bool:
+    """Whether our own kernels read this tensor: it lies on a GPU, and Triton is here."""
+    return KERNELS and tensor.is_cuda and can_fuse()
+
+
 def fused(function: Callable[P, R]) -> Callable[P, R]:
     """The same function of tensors, as one kernel where the first of them lies on a GPU."""
     compiled: list[Callable[P, R]] = []

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from gpu_workers.learning.fusing import fused
+from gpu_workers.learning.fusing import fused, has_kernels
 
 MOST_LOGITS = 2**26
 """Logits that are there at a time: at 150,000 words, those of 440 tokens in a quarter of a gigabyte."""
@@ -103,10 +103,12 @@ class _Reading(torch.autograd.Function):
             block = slice(start, min(start + rows, count))
             logits = F.linear(hidden[block], head)
             if is_fused:
-                sums, entropy[block], weights = _weigh(logits)
-                taken[block] = logits.gather(-1, token_ids[block, None])[:, 0] - sums
-                if support is not None and support_ids is not None:
-                    support[block] = logits.gather(-1, support_ids[block]) - sums[:, None]
+                picked = logits.gather(-1, token_ids[block, None])[:, 0]
+                asked = None if support_ids is None else logits.gather(-1, support_ids[block])
+                sums, entropy[block], weights = _weigh(logits, is_wanted=means is not None)
+                taken[block] = picked - sums
+                if support is not None and asked is not None:
+                    support[block] = asked - sums[:, None]
                 if means is not None:
                     means[block] = weights @ head
                 continue
@@ -144,9 +146,19 @@ class _Reading(torch.autograd.Function):
         return gradient.to(ctx.dtype), None, None, None, None, None
 
 
+def _weigh(logits: Tensor, *, is_wanted: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-sum-exp and entropy in nats of logits (n, V), float32 (n,), and, where it is wanted, the distribution in
+    their precision, for which the logits may be given up."""
+    if not has_kernels(logits):
+        return _weigh_plainly(logits)
+    from gpu_workers.learning import kernels  # Triton is only where a GPU is
+
+    sums, entropies = kernels.weigh_(logits, writes=is_wanted)
+    return sums, entropies, logits
+
+
 @fused
-def _weigh(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-sum-exp and entropy in nats of logits (n, V), float32 (n,), and the distribution in their precision."""
+def _weigh_plainly(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     exact = logits.float()
     most = exact.amax(-1, keepdim=True)
     shares = (exact - most).exp()

@@ -77,9 +77,7 @@ class _Attention(torch.autograd.Function):
         if shared is not None:
             behind = sum(shared.key_sizes)
             more, more_sums = _read(queries[behind:], keys[:behind], values[:behind], shared, scale)
-            joined = torch.logaddexp(sums[:, behind:], more_sums)
-            out[behind:] = _join(out[behind:], more, sums[:, behind:], more_sums, joined)
-            sums[:, behind:] = joined
+            _join_(out[behind:], more, sums[:, behind:], more_sums)
         ctx.save_for_backward(queries, keys, values, out, sums)
         ctx.own, ctx.shared, ctx.scale = own, shared, scale
         return out
@@ -109,10 +107,12 @@ class _Attention(torch.autograd.Function):
 
 
 @fused
-def _join(one: Tensor, other: Tensor, one_sums: Tensor, other_sums: Tensor, joined: Tensor) -> Tensor:
-    """Attention over two sets of keys (N, H, hd), of the one over each and the log-sum-exps (H, N)."""
+def _join_(one: Tensor, other: Tensor, one_sums: Tensor, other_sums: Tensor) -> None:
+    """Make attention over some keys (N, H, hd) and its log-sum-exps (H, N) those over others too, where they lie."""
+    joined = torch.logaddexp(one_sums, other_sums)
     share, rest = ((sums - joined).exp().T[..., None] for sums in (one_sums, other_sums))
-    return (one * share + other * rest).to(one.dtype)
+    one.copy_(one * share + other * rest)
+    one_sums.copy_(joined)
 
 
 def _read(queries: Tensor, keys: Tensor, values: Tensor, segments: Segments, scale: float) -> tuple[Tensor, Tensor]:

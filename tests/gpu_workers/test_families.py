@@ -97,7 +97,7 @@ def test_log_probs_and_gradients_are_those_of_hugging_face(
         monkeypatch.setattr(segments, "BLOCK", 4)
     read, of = [], PlainDecoder._read_layer
 
-    def read_layer(decoder: PlainDecoder, index: int, *told: Any) -> Tensor:
+    def read_layer(decoder: PlainDecoder, index: int, *told: Any) -> tuple[Tensor, Tensor]:
         read.append(index)
         return of(decoder, index, *told)
 
@@ -210,3 +210,15 @@ def test_a_module_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(BaseModelError, match="no linear module named qkv_proj; it has down_proj, gate_proj, k_proj"):
         base.choose_modules(("qkv_proj",))
     assert base.choose_modules(ALL_LINEAR) == ALL_LINEAR
+
+
+@pytest.mark.parametrize("modules", [("q_proj", "v_proj", "down_proj"), ("k_proj", "o_proj", "up_proj")])
+def test_modules_that_read_the_same_input_need_not_all_be_changed(modules: tuple[str, ...]) -> None:
+    base = load_base(str(directory_of("qwen2")))
+    assert base.decoder is not None
+    base.decoder._merge_up_to = 0
+    changes = {name: change for name, change in make_changes(base).items() if name.rpartition(".")[2] in modules}
+    found, wanted = base.score(base.lay_out(make_rows()), changes).logprobs, read_alone(base, changes)
+    torch.testing.assert_close(found, wanted, atol=2e-5, rtol=2e-5)
+    mine, theirs = find_gradient(found, changes), find_gradient(wanted, changes)
+    assert float((mine - theirs).norm() / theirs.norm()) < 1e-5
