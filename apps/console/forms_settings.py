@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
@@ -282,6 +284,8 @@ def make_field(item: "dataclasses.Field[Any]") -> forms.Field:
             return forms.MultipleChoiceField(choices=name_choices, required=False, widget=boxes, **common)
         return CommaSeparatedField(**common)
     if isinstance(rule, Flag):
+        if item.default and item.name in USED_BY:
+            return forms.NullBooleanField(required=False, widget=AskedCheckbox, **common)
         return forms.BooleanField(required=False, **common)
     if isinstance(rule, Number) and is_duration(item.name):
         return DurationField(required=False, is_whole=rule.is_whole, **common)
@@ -293,6 +297,17 @@ def make_field(item: "dataclasses.Field[Any]") -> forms.Field:
         rows = forms.Textarea(attrs={"rows": 4})
         return forms.CharField(required=False, max_length=rule.most, strip=False, widget=rows, **common)
     return forms.CharField(required=False, max_length=rule.most, **common)
+
+
+class AskedCheckbox(forms.CheckboxInput):
+    """A box whose value is None where it was not on the page: one that is not ticked is not sent either."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        box = super().render(name, value, attrs, renderer)
+        return format_html('{}<input type="hidden" name="{}-asked" value="1">', box, name)
+
+    def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> Any:
+        return super().value_from_datadict(data, files, name) if f"{name}-asked" in data else None
 
 
 class CalendarFileField(TextFileField):

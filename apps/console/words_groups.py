@@ -76,13 +76,13 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
         Fields(
             _("Updates"),
             (
-                *("learning_rate", "schedule", "warmup_updates", "minibatches", "epochs", "max_grad_norm"),
+                *("learning_rate", "minibatches", "epochs", "max_grad_norm"),
                 *("clip_low", "clip_high", "sequence_clip_low", "sequence_clip_high", "dual_clip"),
                 *("importance_cap", "kl_coef", "entropy_coef"),
             ),
         ),
         Fields(_("Adapter (LoRA)"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
-        Fields(_("Optimiser"), ("beta1", "beta2", "weight_decay", "std_floor"), True),
+        Fields(_("Optimiser"), ("schedule", "warmup_updates", "beta1", "beta2", "weight_decay", "std_floor"), True),
         Fields(
             _("Hints"), ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip"), True
         ),

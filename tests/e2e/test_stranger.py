@@ -457,7 +457,7 @@ def set_up(page: Page, address: str) -> None:
     page.get_by_role("button", name="Save Who reviews what").click()
     expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
     page.get_by_role("link", name="Training recipe").click()
-    page.get_by_label("Learning rate").fill("0.00001")
+    page.get_by_label("Learning rate", exact=True).fill("0.00001")
     page.get_by_role("button", name="Save Training recipe").click()
     expect(page.get_by_role("status").filter(has_text="saved")).to_be_visible()
 

@@ -148,10 +148,17 @@ def test_only_the_fields_of_the_chosen_algorithm_are_shown_and_those_hidden_keep
     assert {"beta", "nll_coef", "held_out_share"} <= preferring
     assert not {"clip_low", "opd_mode", "kto_desirable"} & preferring
     sent = {"section": "recipe", "recipe-algorithm": "kto", "recipe-learning_rate": "0.001"}
-    sent |= {"recipe-target_modules": "q_proj", "recipe-precision": "float32"}
+    sent |= {"recipe-target_modules": "q_proj", "recipe-precision": "float32", "recipe-schedule": "constant"}
     assert client.post(address, sent).status_code == 302
     project.refresh_from_db()
     assert project.recipe == {"algorithm": "kto", "learning_rate": 0.001, "target_modules": ["q_proj"]}
+    assert "cut_answers_teach" in shown({})
+    assert (
+        client.post(address, sent | {"recipe-algorithm": "grpo", "recipe-cut_answers_teach-asked": "1"}).status_code
+        == 302
+    )
+    project.refresh_from_db()
+    assert project.recipe["cut_answers_teach"] is False, "a box that was on the page and is not ticked"
 
 
 @pytest.mark.parametrize(
