@@ -34,6 +34,7 @@ from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderBusyError, ProviderRefusedError
 from apps.inference.metering import charge
 from apps.workers.agents import get_agent, is_quick, works_outside
+from apps.workers.base_names import count_parameters
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 from apps.worlds.episodes import Episode
@@ -57,8 +58,10 @@ AGAIN: Final = 7_919
 """Added to an item's seed for each further try of it."""
 MOST_READ: Final = 5
 """Answers of a report that are kept for people to read."""
-QUICK_BLOCK, BLOCK = 512, 16
-"""Tries that are asked for, and committed, together: of models that answer many as fast as one, and of others."""
+QUICK_BLOCK, LARGE_BLOCK, BLOCK = 512, 32, 16
+"""Tries that are asked for, and committed, together: of models that answer many as fast as one, of those among them
+that are large, since what a processor computes for a block has to end within a link's time, and of others."""
+LARGE_PARAMETERS = 50_000_000
 logger = logging.getLogger(__name__)
 
 TOO_MANY: Final = 429
@@ -156,8 +159,15 @@ class WantedTries:
 
     def list_blocks(self) -> list[list["_WantedTry"]]:
         left = [_WantedTry(self, *one) for one in self.list_left()]
-        size = QUICK_BLOCK if is_quick(self.measured.evaluation.worker) else BLOCK
+        size = find_block(self.measured.evaluation.worker)
         return [left[first : first + size] for first in range(0, len(left), size)]
+
+
+def find_block(worker: Worker) -> int:
+    """Tries of a worker that are asked for, and committed, together."""
+    if not is_quick(worker):
+        return BLOCK
+    return LARGE_BLOCK if (count_parameters(worker) or 0) > LARGE_PARAMETERS else QUICK_BLOCK
 
 
 class _WantedTry(NamedTuple):

@@ -19,7 +19,7 @@ from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
 from apps.evals.comparing import CONFIDENCE, pair
-from apps.evals.measuring import BLOCK, Measured, WantedTries, find_measured, play
+from apps.evals.measuring import Measured, WantedTries, find_block, find_measured, play
 from apps.evals.models import PASSED, Evaluation, Item, ItemTry
 from apps.evals.panels import ItemSet, Panel, choose_panel, find_generator, find_own, say_missing
 from apps.feedback.models import Review
@@ -29,7 +29,6 @@ from apps.pipeline import flow
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
-from apps.workers.agents import is_quick
 from apps.workers.models import Worker
 from apps.workers.services import create_worker
 from apps.worlds.registry import get_world
@@ -383,7 +382,7 @@ def _measure(ground: Ground, adapter: Adapter | None, *, is_greedy: bool, watch:
     asked, purpose = ground.report, Evaluation.Purpose.REPORT
     measured = find_measured(ground.worker, adapter, asked, purpose, is_greedy=is_greedy)
     count = len(asked.items)
-    step = count if is_quick(ground.worker) else BLOCK
+    step = find_block(ground.worker)
     for upto in range(step, count + step, step):
         watch(Stage(name, min(len(measured.tries), count), count))
         play(WantedTries(measured, asked, range(min(upto, count))))

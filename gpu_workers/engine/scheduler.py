@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from gpu_workers.engine.batch import Batch, Events, Model, Row
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError
-from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample
+from gpu_workers.engine.jobs import Delta, Job, PromptScore, Sample, TopLogprobs
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.prefixes import BLOCK_TOKENS, PrefixStore, hash_blocks
 from gpu_workers.engine.sampling import add_up
@@ -238,13 +239,15 @@ class Scheduler:
             batch = Batch(loaded.model, self._codec, self._end_ids, prefixes, open_guide)
         rows: list[Row] = []
         sources: list[int] = []
+        before: dict[int, tuple[Sequence[int], PromptScore]] = {}
         for job, index in chunk:
             place = places[tuple(job.prompts[index])]
-            if job.options.prompt_logprobs is not None:
+            if (alternatives := job.options.prompt_logprobs) is not None:
                 prompt = job.prompts[index]
-                job.prompt_scores[index] = score_prompt(
-                    loaded.model, hidden[place, : len(prompt)], prompt, job.options.prompt_logprobs
+                found = score_prompt(
+                    loaded.model, hidden[place, : len(prompt)], prompt, alternatives, before=before.get(alternatives)
                 )
+                job.prompt_scores[index], before[alternatives] = found, (prompt, found)
             if job.options.max_tokens == 0:
                 events.setdefault(job, []).extend(_finish_unsampled(job, index))
                 continue
@@ -299,27 +302,43 @@ def _hand_out_states(states: Tensor, chunk: Sequence[tuple[Job, int]], places: M
             job.read_states(index, states[places[prompt], : len(prompt)])
 
 
-def score_prompt(model: Model, hidden: Tensor, prompt: Sequence[int], alternatives: int) -> PromptScore:
-    """Log-probs of tokens 1.. of a prompt from its final hidden states (P, D)."""
-    targets = torch.tensor(prompt[1:], device=hidden.device)
+def score_prompt(
+    model: Model,
+    hidden: Tensor,
+    prompt: Sequence[int],
+    alternatives: int,
+    *,
+    before: tuple[Sequence[int], PromptScore] | None = None,
+) -> PromptScore:
+    """Log-probs of tokens 1.. of a prompt from its final hidden states (P, D).
+
+    Args:
+        before: another prompt and what was told of it, with as many alternatives: what both begin with is not computed
+            again, which of answers behind the same system prompt is most.
+    """
+    same, logprobs, ranks = 0, [np.empty(0, dtype=np.float32)], [np.empty(0, dtype=np.int64)]
+    top: list[TopLogprobs] = []
+    if before is not None and before[1].ranks is not None:
+        pairs = zip(prompt, before[0], strict=False)
+        same = max(0, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) - 1)
+        logprobs, ranks, top = [before[1].logprobs[:same]], [before[1].ranks[:same]], before[1].top[:same]
+    targets = torch.tensor(prompt[1 + same :], device=hidden.device)
     block = max(1, _SCORED_LOGITS // model.vocabulary_size)
-    logprobs, ranks, top = [], [], []
     for start in range(0, len(targets), block):
         wanted = targets[start : start + block, None]
-        logits = model.project(hidden[start : start + len(wanted)])  # N V
-        spread = logits - add_up(logits)[:, None]
-        own = spread.gather(-1, wanted)
-        logprobs.append(own[:, 0])
-        ranks.append((spread > own).sum(-1) + 1)
+        logits = model.project(hidden[same + start : same + start + len(wanted)])  # N V
+        own, sums = logits.gather(-1, wanted), add_up(logits)[:, None]
+        logprobs.append((own - sums)[:, 0].cpu().numpy())
+        ranks.append(((logits > own).sum(-1) + 1).cpu().numpy())
         if alternatives:
-            values, ids = spread.topk(min(alternatives, spread.shape[-1]), -1)
+            values, ids = logits.topk(min(alternatives, logits.shape[-1]), -1)
             top += [
                 list(zip(row_ids, row_values, strict=True))
-                for row_ids, row_values in zip(ids.tolist(), values.tolist(), strict=True)
+                for row_ids, row_values in zip(ids.tolist(), (values - sums).tolist(), strict=True)
             ]
-    joined = torch.cat(logprobs) if logprobs else hidden.new_zeros(0)
-    joined_ranks = torch.cat(ranks) if ranks else torch.zeros(0, dtype=torch.int64)
-    return PromptScore(joined.cpu().numpy(), joined_ranks.cpu().numpy(), top or [[] for _ in range(len(targets))])
+        else:
+            top += [[] for _ in range(len(wanted))]
+    return PromptScore(np.concatenate(logprobs), np.concatenate(ranks), top)
 
 
 def _finish_unsampled(job: Job, index: int) -> list[Delta]:

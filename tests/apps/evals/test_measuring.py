@@ -10,7 +10,18 @@ from django.db import IntegrityError, transaction
 
 from apps.evals.comparing import compare_evaluations, pair_first
 from apps.evals.errors import TooFewScoredError
-from apps.evals.measuring import BLOCK, ROUNDS, WantedTries, find_measured, measure, play, read_measured
+from apps.evals.measuring import (
+    BLOCK,
+    LARGE_BLOCK,
+    QUICK_BLOCK,
+    ROUNDS,
+    WantedTries,
+    find_block,
+    find_measured,
+    measure,
+    play,
+    read_measured,
+)
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.inference.errors import PacedError, ProviderBusyError, ProviderRefusedError
@@ -49,6 +60,18 @@ def test_what_was_measured_is_read_and_not_asked_again(worker: Worker, server: F
     again = measure(worker, None, make_set(9), REPORT)
     assert (again.outcomes, again.evaluation) == (first.outcomes, row)
     assert len(server.requests) == before
+
+
+@pytest.mark.parametrize(
+    ("most_tokens", "parameters", "block"),
+    [(2_000, None, BLOCK), (48, None, QUICK_BLOCK), (48, 136_000, QUICK_BLOCK), (48, 268_000_000, LARGE_BLOCK)],
+)
+def test_short_tries_of_a_large_model_are_asked_for_in_smaller_blocks(
+    most_tokens: int, parameters: int | None, block: int
+) -> None:
+    worker = Worker(kind="chat", sampling={"max_tokens": most_tokens}, base_directory="/models/some")
+    worker.base_facts = {"parameters": parameters}
+    assert find_block(worker) == block
 
 
 def test_one_that_broke_off_goes_on_behind_its_last_block(worker: Worker, server: FakeModelServer) -> None:

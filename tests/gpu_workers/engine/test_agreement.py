@@ -163,3 +163,33 @@ def test_weights_laid_out_for_another_kernel_say_the_same(
         PeftModel.from_pretrained(reference, tmp_path / "a").eval(),
         engine.generate(PROMPTS, 3, adapter="a", max_tokens=20, seed=4),
     )
+
+
+def test_what_prompts_begin_with_alike_is_scored_once() -> None:
+    logits = torch.randn(9, 50, generator=torch.Generator().manual_seed(3))
+    asked: list[int] = []
+
+    class Told:
+        vocabulary_size = 50
+
+        def project(self, hidden: torch.Tensor) -> torch.Tensor:
+            asked.append(len(hidden))
+            return logits[hidden[:, 0].long()]
+
+    model, places = cast("Model", Told()), torch.arange(9).float()[:, None]
+    first = [4, 8, 15, 16, 23, 42, 3]
+    known = score_prompt(model, places[:7], first, 2)
+    assert sum(asked) == 6
+    for other, left in (([4, 8, 15, 16, 7, 7], 2), (first, 0), ([5, 8, 15], 2), ([*first, 9, 9], 2)):
+        asked.clear()
+        alone = score_prompt(model, places[: len(other)], other, 2)
+        asked.clear()
+        found = score_prompt(model, places[: len(other)], other, 2, before=(first, known))
+        assert sum(asked) == left
+        assert found.ranks is not None
+        assert alone.ranks is not None
+        assert (found.logprobs.tolist(), found.ranks.tolist(), found.top) == (
+            alone.logprobs.tolist(),
+            alone.ranks.tolist(),
+            alone.top,
+        )
