@@ -36,13 +36,12 @@ from gpu_workers.backends.micro_batches import Packed, pack_items
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.engine.checkpoint import plain_shape
-from gpu_workers.learning import fusing, segments
+from gpu_workers.learning import fusing
 from gpu_workers.learning.fusing import can_fuse
 from gpu_workers.learning.gating import gate_silu
 from gpu_workers.learning.logprobs import token_logprobs
 from gpu_workers.learning.losses import clipped_surrogate
 from gpu_workers.learning.packing import PackedRow, pack_rows
-from gpu_workers.learning.segments import Segments
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 from tentalis.core.learning.recipes import Recipe
 
@@ -87,79 +86,20 @@ def phase(name: str) -> Iterator[None]:
     print(f"[{time.perf_counter() - began:6.1f} s] {name}", flush=True)
 
 
-WAYS = ("as written", "compiled", "fused", "cudnn")
-"""`fused` is how the trainer runs where it can: our own kernels, and the rest compiled. `cudnn` is a trial: the same,
-with cuDNN's attention instead of torch's flash attention."""
+WAYS = ("as written", "compiled", "fused")
+"""`fused` is how the trainer runs where it can: our own kernels, and the rest compiled."""
 
 
 @contextmanager
 def going(way: str) -> Iterator[None]:
     """Compute in one of the ways."""
-    kernels, attention = fusing.KERNELS, (segments._read, segments._read_back)
-    fusing.KERNELS = kernels and way in ("fused", "cudnn")
-    if way == "cudnn":
-        segments._read, segments._read_back = read_by_cudnn, read_back_by_cudnn
+    kernels = fusing.KERNELS
+    fusing.KERNELS = kernels and way == "fused"
     try:
         with torch.compiler.set_stance("force_eager" if way == "as written" else "default"):
             yield
     finally:
         fusing.KERNELS = kernels
-        segments._read, segments._read_back = attention
-
-
-def read_by_cudnn(
-    queries: Tensor, keys: Tensor, values: Tensor, segments: Segments, scale: float
-) -> tuple[Tensor, Tensor]:
-    """`segments._read` by cuDNN; without windows, causal where queries and keys are the same tokens."""
-    out, sums, *_ = torch.ops.aten._cudnn_attention_forward(
-        queries.contiguous(),
-        keys.contiguous(),
-        values.contiguous(),
-        None,
-        segments.query_ends,
-        segments.key_ends,
-        max(segments.query_sizes),
-        max(segments.key_sizes),
-        True,
-        0.0,
-        segments.is_causal,
-        False,
-        scale=scale,
-    )
-    return out, sums.reshape(queries.shape[:2]).T.contiguous()
-
-
-def read_back_by_cudnn(
-    by_out: Tensor,
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    out: Tensor,
-    sums: Tensor,
-    segments: Segments,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`segments._read_back` by cuDNN."""
-    nothing = torch.zeros((), dtype=torch.int64, device=queries.device)
-    found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._cudnn_attention_backward(
-        by_out.contiguous(),
-        queries.contiguous(),
-        keys.contiguous(),
-        values.contiguous(),
-        out.contiguous(),
-        sums.T.contiguous()[..., None],
-        nothing,
-        nothing,
-        None,
-        segments.query_ends,
-        segments.key_ends,
-        max(segments.query_sizes),
-        max(segments.key_sizes),
-        0.0,
-        segments.is_causal,
-        scale=scale,
-    )
-    return found
 
 
 def make_model(
@@ -523,10 +463,9 @@ def measure_work(
         }
         told = ", ".join(f"{key} {value:.4g}" for key, value in row[way].items() if value is not None)
         print(f"  {size} {way}: {told}", flush=True)
-    for way in ways[2:]:
-        if way in row:
-            with phase(f"{size}: one update under the profiler, {way}"), going(way):
-                _profile(ours)
+    if "fused" in row:
+        with phase(f"{size}: one update under the profiler, fused"), going("fused"):
+            _profile(ours)
     return row
 
 
@@ -555,7 +494,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 0
-    device, has_cudnn = torch.device("cuda" if on_gpu else "cpu"), False
+    device = torch.device("cuda" if on_gpu else "cpu")
     works = [Work(tasks, options.group, options.prompt, options.answer) for tasks in options.tasks]
     began = time.perf_counter()
     name = torch.cuda.get_device_name() if on_gpu else "CPU"
@@ -574,14 +513,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 traceback.print_exc()
                 print("ATTENTION BY SEGMENTS FAILED: what follows is measured with masks", flush=True)
                 SharedBatch._reads_segments = lambda *_: False  # type: ignore[method-assign]
-        with phase("attention by cuDNN"):
-            try:
-                with going("cudnn"):
-                    has_cudnn = max(check_attention(device, (None,)).values()) <= MOST_GAP
-            except Exception:
-                traceback.print_exc()
-                has_cudnn = False
-            print(f"  cuDNN's attention {'is tried too' if has_cudnn else 'is left out'}", flush=True)
         if can_fuse():
             with phase("kernels"):
                 try:
@@ -599,7 +530,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows += measure_size(
             size,
             works,
-            ways=(WAYS if has_cudnn else WAYS[:-1]) if on_gpu and can_fuse() else WAYS[:1],
+            ways=WAYS if on_gpu and can_fuse() else WAYS[:1],
             rounds=options.rounds,
             words=words,
             ceiling=ceiling,
