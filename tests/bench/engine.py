@@ -30,6 +30,7 @@ from tentalis.core.desk import make_tickets
 from tentalis.platform.home import Home
 from tests.bench.engine_models import SEQUENCES
 from tests.bench.engine_models import run as run_model
+from tests.bench.hugging_face import draw_answers, pad_left
 from tests.local_server import find_free_port
 
 PROMPTS, SAMPLES, MOST_TOKENS = 24, 8, 44
@@ -216,9 +217,7 @@ def bench_throughput(rounds: int, prompts: list[list[int]]) -> list[dict[str, An
     engine = Engine.open("desk")
     reference: Any = AutoModelForCausalLM.from_pretrained(base_directory(), dtype=torch.float32)
     reference.eval()
-    longest = max(map(len, prompts))
-    ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
-    attends = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    ids, attends = pad_left(prompts)
 
     def run_engine(seed: int, *, ignores_eos: bool) -> int:
         groups = engine.generate(prompts, SAMPLES, max_tokens=MOST_TOKENS, seed=seed, ignores_eos=ignores_eos)
@@ -226,20 +225,8 @@ def bench_throughput(rounds: int, prompts: list[list[int]]) -> list[dict[str, An
 
     def run_reference(seed: int, *, ignores_eos: bool) -> int:
         torch.manual_seed(seed)
-        with torch.inference_mode():
-            output = reference.generate(
-                input_ids=ids,
-                attention_mask=attends,
-                do_sample=True,
-                temperature=1.0,
-                top_k=0,
-                top_p=1.0,
-                num_return_sequences=SAMPLES,
-                max_new_tokens=MOST_TOKENS,
-                min_new_tokens=MOST_TOKENS if ignores_eos else None,
-                pad_token_id=0,
-            )
-        drawn = output[:, longest:]
+        least = MOST_TOKENS if ignores_eos else None
+        drawn = draw_answers(reference, ids, attends, SAMPLES, MOST_TOKENS, least=least)
         ended = (drawn == 1).cumsum(-1) - (drawn == 1).long()
         return int((ended == 0).sum()) if not ignores_eos else drawn.numel()
 

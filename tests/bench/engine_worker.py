@@ -17,6 +17,7 @@ import torch
 
 from gpu_workers.engine import Engine
 from gpu_workers.process import prepare_process
+from tests.bench.hugging_face import draw_answers, pad_left
 
 
 class Ours:
@@ -63,30 +64,15 @@ class HuggingFace:
 
     def draw(self, prompts: list[list[int]], n: int, tokens: int, seed: int) -> dict[str, Any]:
         torch.manual_seed(seed)
-        longest = max(map(len, prompts))
-        ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
-        attends = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+        ids, attends = pad_left(prompts)
         began_s, read_s = time.perf_counter(), []
 
         def note(_: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             read_s.append(time.perf_counter() - began_s)
             return scores
 
-        with torch.inference_mode():
-            found = self._model.generate(
-                input_ids=ids,
-                attention_mask=attends,
-                do_sample=True,
-                temperature=1.0,
-                top_k=0,
-                top_p=1.0,
-                num_return_sequences=n,
-                max_new_tokens=tokens,
-                min_new_tokens=tokens,
-                pad_token_id=0,
-                logits_processor=[note],
-            )
-        return {"read_s": read_s[0], "token_ids": found[:, longest:].tolist()}
+        found = draw_answers(self._model, ids, attends, n, tokens, least=tokens, logits_processor=[note])
+        return {"read_s": read_s[0], "token_ids": found.tolist()}
 
     def score(self, prompts: list[list[int]], answers: list[list[int]]) -> dict[str, Any]:
         logprobs = []

@@ -26,6 +26,7 @@ from gpu_workers.engine.lora import LoraPair
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.plain_model import PlainModel
 from gpu_workers.engine.scheduler import Scheduler
+from tests.bench.hugging_face import draw_answers
 
 PROMPT, SEQUENCES, BAR = 64, (1, 8, 32, 128), 5.0
 RANK, ALPHA = 16, 32
@@ -103,20 +104,7 @@ class Ours:
 
 
 def draw_reference(model: Any, prompts: Tensor, n: int, most: int) -> int:
-    with torch.inference_mode():
-        found = model.generate(
-            input_ids=prompts,
-            attention_mask=torch.ones_like(prompts),
-            do_sample=True,
-            temperature=1.0,
-            top_k=0,
-            top_p=1.0,
-            num_return_sequences=n,
-            max_new_tokens=most,
-            min_new_tokens=most,
-            pad_token_id=0,
-        )
-    return int(found[:, prompts.shape[1] :].numel())
+    return int(draw_answers(model, prompts, torch.ones_like(prompts), n, most, least=most).numel())
 
 
 def measure(device: torch.device, work: Any) -> tuple[float, int]:
