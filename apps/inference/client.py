@@ -195,20 +195,20 @@ class ModelClient:
         Returns:
             (len(rows), length - 1): entry t is the log-prob of token t + 1 given all before it.
         """
-        if not rows:
-            return []
-        body = {"model": model, "prompt": rows, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-        answer = self._ask(self._transport.completions_path, body)
-        choices = self._read_choices(answer, model, len(rows))
+        choices = self._score(rows, model)
         return [_read_prompt_logprobs(choice, row) for choice, row in zip(choices, rows, strict=True)]
 
     def score_texts(self, texts: Sequence[str], *, model: str) -> list[list[float]]:
         """Log-prob of every token of each text but the first, as the server tokenises it; in one request."""
-        if not texts:
+        return [_read_text_logprobs(choice) for choice in self._score(list(texts), model)]
+
+    def _score(self, prompts: Sequence[str | Sequence[int]], model: str) -> Sequence[Mapping[str, Any]]:
+        """What the server tells of each prompt, of which it is to draw no more than it must."""
+        if not prompts:
             return []
-        body = {"model": model, "prompt": list(texts), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        body = {"model": model, "prompt": prompts, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
         answer = self._ask(self._transport.completions_path, body)
-        return [_read_text_logprobs(choice) for choice in self._read_choices(answer, model, len(texts))]
+        return self._read_choices(answer, model, len(prompts))
 
     def tokenize(self, text: str, *, model: str) -> tuple[int, ...]:
         """Token ids of a text, without the special tokens that a prompt would get; asked once in a process.

@@ -13,14 +13,13 @@ from safetensors import safe_open
 
 from gpu_workers.backends.errors import NotEnoughMemoryError
 from gpu_workers.process import find_memory_limit
+from tentalis.core.sizes import OPTIMISER_BYTES
 
 ROOM_BYTES = 2**33
 """For what a micro-batch keeps until its backward pass, in main memory at most."""
 ROOM_SHARE = 0.5
 """The same as a share of all memory."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-ADAPTER_BYTES = 16
-"""Of a number of the adapter: itself, its gradient and AdamW's two moments in float32."""
 EXACT_BYTES = 4
 _log = logging.getLogger(__name__)
 
@@ -117,7 +116,7 @@ def plan_memory(
     kept = config.num_hidden_layers * (width * number_bytes * tokens if recomputes else layer) + states
     return MemoryPlan(
         weights=weights * number_bytes,
-        adapter=adapter_numbers * ADAPTER_BYTES,
+        adapter=adapter_numbers * OPTIMISER_BYTES,
         kept=kept + (layer if recomputes else 0),
         working=max(block, layer),
         tokens=tokens,
