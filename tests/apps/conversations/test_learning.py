@@ -18,7 +18,7 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
-from apps.tasks.own_work import FIRST_TASKS
+from apps.tasks.own_work import FIRST_TASKS, is_drawn
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
 from tests.apps.conversations.talk import INTERNAL, SYSTEM, Talk, tool, user
@@ -69,8 +69,12 @@ def test_what_a_conversation_holds_out_is_asked_as_it_was_said(helper: Worker, r
     worker = Worker.objects.select_related("project").get()
     for number in range(FIRST_TASKS):
         make_task(worker.project, worker, prompt=f"Question {number}", environment="chat")
-    for number in range(8):
-        talk = Talk(worker.project, f"c-{number}")
+    sides: dict[bool, list[int]] = {True: [], False: []}
+    for key in range(10_000, 11_000):
+        sides[is_drawn(worker.project, f"session {key}")].append(key)
+    aside = sides[True][:4]
+    for number, key in enumerate([*aside, *sides[False][:4]]):
+        talk = Talk(worker.project, f"c-{number}", pk=key)
         for place in range(2):
             asked = f"Question {number}: what is {number} times {place}? Tell a{number}@lobsters.ch."
             talk.ask(user(asked), answer=f"It is {place * number}.")
@@ -79,8 +83,7 @@ def test_what_a_conversation_holds_out_is_asked_as_it_was_said(helper: Worker, r
         read(talk)
     items = list(Item.objects.all())
     sessions = Counter(Task.objects.get(pk=item.source.split()[1]).metadata["session"] for item in items)
-    assert 0 < len(sessions) < 8
-    assert set(sessions.values()) == {2}, "all of a conversation or none"
+    assert sessions == dict.fromkeys(aside, 2), "all of a conversation or none"
     for item in items:
         assert item.split == "held_out"
         assert [one["role"] for one in item.messages[:2]] == ["system", "user"]
