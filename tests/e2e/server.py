@@ -11,16 +11,24 @@ from asgiref.sync import SyncToAsync
 from channels.routing import ProtocolTypeRouter
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.db import connections
+from django.http import FileResponse, HttpRequest, HttpResponse
+
+
+class KeptStaticFiles(ASGIStaticFilesHandler):
+    """Static files straight from their sources; a browser asks for each once, as it does where a hash names them."""
+
+    def serve(self, request: HttpRequest) -> HttpResponse | FileResponse:
+        answer = super().serve(request)
+        answer["Cache-Control"] = "max-age=3600, immutable"
+        return answer
 
 
 @contextmanager
 def serve() -> Iterator[str]:
-    """Yields the address; static files come straight from their sources."""
+    """Yields the address."""
     from tentalis.asgi import application
 
-    mapping = application.application_mapping | {
-        "http": ASGIStaticFilesHandler(application.application_mapping["http"])
-    }
+    mapping = application.application_mapping | {"http": KeptStaticFiles(application.application_mapping["http"])}
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.bind(("127.0.0.1", 0))
     config = uvicorn.Config(ProtocolTypeRouter(mapping), log_level="warning", lifespan="off", ws="websockets-sansio")

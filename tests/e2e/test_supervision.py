@@ -15,7 +15,7 @@ from apps.supervision.services import decide
 from apps.tasks.models import Task
 from tentalis.client import Client
 from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, make_supervised_task
-from tests.e2e.axe import find_violations
+from tests.e2e.axe import bring_axe, find_violations
 from tests.e2e.browser import Watch, open_context, sign_in
 from tests.factories import make_project, make_user
 
@@ -200,6 +200,7 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 
 def test_the_pages_are_accessible_empty_full_open_and_in_error(address: str, opened: tuple[Page, Watch]) -> None:
     page, watch = opened
+    bring_axe(page.context)
     project = make_project()
     found: list[Any] = []
 
