@@ -33,7 +33,7 @@ from apps.checks.results import (
     join_weighted,
     leave_unscored,
 )
-from apps.inference.errors import PacedError
+from apps.inference.errors import raise_if_paced
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.json_bounds import is_deeper
 from tentalis.core.scoring.judging import RUBRIC_CHARS
@@ -107,9 +107,8 @@ class Check:
             return leave_unscored(self.kind, f"it wants facts of a task or an item: {_list(sorted(self.facts))}")
         try:
             return self.do(answer, ask)
-        except PacedError:
-            raise
         except Exception as error:
+            raise_if_paced(error)
             logger.warning("a check of kind %s could not be run", self.kind, exc_info=True)
             return leave_unscored(self.kind, f"it could not be run: {type(error).__name__}: {error}"[:500])
 

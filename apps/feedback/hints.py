@@ -15,7 +15,7 @@ from apps.feedback.create_reviews import answer_waiting_reviews
 from apps.feedback.judgement import JudgementInput, StepRating, read_judgements
 from apps.feedback.models import Feedback, Hint
 from apps.feedback.rules import validate_review_policy
-from apps.inference.errors import PacedError
+from apps.inference.errors import raise_if_paced
 from apps.inference.metering import charge
 from apps.inference.services import client_for, find_server
 from apps.outbox.services import final_write
@@ -191,9 +191,8 @@ def _ask_model(task: Task, words: JudgementInput) -> Drawn:
             answers = client_for(provider, task.project_id).chat(
                 messages, model=model, max_tokens=MAX_TOKENS, temperature=0.0
             )
-    except PacedError:
-        raise
     except TentalisError as error:
+        raise_if_paced(error)
         return Drawn("", NOTHING, f"the model could not be asked: {error}")
     found = parse_hint(answers[0].text)
     if isinstance(found, NoHint):

@@ -48,6 +48,12 @@ class NextMinuteError(PacedError):
         self.wait_s = wait_s
 
 
+def raise_if_paced(error: Exception) -> None:
+    """For whoever leaves out what could not be asked: what is only to be asked later is raised again instead."""
+    if isinstance(error, PacedError):
+        raise error
+
+
 class ProviderSilentError(ProviderBusyError):
     """The server took the request, or not even the connection, and gave no answer in the time it had."""
 

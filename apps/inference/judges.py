@@ -10,7 +10,7 @@ from django.conf import settings
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.inference.client import ModelClient
-from apps.inference.errors import PacedError
+from apps.inference.errors import raise_if_paced
 from apps.inference.services import client_for, find_server
 from tentalis.core.scoring.judging import (
     Criterion,
@@ -91,15 +91,16 @@ class JudgeScorer:
         )
 
 
-def cast_vote(voter: Voter, request: JudgeRequest, *, seed: int) -> Judgement | Unscored:
+def cast_vote(
+    voter: Voter, request: JudgeRequest, *, temperature: float = TEMPERATURE, seed: int | None = None
+) -> Judgement | Unscored:
     """Ask a model once; what is no vote comes back as the reason. Raises PacedError: it is to be asked later."""
     try:
         answers = voter.client.chat(
-            request.messages, model=voter.model, max_tokens=MAX_TOKENS, temperature=TEMPERATURE, seed=seed
+            request.messages, model=voter.model, max_tokens=MAX_TOKENS, temperature=temperature, seed=seed
         )
-    except PacedError:
-        raise
     except TentalisError as error:
+        raise_if_paced(error)
         return Unscored(clean_text(f"{type(error).__name__}: {error}"[:500]))
     return parse_judgement(answers[0].text, step_count=request.step_count)
 

@@ -15,7 +15,7 @@ from apps.audit.services import record_many, write_entry
 from apps.base.inserting import insert
 from apps.calibration.services import record_comparisons
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
-from apps.inference.errors import PacedError
+from apps.inference.errors import raise_if_paced
 from apps.inference.judges import VOTES, Voter, find_voter
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
@@ -270,9 +270,8 @@ def _ask(scorer: Scorer, context: AttemptContext) -> ScorerResult:
             raise ScoringError(
                 f"wanted scores of {len(context.steps)} steps, found one of step {result.steps[-1].index}"
             )
-    except PacedError:
-        raise
     except Exception as error:
+        raise_if_paced(error)
         logger.warning("scorer %s failed", scorer.name, exc_info=True)
         return ScorerResult(scorer=scorer.name, value=Unscored(f"{type(error).__name__}: {error}"[:2000]))
     return result

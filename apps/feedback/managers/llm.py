@@ -9,7 +9,8 @@ from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
-from apps.inference.errors import PacedError, ProviderRefusedError
+from apps.inference.errors import ProviderRefusedError
+from apps.inference.judges import Voter, cast_vote
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.judged_pairs import join_orders
@@ -19,14 +20,12 @@ from tentalis.core.scoring.judging import (
     build_judge_request,
     build_pair_request,
     parse_decision,
-    parse_judgement,
     parse_preference,
 )
 from tentalis.core.scoring.protocol import Score, Unscored
 from tentalis.core.scoring.quoting import Message
 from tentalis.outbound.scopes import ScopedThreadPool
 
-MAX_TOKENS = 4096
 PAIR_TOKENS = DECISION_TOKENS = 1024
 AT_ONCE = 8
 
@@ -125,13 +124,7 @@ class LlmManager:
 
     def _judge(self, client: ModelClient, task: Task, attempt: Attempt) -> Judgement | Unscored:
         request = build_judge_request(read_context(task, attempt), criterion="manager")
-        try:
-            answers = client.chat(request.messages, model=self.model, max_tokens=MAX_TOKENS, temperature=0.0)
-        except PacedError:
-            raise
-        except TentalisError as error:
-            return Unscored(f"{type(error).__name__}: {error}")
-        return parse_judgement(answers[0].text, step_count=request.step_count)
+        return cast_vote(Voter(self.model, client), request, temperature=0.0)
 
 
 def _join_orders(first: Score, second: Score) -> Score:

@@ -11,19 +11,19 @@ from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_rubric
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
-from apps.inference.errors import PacedError
+from apps.inference.errors import raise_if_paced
+from apps.inference.judges import Voter, cast_vote
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from apps.worlds.registry import find_world
 from tentalis.core.canon import content_hash
 from tentalis.core.meta import judge_items
 from tentalis.core.scoring.criteria import build_criteria_request, read_criteria, read_items, weigh_criteria
-from tentalis.core.scoring.judging import Judgement, parse_judgement
+from tentalis.core.scoring.judging import Judgement
 from tentalis.core.scoring.protocol import Unscored
 from tentalis.core.worlds import ItemRubric
 from tentalis.outbound.scopes import ScopedThreadPool
 
-MAX_TOKENS = 4096
 AT_ONCE = 8
 PREFIX = "agent:rubric:"
 
@@ -75,9 +75,8 @@ class RubricManager:
                 found, text = _look(own, task, attempts), own.tell(task.prompt, weights)
             else:
                 found, text = self._ask(task, attempts), ""
-        except PacedError:
-            raise
         except (TentalisError, ValueError) as error:
+            raise_if_paced(error)
             return NoWord(f"the rubric cannot be applied: {error}")
         pairs = list(zip(attempts, found, strict=True))
         said = {
@@ -100,17 +99,11 @@ class RubricManager:
         if not self.model:
             return [Unscored("no model is configured for the rubric's criteria")] * len(attempts)
         criteria = read_criteria(task.project.rubric)
-        client = self.open_client()
+        voter = Voter(self.model, self.open_client())
 
         def ask(attempt: Attempt) -> Found:
             request = build_criteria_request(read_context(task, attempt), criteria)
-            try:
-                answers = client.chat(request.messages, model=self.model, max_tokens=MAX_TOKENS, temperature=0.0)
-            except PacedError:
-                raise
-            except TentalisError as error:
-                return Unscored(f"{type(error).__name__}: {error}")
-            judged = parse_judgement(answers[0].text, step_count=request.step_count)
+            judged = cast_vote(voter, request, temperature=0.0)
             return read_items(judged, criteria) if isinstance(judged, Judgement) else judged
 
         with ScopedThreadPool(AT_ONCE) as pool:

@@ -12,7 +12,7 @@ from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_adapter
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
-from apps.inference.errors import ModelNotServedError, PacedError, ProviderRefusedError
+from apps.inference.errors import ModelNotServedError, ProviderRefusedError, raise_if_paced
 from apps.inference.services import client_for
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
@@ -81,9 +81,8 @@ class VerdictManager:
             client = client_for(self.worker.provider, task.project_id)
             model = JudgingModel(**adapter) if adapter else JudgingModel(base)
             scores = judge(client, model, [ask_about(attempt, task) for attempt in attempts], base=base)
-        except PacedError:
-            raise
         except TentalisError as error:
+            raise_if_paced(error)
             return NoWord(f"the model cannot be asked: {error}")
         pairs = list(zip(attempts, scores, strict=True))
         said = {one.pk: ManagerScore(score) for one, score in pairs if not isinstance(score, Unscored)}
