@@ -7,6 +7,9 @@
 4. What an edge keeps of them itself goes too (`also_forget`).
 5. So are the judges that learnt from them: step scorers and managers (`unlearn_judges`).
 
+When that has committed, what links of the project that wait were answered is dropped, whoever it is about
+(`apps.inference.kept_answers`): they ask anew.
+
 Records of theirs that a gateway stores only later are refused (`apps.conversations.forgotten`).
 """
 
@@ -21,6 +24,7 @@ from apps.adapters import user_adapters
 from apps.adapters.models import Adapter
 from apps.erasure import records, unlearn_adapters, unlearn_judges
 from apps.erasure.records import Found
+from apps.inference.kept_answers import drop_kept_answers
 from apps.pipeline import flow
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
@@ -73,6 +77,8 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     Args:
         end_user: as sessions name them, exactly; or
         text: words that name them; lines of people whose name holds them end too.
+    Raises:
+        ProviderBusyError: all is done, but Redis, in which answers lie that links keep, does not answer.
     """
     with transaction.atomic():
         forgetting = records.forget_person(project=project, by=by, end_user=end_user, text=text)
@@ -92,6 +98,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             flow.learn_managers(project.pk, newest.pk)
         for worker_id in sorted({run.worker_id for run in (*rebuilt.runs, *judges.runs)}):
             flow.train_next(worker_id)
+        transaction.on_commit(lambda: drop_kept_answers(project.pk))
     taught = [adapter.name for adapter in rebuilt.adapters]
     reruns, files = len(rebuilt.runs) + len(judges.runs), forgetting.files + len(judges.files)
     return Forgotten(forgetting.counts, forgetting.adapters, taught, judges.names, reruns, files)

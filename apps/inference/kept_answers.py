@@ -1,7 +1,7 @@
 """What a link was answered before its server told it to wait is kept for when it goes on: nothing is asked twice.
 
 So a link that asks more than its server takes in a minute comes to its end, a part at a time. Kept in Redis for an hour
-or as long as it waits; where that is lost, it is asked again.
+or as long as it waits; where that is lost, it is asked again. Who forgets a person drops all that a project keeps.
 """
 
 import logging
@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
+from uuid import uuid4
 
 import orjson
 
@@ -31,15 +32,21 @@ class KeptAnswers:
     """The answers of one link, by what was asked, in the order in which they came. Many threads may ask at once.
 
     Args:
-        key: in Redis.
+        link: which one, of all links of the project.
     """
 
-    key: str
+    project_id: int | None
+    link: str
     _known: dict[str, deque[str]] | None = None
+    _dropped: str | None = ""  # what `drop_kept_answers` had written last when this link began; "": that is not known
     _said: deque[str] = field(default_factory=deque)
     _size: int = 0
     _waits_s: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def _key(self) -> str:
+        return f"{_name_all(self.project_id)}{self.link}"
 
     def take(self, asked: str) -> Any:
         """An answer to this from when the link was told to wait, each once; None where there is none."""
@@ -78,13 +85,15 @@ class KeptAnswers:
     def _load(self) -> dict[str, deque[str]]:
         def read(client: Any) -> Any:
             with client.pipeline() as pipe:
-                pipe.lrange(self.key, 0, -1)
-                pipe.delete(self.key)
-                return pipe.execute()[0]
+                pipe.lrange(self._key, 0, -1)
+                pipe.get(_name_dropped(self.project_id))
+                pipe.delete(self._key)
+                return pipe.execute()
 
         known: dict[str, deque[str]] = {}
         with suppress(ProviderBusyError):
-            for entry in tell_redis(read):
+            entries, self._dropped, _ = tell_redis(read)
+            for entry in entries:
                 known.setdefault(entry[:_DIGEST], deque()).append(entry[_DIGEST:])
         return known
 
@@ -92,14 +101,16 @@ class KeptAnswers:
         if not entries:
             return
 
-        def write(client: Any) -> None:
-            with client.pipeline() as pipe:
-                pipe.rpush(self.key, *entries)
-                pipe.expire(self.key, self._waits_s)
-                pipe.execute()
+        dropped = _name_dropped(self.project_id)
+
+        def push(pipe: Any) -> None:
+            if pipe.get(dropped) == self._dropped:
+                pipe.multi()
+                pipe.rpush(self._key, *entries)
+                pipe.expire(self._key, self._waits_s)
 
         try:
-            tell_redis(write)
+            tell_redis(lambda client: client.transaction(push, dropped))
         except ProviderBusyError as error:
             logger.warning("%d answers of a link that waits are asked for again: %s", len(entries), error)
 
@@ -111,9 +122,40 @@ def find_kept_answers() -> KeptAnswers | None:
         return None
     [segment] = held.claim.subjects
     found: KeptAnswers = held.noted.setdefault(
-        "answers", KeptAnswers(f"tentalis:answers:{segment}:{held.claim.position}")
+        "answers", KeptAnswers(held.claim.project_id, f"{segment}:{held.claim.position}")
     )
     return found
+
+
+def drop_kept_answers(project_id: int) -> None:
+    """Delete what a project's links keep. A link that is at work keeps nothing any more: it may have been answered
+    already.
+
+    Raises:
+        ProviderBusyError: Redis does not answer.
+    """
+
+    def drop(client: Any) -> None:
+        client.set(_name_dropped(project_id), uuid4().hex)
+        for key in client.scan_iter(match=f"{_name_all(project_id)}*", count=1_000):
+            client.delete(key)
+
+    try:
+        tell_redis(drop)
+    except ProviderBusyError as error:
+        raise ProviderBusyError(
+            "what model servers answered links that wait is still in Redis, for as long as they wait or an hour: Redis"
+            " does not answer. Try again"
+        ) from error
+
+
+def _name_all(project_id: int | None) -> str:
+    """What the keys of a project begin with."""
+    return f"tentalis:answers:{project_id}:"
+
+
+def _name_dropped(project_id: int | None) -> str:
+    return f"tentalis:answers-dropped:{project_id}"
 
 
 def name_asked(*asked: Any) -> str:
