@@ -19,7 +19,7 @@ from transformers.utils.logging import disable_progress_bar
 from gpu_workers.artifacts import hash_files
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.low_rank import LowRank
-from gpu_workers.backends.memory import count_layer_numbers, find_room, require_weights
+from gpu_workers.backends.memory import find_room, require_weights, shape_of
 from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.backends.replaying import Replayer, ReplayError
 from gpu_workers.desk import base_directory
@@ -72,7 +72,7 @@ class BaseModel:
     def layer_numbers(self) -> int:
         """Numbers that a token keeps of each layer until the backward pass."""
         is_fused = self.decoder is not None and self.device.type == "cuda" and can_fuse()
-        return count_layer_numbers(self.model.config, is_fused=is_fused)
+        return shape_of(self.model.config).count_kept(number_bytes=self.number_bytes, is_fused=is_fused)
 
     @cached_property
     def weight_numbers(self) -> int:

@@ -13,14 +13,13 @@ from safetensors import safe_open
 
 from gpu_workers.backends.errors import NotEnoughMemoryError
 from gpu_workers.process import find_memory_limit
-from tentalis.core.sizes import OPTIMISER_BYTES
+from tentalis.core.sizes import OPTIMISER_BYTES, SHAPE_FIELDS, SINGLE_BYTES, DecoderShape, read_shape
 
 ROOM_BYTES = 2**33
 """For what a micro-batch keeps until its backward pass, in main memory at most."""
 ROOM_SHARE = 0.5
 """The same as a share of all memory."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-EXACT_BYTES = 4
 _log = logging.getLogger(__name__)
 
 
@@ -41,21 +40,14 @@ def find_room(device: torch.device) -> int:
     return share if device.type == "cuda" else min(ROOM_BYTES, share)
 
 
-def count_layer_numbers(config: Any, *, is_fused: bool = False) -> int:
-    """Numbers that a token keeps of each layer until the backward pass.
-
-    What goes into each norm and comes out of it, queries, keys, values and what attention makes of them, gate and up,
-    their product, and where gate and product are not one kernel, the activation of the gate.
+def shape_of(config: Any) -> DecoderShape:
+    """What a decoder takes its memory for.
 
     Args:
-        config: Hugging Face's, of a decoder.
+        config: Hugging Face's, in the words of its own architecture: GPT-2 says no width of its MLP.
     """
-    width, heads = config.hidden_size, config.num_attention_heads
-    inner = getattr(config, "intermediate_size", None) or 4 * width
-    head_width = getattr(config, "head_dim", None) or width // heads
-    attention = (2 * heads + 2 * (getattr(config, "num_key_value_heads", None) or heads)) * head_width
-    outputs = 2 * width if getattr(config, "model_type", "") == "gemma3_text" else 0
-    return int(4 * width + outputs + attention + (3 if is_fused else 4) * inner)
+    said = {name: value for name in SHAPE_FIELDS if (value := getattr(config, name, None)) is not None}
+    return read_shape(config.model_type, {"intermediate_size": 4 * config.hidden_size} | said)
 
 
 @dataclass(frozen=True)
@@ -111,8 +103,8 @@ def plan_memory(
         tokens: read in the micro-batch; predicted: of its answers.
     """
     width, layer = config.hidden_size, layer_numbers * number_bytes * tokens
-    states = predicted * width * (EXACT_BYTES + 2 * number_bytes)
-    block = min(logits, predicted * vocabulary) * (2 * EXACT_BYTES + 2 * number_bytes)
+    states = predicted * width * (SINGLE_BYTES + 2 * number_bytes)
+    block = min(logits, predicted * vocabulary) * (2 * SINGLE_BYTES + 2 * number_bytes)
     kept = config.num_hidden_layers * (width * number_bytes * tokens if recomputes else layer) + states
     return MemoryPlan(
         weights=weights * number_bytes,

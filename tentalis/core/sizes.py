@@ -17,6 +17,11 @@ OPTIMISER_BYTES: Final = 16
 CHUNK_TOKENS: Final = 1_024
 """Logits that exist at a time, with their gradient, in float32."""
 RANK: Final = 16
+SINGLE_BYTES: Final = 4
+"""A number in float32."""
+WANTED_FIELDS: Final = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+SHAPE_FIELDS: Final = (*WANTED_FIELDS, "model_type", "num_key_value_heads", "head_dim", "tie_word_embeddings")
+"""Of a Hugging Face config: what `read_shape` reads, and of that what it cannot do without."""
 
 
 class SizesError(ValueError):
@@ -61,15 +66,29 @@ class DecoderShape:
         """Numbers of a LoRA adapter on all linears."""
         return self.layers * rank * sum(first + second for first, second in self.linears)
 
-    @property
-    def kept_a_token(self) -> int:
-        """Numbers that a token keeps until the backward pass.
+    def count_kept(self, *, number_bytes: int, is_fused: bool) -> int:
+        """Numbers that a token keeps of each layer until the backward pass, as the trainer's own forward computes it.
 
-        What goes into each norm and comes out of it, queries, keys, values and what attention makes of them, gate, up,
-        the gate's activation and its product with up.
+        What goes into each norm, and what comes out of it where a linear reads it; what the product for queries, keys
+        and values puts out, queries and keys turned, and what attention makes of them, twice where that is narrower
+        than the model; gate, up and their product. The few numbers of low rank, and one a head or norm, are left out.
+
+        Args:
+            number_bytes: of a number that flows through it.
+            is_fused: norms and gate are one kernel each, as on a GPU. Else the activation of the gate is kept too, and
+                in half precision what goes into a norm is kept in single.
         """
-        attention = (2 * self.heads + 2 * self.kv_heads) * self.head_width
-        return self.layers * (2 * self.norms * self.width + attention + 4 * self.inner)
+        queries, heads = self.heads * self.head_width, (self.heads + self.kv_heads) * self.head_width
+        attention = 3 * heads + (queries if queries < self.width else 0)
+        numbers = (2 + self.norms) * self.width + attention + 3 * self.inner
+        if is_fused:
+            return numbers
+        singles = self.norms * self.width + (2 * heads if self.norms_heads else 0)
+        return numbers + self.inner + (singles if number_bytes < SINGLE_BYTES else 0)
+
+    def count_token(self, *, number_bytes: int, is_fused: bool) -> int:
+        """Bytes that a token keeps of all layers; see `count_kept`."""
+        return self.layers * number_bytes * self.count_kept(number_bytes=number_bytes, is_fused=is_fused)
 
 
 def read_shape(name: str, config: Mapping[str, Any]) -> DecoderShape:
@@ -80,9 +99,8 @@ def read_shape(name: str, config: Mapping[str, Any]) -> DecoderShape:
     """
     told = config.get("text_config")
     inner: Mapping[str, Any] = told if isinstance(told, Mapping) else config
-    wanted = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
-    if missing := [field for field in wanted if not isinstance(inner.get(field), int)]:
-        raise SizesError(f"{name}: wanted {', '.join(wanted)} in config.json, found no {', '.join(missing)}")
+    if missing := [field for field in WANTED_FIELDS if not isinstance(inner.get(field), int)]:
+        raise SizesError(f"{name}: wanted {', '.join(WANTED_FIELDS)} in config.json, found no {', '.join(missing)}")
     heads, kind = inner["num_attention_heads"], str(inner.get("model_type", ""))
     is_gemma = kind.startswith("gemma3")
     return DecoderShape(
@@ -105,18 +123,20 @@ class Machine(NamedTuple):
 
     Args:
         room_bytes: of one memory. number_bytes: of a weight and of what flows through: 2 in bfloat16.
+        is_fused: as in `DecoderShape.count_kept`.
         copies: of the weights: 2 where the same memory serves them while it trains.
     """
 
     name: str
     room_bytes: int
     number_bytes: int = 2
+    is_fused: bool = True
     copies: int = 1
     overhead_bytes: float = OVERHEAD_BYTES
 
 
 MACHINES: Final = (
-    Machine("laptop, 16 GB", 16 * GIB, number_bytes=4, copies=2, overhead_bytes=6 * GIB),
+    Machine("laptop, 16 GB", 16 * GIB, number_bytes=4, is_fused=False, copies=2, overhead_bytes=6 * GIB),
     Machine("GPU, 8 GB", 8 * GIB),
     Machine("GPU, 24 GB", 24 * GIB),
     Machine("GPU, 80 GB", 80 * GIB),
@@ -134,7 +154,8 @@ def count_fixed(shape: DecoderShape, machine: Machine, *, rank: int = RANK) -> f
 def count_tokens(shape: DecoderShape, machine: Machine, *, rank: int = RANK) -> int:
     """Tokens of a micro-batch that can be trained on at once, prompts and answers together; 0: not even one."""
     room = ROOM_SHARE * machine.room_bytes - count_fixed(shape, machine, rank=rank)
-    return max(int(room // (machine.number_bytes * shape.kept_a_token)), 0)
+    token = shape.count_token(number_bytes=machine.number_bytes, is_fused=machine.is_fused)
+    return max(int(room // token), 0)
 
 
 SHAPES: Final = (
@@ -164,7 +185,7 @@ def make_rows(shapes: Sequence[DecoderShape] = SHAPES, *, rank: int = RANK) -> l
             "parameters": _say_count(shape.parameters),
             "weights": f"{2 * shape.parameters / GIB:.1f} GiB",
             f"adapter, rank {rank}": f"{_say_count(adapter)}, {OPTIMISER_BYTES * adapter / GIB:.2f} GiB",
-            "a token": f"{2 * shape.kept_a_token / 2**20:.2f} MiB",
+            "a token": f"{shape.count_token(number_bytes=2, is_fused=True) / 2**20:.2f} MiB",
         }
         rows.append(row | {machine.name: _say_tokens(count_tokens(shape, machine, rank=rank)) for machine in MACHINES})
     return rows

@@ -42,11 +42,12 @@ def test_a_small_shape_by_hand() -> None:
     shape = DecoderShape("hand", 2, 8, 2, 1, 4, 16, 100)
     assert shape.parameters == 100 * 8 + 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 16 + 2 * 8) + 8
     assert shape.count_adapter(3) == 2 * 3 * (16 + 12 + 12 + 16 + 24 + 24 + 24)
-    assert shape.kept_a_token == 2 * (4 * 8 + (2 * 2 + 2 * 1) * 4 + 4 * 16)
+    assert shape.count_kept(number_bytes=2, is_fused=True) == 4 * 8 + 3 * (2 + 1) * 4 + 3 * 16
+    assert shape.count_kept(number_bytes=4, is_fused=False) == 4 * 8 + 3 * (2 + 1) * 4 + 4 * 16
     machine = Machine("box", 10**9, overhead_bytes=0)
     fixed = 2 * shape.parameters + 16 * shape.count_adapter(16) + 2 * 4 * 1_024 * 100
     assert count_fixed(shape, machine) == fixed
-    assert count_tokens(shape, machine) == int((9 * 10**8 - fixed) // (2 * shape.kept_a_token))
+    assert count_tokens(shape, machine) == int((9 * 10**8 - fixed) // (2 * 2 * (4 * 8 + 36 + 3 * 16)))
 
 
 def test_more_memory_never_fits_less_and_a_larger_model_never_more() -> None:
@@ -54,7 +55,7 @@ def test_more_memory_never_fits_less_and_a_larger_model_never_more() -> None:
         fits = [count_tokens(shape, Machine("box", size * GIB)) for size in (8, 24, 80)]
         assert fits == sorted(fits)
     for machine in MACHINES:
-        sized = sorted(SHAPES, key=lambda shape: shape.kept_a_token)
+        sized = sorted(SHAPES, key=lambda shape: shape.count_token(number_bytes=2, is_fused=True))
         fits = [count_tokens(shape, machine) for shape in sized if shape.vocabulary == 151_936]
         assert fits == sorted(fits, reverse=True)
 

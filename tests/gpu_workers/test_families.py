@@ -22,12 +22,15 @@ from gpu_workers.backends.adapter_files import LoraTensors, publish_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.low_rank import LowRank
+from gpu_workers.backends.memory import shape_of
 from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.exporting import export
 from gpu_workers.learning import segments, shared_prefix
 from gpu_workers.learning.packing import PackedRow
+from gpu_workers.learning.shared_prefix import share_prefixes
 from gpu_workers.runner import run
 from tentalis.core.learning.recipes import ALL_LINEAR
+from tentalis.core.sizes import SINGLE_BYTES
 from tests.gpu_workers.engine.conftest import FAMILIES, VOCABULARY, make_model
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
@@ -69,6 +72,48 @@ def find_gradient(logprobs: Tensor, changes: Mapping[str, LowRank]) -> Tensor:
     weights = torch.linspace(-1, 1, len(logprobs))
     leaves = [leaf for change in changes.values() for leaf in (change.a, change.b)]
     return torch.cat([one.flatten() for one in torch.autograd.grad((weights * logprobs).sum(), leaves)])
+
+
+def count_saved(base: BaseModel, layers: int, tokens: int) -> int:
+    """Bytes that the decoder keeps for the backward pass, of its first layer so often one behind the other."""
+    assert base.decoder is not None
+    shape, weights = base.decoder._shape, base.model.state_dict()
+    own = {name for name in weights if ".layers." not in name}
+
+    def repeat(found: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name.replace(".0.", f".{index}."): one
+            for index in range(layers)
+            for name, one in found.items()
+            if name in own or ".layers.0." in name
+        }
+
+    shape = replace(shape, layers=layers, ropes=shape.ropes[:1] * layers, windows=(None,) * layers)
+    batch = share_prefixes([PackedRow([5] * 4, [[6] * tokens])])
+    there = {one.untyped_storage().data_ptr() for one in weights.values()}
+    saved: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        saved.setdefault(tensor.untyped_storage().data_ptr(), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        PlainDecoder(shape, repeat(weights), merge_up_to=0)(batch, repeat(make_changes(base)))
+    return sum(one.untyped_storage().nbytes() for place, one in saved.items() if place not in there)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_token_keeps_of_a_layer_is_what_is_counted(
+    family: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_prefix, "MOST_BIAS", 0)
+    base = load_base(str(directory_of(family)), precision=precision)
+    at = {(layers, tokens): count_saved(base, layers, tokens) for layers in (2, 3) for tokens in (20, 60)}
+    kept = (at[3, 60] - at[3, 20] - at[2, 60] + at[2, 20]) / (60 - 20) / base.number_bytes
+    shape = shape_of(base.model.config)
+    low_rank, singles = 9 * 4, (shape.norms + 3 * shape.heads) * SINGLE_BYTES / base.number_bytes
+    assert 0 <= kept - base.layer_numbers <= low_rank + singles
 
 
 def read_alone(base: BaseModel, changes: Mapping[str, LowRank]) -> Tensor:

@@ -62,7 +62,7 @@ def test_what_is_published_is_float32_and_tells_right_from_wrong(tmp_path: Path)
 
 def test_a_micro_batch_is_as_large_as_its_activations_fit() -> None:
     base = load_base(str(tiny_model()))
-    assert base.activation_bytes == 2 * (4 * 16 + (8 + 4) * 4 + 4 * 32) * 4
+    assert base.activation_bytes == 2 * (4 * 16 + 3 * (4 + 2) * 4 + 4 * 32) * 4
     assert find_budget(base) == MOST_TOKENS
     config = Qwen2Config(
         hidden_size=3584, intermediate_size=18_944, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4
@@ -70,7 +70,7 @@ def test_a_micro_batch_is_as_large_as_its_activations_fit() -> None:
     head = torch.empty(152_064, 1, device="meta", dtype=torch.bfloat16)
     large: Any = SimpleNamespace(config=config, get_output_embeddings=lambda: SimpleNamespace(weight=head))
     seven_billion = dataclasses.replace(base, model=large)
-    assert seven_billion.activation_bytes == 28 * (4 * 3584 + (56 + 8) * 128 + 4 * 18_944) * 2
+    assert seven_billion.activation_bytes == 28 * (6 * 3584 + 3 * (28 + 4) * 128 + 4 * 18_944) * 2
     assert find_budget(seven_billion) == seven_billion.room // seven_billion.activation_bytes
 
 
