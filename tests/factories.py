@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
-from apps.evals.measuring import describe_asking
 from apps.evals.models import Evaluation, ItemTry
+from apps.evals.results import describe_asking
 from apps.inference.models import Exchange
 from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.workers.models import Worker

@@ -15,9 +15,10 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.evals.errors import EvaluationStoppedError
-from apps.evals.measuring import WantedTries, find_measured, play, read_measured
+from apps.evals.measuring import play
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset
 from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item, refuse_tries
+from apps.evals.results import WantedTries, find_measured, read_measured
 from apps.workers.agents import can_measure, works_outside
 from apps.workers.models import Worker
 from apps.worlds.identity import name_world

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from apps.base.errors import BadInputError
 from apps.evals.errors import TooFewScoredError
-from apps.evals.measuring import Measured, read_measured
 from apps.evals.models import Evaluation, ItemTry
+from apps.evals.results import Measured, read_measured
 from tentalis.core.learning.gate import PairedComparison, compare_paired, minimum_detectable_effect
 from tentalis.core.learning.gate_course import Pairs
 from tentalis.core.learning.several_questions import adjust_holm, find_p_value

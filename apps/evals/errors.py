@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from apps.base.errors import ConflictError, TentalisError
 
 if TYPE_CHECKING:
-    from apps.evals.measuring import WantedTries
+    from apps.evals.results import WantedTries
 
 
 class EvaluationStoppedError(ConflictError):

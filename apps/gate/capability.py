@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of
 from apps.base.errors import TentalisError
-from apps.evals.measuring import commit, find_measured, name_of
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
+from apps.evals.results import commit, find_measured, name_of
 from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderBusyError
 from apps.workers.models import Worker

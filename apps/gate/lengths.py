@@ -15,7 +15,7 @@ from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of, load
-from apps.evals.measuring import name_of
+from apps.evals.results import name_of
 from apps.inference.client import ModelClient
 from apps.inference.provider_kinds import find_kind
 from apps.workers.models import Worker

@@ -23,9 +23,9 @@ from apps.base.inserting import insert
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.services import JudgedRow, Sitting, record_comparisons
 from apps.evals.comparing import require_scored
-from apps.evals.measuring import Measured
 from apps.evals.models import ItemTry
 from apps.evals.panels import LEAST_OWN, ItemSet, choose_unchecked_panel
+from apps.evals.results import Measured
 from apps.feedback.expiry import expire_reviews_of
 from apps.feedback.managers import find_judge
 from apps.feedback.managers.llm import LlmManager, PairQuestion

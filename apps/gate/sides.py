@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter, Verdict
 from apps.adapters.serving import client_of
+from apps.evals.answering import AGAIN
 from apps.evals.comparing import pair, pair_first
-from apps.evals.measuring import AGAIN, Measured, WantedTries, find_measured, play
+from apps.evals.measuring import play
 from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet, Panel, draw_fresh
+from apps.evals.results import Measured, WantedTries, find_measured
 from apps.gate.pairs import SideBySide, compare
 from apps.gate.strength_sweep import serve_scaled
 from apps.workers.agents import works_outside

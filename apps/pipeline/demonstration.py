@@ -19,9 +19,10 @@ from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
 from apps.evals.comparing import CONFIDENCE, pair
-from apps.evals.measuring import Measured, WantedTries, find_block, find_measured, play
+from apps.evals.measuring import play
 from apps.evals.models import PASSED, Evaluation, Item, ItemTry
 from apps.evals.panels import ItemSet, Panel, choose_panel, find_generator, find_own, say_missing
+from apps.evals.results import Measured, WantedTries, find_block, find_measured
 from apps.feedback.models import Review
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment

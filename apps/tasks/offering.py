@@ -18,21 +18,13 @@ from django.utils import timezone
 
 from apps.adapters.models import Adapter
 from apps.audit.services import move, move_many
+from apps.evals.answering import AGAIN
 from apps.evals.asking import measure_asked
 from apps.evals.errors import TooFewScoredError, TriesAwaitedError
-from apps.evals.measuring import (
-    AGAIN,
-    IDENTITY,
-    ROUNDS,
-    TRIED,
-    WantedTries,
-    commit,
-    grade_try,
-    note_lost,
-    read_measured,
-    verify_items,
-)
+from apps.evals.grading import grade_try, note_lost, verify_items
+from apps.evals.measuring import ROUNDS
 from apps.evals.models import Evaluation, ItemTry
+from apps.evals.results import IDENTITY, TRIED, WantedTries, commit, read_measured
 from apps.outbox.services import final_write
 from apps.tasks.drafts import CUT_OFF, rebuild_draft
 from apps.tasks.handing_in import STORED_WITHIN_S, BoundCalls, bind, read_calls

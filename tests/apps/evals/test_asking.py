@@ -13,8 +13,8 @@ from apps.accounts.rights import Right
 from apps.accounts.tokens import create_token
 from apps.base.counting import forget_callers
 from apps.evals.asking import measure_asked
-from apps.evals.measuring import BLOCK
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset
+from apps.evals.results import BLOCK
 from apps.outbox.models import Segment
 from apps.workers.models import Worker
 from tentalis.core.learning.several_questions import adjust_holm

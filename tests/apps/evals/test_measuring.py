@@ -10,20 +10,10 @@ from django.db import IntegrityError, transaction
 
 from apps.evals.comparing import compare_evaluations, pair_first
 from apps.evals.errors import TooFewScoredError
-from apps.evals.measuring import (
-    BLOCK,
-    LARGE_BLOCK,
-    QUICK_BLOCK,
-    ROUNDS,
-    WantedTries,
-    find_block,
-    find_measured,
-    measure,
-    play,
-    read_measured,
-)
+from apps.evals.measuring import ROUNDS, measure, play
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
+from apps.evals.results import BLOCK, LARGE_BLOCK, QUICK_BLOCK, WantedTries, find_block, find_measured, read_measured
 from apps.inference.errors import PacedError, ProviderBusyError, ProviderRefusedError
 from apps.inference.models import Exchange
 from apps.workers.models import Worker

@@ -19,7 +19,7 @@ from apps.accounts.services import change_project
 from apps.accounts.tokens import create_token
 from apps.api.serializers.work import TaskIn
 from apps.base.errors import BadInputError
-from apps.evals.measuring import describe_asking
+from apps.evals.results import describe_asking
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.managers import NoWord, find_manager
 from apps.feedback.rules import validate_review_policy

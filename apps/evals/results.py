@@ -1,0 +1,282 @@
+"""Evaluations with their tries: what there is of one, what is left to try, and each block as it is committed."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from statistics import fmean
+from typing import Any, Final, NamedTuple
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.models import Project
+from apps.adapters.models import Adapter
+from apps.audit.services import move
+from apps.base.inserting import insert
+from apps.checks.graders import convene_graders
+from apps.evals.models import Evaluation, ItemTry
+from apps.evals.panels import ItemSet
+from apps.workers.agents import is_quick
+from apps.workers.base_names import count_parameters
+from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
+from apps.worlds.identity import name_world
+from tentalis.core.canon import content_hash
+from tentalis.core.learning.collapse import (
+    AnswerProfile,
+    AnswerTraits,
+    profile_answers,
+)
+from tentalis.core.learning.gate import count_effective, mean_weighted
+from tentalis.core.worlds import PanelItem, World
+
+QUICK_BLOCK, LARGE_BLOCK, BLOCK = 512, 32, 16
+"""Tries that are asked for, and committed, together: of models that answer many as fast as one, of those among them
+that are large, since what a processor computes for a block has to end within a link's time, and of others."""
+LARGE_PARAMETERS = 50_000_000
+MOST_LOST: Final = 0.1
+"""Share of the tries that may be lost: where more are, nothing is said of the model."""
+IDENTITY: Final = (
+    *("worker", "adapter", "purpose", "item_set", "item_set_hash"),
+    *("tries", "is_greedy", "scale", "seed", "asked_hash"),
+)
+"""What makes two evaluations the same one."""
+SUMMARY: Final = (
+    "played",
+    "unscored",
+    "items",
+    "effective_items",
+    "mean_outcome",
+    "mean_step_score",
+    "profile",
+    "failure",
+    "finished_at",
+)
+TRIED = frozenset({Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.WAITING, Evaluation.State.DONE})
+
+
+@dataclass(eq=False)
+class Measured:
+    """An evaluation with its tries: what is compared.
+
+    Attributes:
+        tries: (place, number) -> the try, in the order in which they were made.
+    """
+
+    evaluation: Evaluation
+    tries: dict[tuple[int, int], ItemTry] = field(default_factory=dict)
+
+    @cached_property
+    def outcomes(self) -> Mapping[int, float]:
+        """Item's key -> the mean outcome of its tries that have one, in the order of the items."""
+        return _means(self.tries.values(), "outcome")
+
+    @cached_property
+    def step_scores(self) -> Mapping[int, float]:
+        return _means(self.tries.values(), "step_score")
+
+    @cached_property
+    def weights(self) -> Mapping[int, float]:
+        """Item's key -> how much it counts."""
+        return {row.key: row.weight for row in self.tries.values()}
+
+    def mean(self, of_items: Mapping[int, float]) -> float | None:
+        """Return the mean of the items' values (by key), each as much as it weighs; None where none has one."""
+        weights = [self.weights[key] for key in of_items]
+        return mean_weighted([*of_items.values()], weights) if weights else None
+
+    @property
+    def profile(self) -> AnswerProfile:
+        return AnswerProfile(**self.evaluation.profile)
+
+    @property
+    def items(self) -> int:
+        """Items that were tried, scored or not."""
+        return len({place for place, _ in self.tries})
+
+    def add(self, rows: Iterable[ItemTry]) -> None:
+        self.tries |= {(row.place, row.number): row for row in rows}
+        for name in ("outcomes", "step_scores", "weights"):
+            self.__dict__.pop(name, None)
+
+
+@dataclass(frozen=True, eq=False)
+class WantedTries:
+    """What is to be tried of an evaluation.
+
+    Args:
+        places: of items in the set; None for all.
+        model: what the server knows the model by, where that is not the adapter's own name.
+    """
+
+    measured: Measured
+    item_set: ItemSet
+    places: Sequence[int] | None = None
+    model: str = ""
+
+    def list_left(self) -> list[tuple[int, int]]:
+        """(place, number) of what was not tried yet."""
+        evaluation, known = self.measured.evaluation, self.measured.tries
+        places = range(len(self.item_set.items)) if self.places is None else self.places
+        tries = ((place, number) for number in range(evaluation.tries) for place in places)
+        return [one for one in tries if one not in known]
+
+    def list_blocks(self) -> list[list["WantedTry"]]:
+        left = [WantedTry(self, *one) for one in self.list_left()]
+        size = find_block(self.measured.evaluation.worker)
+        return [left[first : first + size] for first in range(0, len(left), size)]
+
+
+def find_block(worker: Worker) -> int:
+    """Tries of a worker that are asked for, and committed, together."""
+    if not is_quick(worker):
+        return BLOCK
+    return LARGE_BLOCK if (count_parameters(worker) or 0) > LARGE_PARAMETERS else QUICK_BLOCK
+
+
+class WantedTry(NamedTuple):
+    """A try that is to be made."""
+
+    asked: WantedTries
+    place: int
+    number: int
+
+    @property
+    def item(self) -> PanelItem:
+        return self.asked.item_set.items[self.place]
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether the gate's alarms look at what comes of it."""
+        return self.asked.measured.evaluation.purpose in (Evaluation.Purpose.PANEL, Evaluation.Purpose.MORE)
+
+
+def name_of(worker: Worker, adapter: Adapter | None) -> str:
+    """What the server knows the adapter, or the worker's base model, by."""
+    return adapter.name if adapter else find_base_model(worker)
+
+
+def find_measured(
+    worker: Worker,
+    adapter: Adapter | None,
+    item_set: ItemSet,
+    purpose: Evaluation.Purpose,
+    *,
+    tries: int = 1,
+    is_greedy: bool = False,
+    scale: float = 1.0,
+    seed: int = 0,
+) -> Measured:
+    """What there is of this evaluation already; one that was never begun has no row yet."""
+    asked_with = describe_asking(worker, item_set.world) | describe_grading(worker.project, item_set)
+    values = {
+        "worker": worker,
+        "adapter": adapter,
+        "purpose": purpose,
+        "item_set": item_set.name,
+        "item_set_hash": item_set.hash,
+        "tries": tries,
+        "is_greedy": is_greedy,
+        "scale": scale,
+        "seed": seed,
+        "asked_hash": content_hash(asked_with)[:32],
+    }
+    found = Evaluation.objects.filter(state__in=TRIED, **values).first()
+    if found is not None:
+        return read_measured(found)
+    planned = len(item_set.items) * tries
+    return Measured(Evaluation(project_id=worker.project_id, planned=planned, asked_with=asked_with, **values))
+
+
+def describe_asking(worker: Worker, world: World) -> dict[str, Any]:
+    """What decides a worker's answers and their grades beside the adapter: another of these is another evaluation."""
+    prompt = worker.system_prompt
+    return {
+        "base_model": find_base_model(worker),
+        "system_prompt": hashlib.sha256(prompt.encode()).hexdigest() if prompt else "",
+        "sampling": worker.sampling,
+        "world": name_world(world),
+    }
+
+
+def describe_grading(project: Project, item_set: ItemSet) -> dict[str, Any]:
+    """Who grades the items beside rules, with their versions; {} where nobody does: else it is another evaluation."""
+    graders = convene_graders(project, [item.checks for item in item_set.items])
+    return {"graders": graders.names} if graders else {}
+
+
+def read_measured(evaluation: Evaluation) -> Measured:
+    measured = Measured(evaluation)
+    measured.add(evaluation.item_tries.order_by("number", "place"))
+    return measured
+
+
+def commit(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: str) -> None:
+    """Write a block of tries with what all came to so far, and where it is the last, end the evaluation.
+
+    Where somebody else began the same one or made the same tries meanwhile, theirs stay, and ours fill them up.
+    """
+    evaluation, before = measured.evaluation, set(measured.tries)
+    measured.add(rows)
+    try:
+        with transaction.atomic():
+            _write(measured, rows, is_last=is_last, by=by)
+    except IntegrityError:
+        same = {name: getattr(evaluation, name) for name in IDENTITY}
+        theirs = read_measured(Evaluation.objects.get(state__in=TRIED, **same))
+        if not evaluation._state.adding and theirs.tries.keys() <= before:  # it is about something else
+            raise
+        measured.evaluation, measured.tries = theirs.evaluation, theirs.tries
+        ours = [row for row in rows if (row.place, row.number) not in theirs.tries]
+        for row in ours:
+            row.pk, row._state.adding = None, True
+        commit(measured, ours, is_last=is_last, by=by)
+
+
+def _write(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: str) -> None:
+    evaluation = measured.evaluation
+    state = _sum_up(measured, is_last=is_last)
+    if evaluation._state.adding:
+        evaluation.state = state
+        evaluation.save(force_insert=True)
+    else:
+        values = {name: getattr(evaluation, name) for name in SUMMARY}
+        if state == evaluation.state:
+            Evaluation.objects.filter(pk=evaluation.pk).update(**values)
+        else:
+            move(evaluation, state, by=by, **values)
+    for row in rows:
+        row.evaluation = evaluation
+    insert(rows)
+
+
+def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:
+    """Put what the tries came to into the row; the state that it has then."""
+    evaluation, rows = measured.evaluation, measured.tries.values()
+    lost = sum(row.cause == ItemTry.Cause.INFRASTRUCTURE for row in rows)
+    evaluation.played = len(rows)
+    evaluation.unscored = sum(row.outcome is None for row in rows)
+    evaluation.items = len(measured.outcomes)
+    weights = [measured.weights[key] for key in measured.outcomes]
+    evaluation.effective_items = count_effective(weights) if len(set(weights)) > 1 else None
+    evaluation.mean_outcome = measured.mean(measured.outcomes)
+    evaluation.mean_step_score = measured.mean(measured.step_scores)
+    traits = [AnswerTraits(**row.traits) for row in rows if row.traits is not None]
+    evaluation.profile = asdict(profile_answers(traits)) if traits else {}
+    if not is_last:
+        return Evaluation.State.RUNNING if evaluation._state.adding else Evaluation.State(evaluation.state)
+    evaluation.finished_at = timezone.now()
+    if lost > MOST_LOST * len(rows):
+        reason = next(row.reason for row in rows if row.cause == ItemTry.Cause.INFRASTRUCTURE)
+        evaluation.failure = f"{lost} of {len(rows)} tries could not be made or graded: {reason}"
+        return Evaluation.State.FAILED
+    return Evaluation.State.DONE
+
+
+def _means(rows: Iterable[ItemTry], name: str) -> dict[int, float]:
+    found: dict[int, list[float]] = {}
+    for row in sorted(rows, key=lambda row: row.place):
+        if (value := getattr(row, name)) is not None:
+            found.setdefault(row.key, []).append(value)
+    return {key: fmean(values) for key, values in found.items()}
