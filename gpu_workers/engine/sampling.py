@@ -99,13 +99,15 @@ def add_up(logits: Tensor) -> Tensor:
     Float32 within a block, float64 over the blocks: over a large vocabulary torch's float32 `log_softmax` loses so much
     of a long tail that log-probs come out some 1e-5 to 1e-4 too high.
     """
-    size = logits.shape[-1]
+    rest = -logits.shape[-1] % _BLOCK
+    return _weigh(F.pad(logits, (0, rest), value=-math.inf) if rest else logits, _BLOCK)[1]
+
+
+def _weigh(logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Weights (..., V / width, width) up to a factor, and the logarithm (...,) of what they add up to with it."""
     best = logits.amax(-1, keepdim=True)
-    weights = (logits - best).exp_()
-    rest = -size % _BLOCK
-    padded = F.pad(weights, (0, rest)) if rest else weights
-    blocks = padded.view(*padded.shape[:-1], -1, _BLOCK)
-    return best[..., 0] + blocks.sum(-1).double().sum(-1).log().float()
+    weights = (logits - best).exp_().view(*logits.shape[:-1], -1, width)
+    return weights, best[..., 0] + weights.sum(-1).double().sum(-1).log().float()
 
 
 def sample_rows(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,12 +116,10 @@ def sample_rows(logits: Tensor, uniforms: Tensor, knobs: Knobs) -> tuple[Tensor,
         logits = logits / knobs.temperature[:, None]
     count, size = logits.shape
     width = next(width for width in (512, 256, 128, 64, 32, 1) if size % width == 0)
-    best = logits.amax(-1, keepdim=True)
-    weights = (logits - best).exp_()
-    totals = best[:, 0] + weights.view(count, -1, width).sum(-1).double().sum(-1).log().float()
+    weights, totals = _weigh(logits, width)
     if knobs.top_k is not None or knobs.top_p is not None:
-        weights = _filter_probabilities(weights / weights.sum(-1, keepdim=True), knobs)
-    weights = weights.view(count, -1, width)
+        whole = weights.view(count, size)
+        weights = _filter_probabilities(whole / whole.sum(-1, keepdim=True), knobs).view(count, -1, width)
     ends = weights.sum(-1).double().cumsum(-1)  # B blocks
     wanted = uniforms.double()[:, None] * ends[:, -1:]
     block = torch.searchsorted(ends, wanted, right=True).clamp_(max=ends.shape[1] - 1)
