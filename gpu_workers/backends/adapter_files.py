@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from gpu_workers.artifacts import publish_directory, read_checked, staged_directory
+from gpu_workers.artifacts import path_from_uri, publish_directory, read_checked, staged_directory
 from gpu_workers.backends.errors import DivergedError, ParentMismatchError
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AdapterManifest, TrainSpec
@@ -77,14 +77,37 @@ def read_manifest(directory: Path, *, sha256: str) -> AdapterManifest:
         raise ParentMismatchError(f"{directory / MANIFEST_FILE} is no adapter manifest: {error}") from error
 
 
-def read_adapter(directory: Path, *, sha256: str, linears: Mapping[str, Tensor], rank: int) -> LoraTensors:
+def open_parent(spec: TrainSpec) -> tuple[Path, AdapterManifest] | None:
+    """Directory and manifest of the adapter that training goes on from; None: it begins anew.
+
+    Raises:
+        ArtifactError: it cannot be read, or is another one.
+        ParentMismatchError: it is no adapter, or the spec does not say its hash.
+    """
+    if spec.parent_adapter_uri is None:
+        return None
+    if spec.parent_sha256 is None:
+        raise ParentMismatchError("parent_adapter_uri wants parent_sha256 beside it, found null")
+    directory = path_from_uri(spec.parent_adapter_uri)
+    return directory, read_manifest(directory, sha256=spec.parent_sha256)
+
+
+def require_fit(*facts: tuple[str, object, object]) -> None:
+    """Raises ParentMismatchError where a parent adapter is other than it must be: (what of it, wanted, found) each."""
+    for name, wanted, found in facts:
+        if wanted != found:
+            raise ParentMismatchError(f"parent adapter: {name} must be {wanted}, found {found}")
+
+
+def read_adapter(
+    directory: Path, manifest: AdapterManifest, *, linears: Mapping[str, Tensor], rank: int
+) -> LoraTensors:
     """Read an adapter to train it further; every file is checked against the manifest.
 
     Raises:
         ArtifactError: a file is missing or changed.
         ParentMismatchError: it was made for other modules, shapes or another rank.
     """
-    manifest = read_manifest(directory, sha256=sha256)
     tensors = {}
     for name in (WEIGHTS_FILE, OPTIMIZER_FILE):
         if name not in manifest.files:

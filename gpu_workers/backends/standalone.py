@@ -13,21 +13,21 @@ from typing import Protocol
 
 from torch import Tensor
 
-from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends import TrainedAdapter
 from gpu_workers.backends.adapter_files import (
     LoraTensors,
     describe_adapter,
+    open_parent,
     package_versions,
     publish_adapter,
     read_adapter,
-    read_manifest,
+    require_fit,
     start_adapter,
 )
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.checkpoints import DIRECTORY as CHECKPOINT
 from gpu_workers.backends.checkpoints import open_checkpoint, save_checkpoint
-from gpu_workers.backends.errors import CancelledError, ParentMismatchError, UnfitAdapterError
+from gpu_workers.backends.errors import CancelledError, UnfitAdapterError
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.policy import PolicyTrainingLoop
 from gpu_workers.backends.preference import PreferenceTrainingLoop
@@ -107,17 +107,13 @@ def train(
 
 
 def _open_adapter(spec: TrainSpec, recipe: Recipe, base: BaseModel, linears: Mapping[str, Tensor]) -> LoraTensors:
-    if spec.parent_adapter_uri is None:
+    parent = open_parent(spec)
+    if parent is None:
         return start_adapter(linears, rank=recipe.lora_rank, seed=spec.seed)
-    if spec.parent_sha256 is None:
-        raise ParentMismatchError("parent_adapter_uri wants parent_sha256 beside it, found null")
-    directory = path_from_uri(spec.parent_adapter_uri)
-    manifest = read_manifest(directory, sha256=spec.parent_sha256)
-    for name, wanted, found in (
+    directory, manifest = parent
+    require_fit(
         ("base model", base.sha256, manifest.base_sha256),
         ("rank", recipe.lora_rank, manifest.rank),
         ("alpha", recipe.lora_alpha, manifest.alpha),
-    ):
-        if wanted != found:
-            raise ParentMismatchError(f"parent adapter: {name} must be {wanted}, found {found}")
-    return read_adapter(directory, sha256=spec.parent_sha256, linears=linears, rank=recipe.lora_rank)
+    )
+    return read_adapter(directory, manifest, linears=linears, rank=recipe.lora_rank)

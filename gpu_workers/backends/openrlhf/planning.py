@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gpu_workers.artifacts import ArtifactError, hash_files, path_from_uri
-from gpu_workers.backends.adapter_files import read_manifest
+from gpu_workers.backends.adapter_files import open_parent, require_fit
 from gpu_workers.backends.base_models import locate_base
-from gpu_workers.backends.errors import BaseModelError, ParentMismatchError
+from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.openrlhf.argv import REINFORCE, Places, reinforce
 from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told
 from gpu_workers.backends.openrlhf.prompts import write_prompts
@@ -159,19 +159,15 @@ def _find_parent(spec: TrainSpec, recipe: Recipe) -> Path | None:
     Raises:
         ParentMismatchError: it does not fit the recipe. ArtifactError: it is not what was promised.
     """
-    if spec.parent_adapter_uri is None:
+    parent = open_parent(spec)
+    if parent is None:
         return None
-    if spec.parent_sha256 is None:
-        raise ParentMismatchError("parent_adapter_uri wants parent_sha256 beside it, found null")
-    directory = path_from_uri(spec.parent_adapter_uri)
-    manifest = read_manifest(directory, sha256=spec.parent_sha256)
-    for field, wanted, found in (
+    directory, manifest = parent
+    require_fit(
         ("rank", recipe.lora_rank, manifest.rank),
         ("alpha", recipe.lora_alpha, manifest.alpha),
         ("target modules", sorted(recipe.target_modules), sorted(manifest.target_modules)),
-    ):
-        if wanted != found:
-            raise ParentMismatchError(f"parent adapter: {field} must be {wanted}, found {found}")
+    )
     for file, entry in manifest.files.items():
         if hash_files([directory / file]) != entry["sha256"]:
             raise ArtifactError(f"{directory / file} is not what the parent's manifest says")

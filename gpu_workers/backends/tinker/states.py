@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpu_workers.artifacts import hash_files, path_from_uri, read_checked, write_file
-from gpu_workers.backends.adapter_files import MANIFEST_FILE, WEIGHTS_FILE, read_manifest
+from gpu_workers.backends.adapter_files import MANIFEST_FILE, WEIGHTS_FILE, open_parent, read_manifest, require_fit
 from gpu_workers.backends.checkpoints import DIRECTORY
 from gpu_workers.backends.errors import CheckpointError, ParentMismatchError
 from tentalis.core.canon import canonical_json
@@ -99,23 +99,19 @@ def find_parent(spec: TrainSpec, recipe: Recipe, *, model: str) -> Left | None:
         ArtifactError: it cannot be read, or is another one.
         ParentMismatchError: it does not fit the recipe, or is not kept at the service at all.
     """
-    if spec.parent_adapter_uri is None:
+    opened = open_parent(spec)
+    if opened is None:
         return None
-    if spec.parent_sha256 is None:
-        raise ParentMismatchError("parent_adapter_uri wants parent_sha256 beside it, found null")
-    directory = path_from_uri(spec.parent_adapter_uri)
-    manifest = read_manifest(directory, sha256=spec.parent_sha256)
+    directory, manifest = opened
     if LEFT_FILE not in manifest.files:
         raise ParentMismatchError(
             "the parent adapter was not trained at Tinker, which can only go on from a state of its own; the "
             "standalone backend goes on from it"
         )
     parent = _read_left(directory, manifest)
-    for field, wanted, found in (
+    require_fit(
         ("base model", model, parent.model),
         ("rank", recipe.lora_rank, manifest.rank),
         ("target modules", sorted(recipe.target_modules), sorted(manifest.target_modules)),
-    ):
-        if wanted != found:
-            raise ParentMismatchError(f"parent adapter: {field} must be {wanted}, found {found}")
+    )
     return parent
