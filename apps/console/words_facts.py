@@ -41,6 +41,7 @@ FACTS: Mapping[str, Named] = {
     "held_out_pair_accuracy": Named(_("Held-out pairs ordered right")),
     "chosen_logprob_change": Named(_("Gain of held-out good answers"), _("nats a token")),
     "length_before_tokens": Named(_("Length of answers before"), _("tokens")),
+    "length_shown_tokens": Named(_("Length of the answers that were imitated"), _("tokens")),
     "length_after_tokens": Named(_("Length of answers after"), _("tokens")),
     "length_drift": Named(_("Length of answers changed by"), _("of itself")),
     "updates": Named(_("Updates"), _("updates")),

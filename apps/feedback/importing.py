@@ -143,8 +143,9 @@ def _take(found: RowImport, rows: Sequence[JudgedRow]) -> list[Task]:
 
 
 def _finish(row: JudgedRow, file: str, import_id: int) -> FinishedRow:
+    """As a task that is done, and judged already: the project's usual checks are not asked."""
     metadata = {FROM_FILE: {"import": import_id, "file": file, "row": row.line}}
-    task = TaskRow(row.line, row.prompt, metadata=metadata, group_size=len(row.answers))
+    task = TaskRow(row.line, row.prompt, metadata=metadata, checks=[], group_size=len(row.answers))
     return FinishedRow(task, row.answers, row.steps)
 
 

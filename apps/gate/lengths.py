@@ -66,7 +66,7 @@ def ask_lengths(adapter: Adapter) -> AskedLengths | None:
         load(adapter.parent)
     worker, client = adapter.worker, client_of(adapter.worker)
     before, after = (_measure(client, question, name_of(worker, policy)) for policy in (adapter.parent, adapter))
-    lengths = Lengths(before, after)
+    lengths = Lengths(before, after, question.shown)
     server = f"{worker.provider.name} ({client.kind})" if worker.provider else f"the installation's own {client.kind}"
     words = (
         f"answers to {len(question.prompts)} held-out prompts have {after:.1f} tokens where they had {before:.1f}, "

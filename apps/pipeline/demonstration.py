@@ -4,10 +4,11 @@ On the desk that is built in, or on any project's own tasksets.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from random import Random
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django.db.models import Count, Max
@@ -23,11 +24,11 @@ from apps.evals.measuring import play
 from apps.evals.models import PASSED, Evaluation, Item, ItemTry
 from apps.evals.panels import ItemSet, Panel, choose_panel, find_generator, find_own, say_missing
 from apps.evals.results import Measured, WantedTries, find_block, find_measured
-from apps.feedback.models import Review
+from apps.feedback.models import Review, RowImport
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import flow
-from apps.rollouts.models import Batch, Rollout, TrainingUse
+from apps.rollouts.models import Batch, Demonstration, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -43,6 +44,8 @@ REPORT_SIZE = 300
 REPORT_SEED = 7
 SHOWN = 3
 POLL_S = 0.02
+MOST_POLL_S = 1.0
+"""Who waits for long looks less often, by a fiftieth of what was waited."""
 PATIENCE_S = 300.0
 """So long nothing may come of anything: no attempt, no try of an item, no sign of life of a run."""
 HUMAN_RATE = 0.05
@@ -146,10 +149,15 @@ def _seed_of(seed: int, update: int, line: int) -> int:
 
 @dataclass
 class Round:
-    """One update: what went in, what came out. Args: state: of its adapter, once it was judged."""
+    """One update: what went in, what came out.
+
+    Args:
+        reward: mean of its answers; None where it imitated what people had answered.
+        state: of its adapter, once it was judged.
+    """
 
     update: int
-    reward: float
+    reward: float | None
     held_out: float | None
     deployed: str
     state: str
@@ -222,6 +230,7 @@ def run_loop(
     by: User,
     updates: int,
     seed: int,
+    imitation: Mapping[str, Any],
     report: Callable[[Round], None] | None = None,
     watch: Watch = _ignore,
 ) -> DemoOutcome:
@@ -229,16 +238,19 @@ def run_loop(
 
     Args:
         seed: decides the tasks and the sampling.
+        imitation: of the recipe by which answers of people that are there are imitated.
         report: is told of each update that ended; watch: again and again, of what is being done.
     Raises:
         LoopStoppedError: an update did not come to its end.
     """
     worker = ground.worker
+    _wait_for_imports(worker)
+    attempts, rollouts = _count_made(worker)
     base = measure_report(ground, None, watch=watch)
     outcome = DemoOutcome(before=base, after=base)
     started = time.monotonic()
     for update in range(1, updates + 1):
-        outcome.rounds.append(run_update(ground, by=by, update=update, seed=seed, watch=watch))
+        outcome.rounds.append(run_update(ground, by=by, update=update, seed=seed, imitation=imitation, watch=watch))
         if report is not None:
             report(outcome.rounds[-1])
     outcome.loop_s = time.monotonic() - started
@@ -247,8 +259,8 @@ def run_loop(
     outcome.gain, outcome.gain_passed = _compare(outcome.before, outcome.after)
     verdict = serving.verdicts.filter(question="safe").first() if serving else None
     outcome.capability = verdict.details.get("capability", {}).get("words", "") if verdict else ""
-    outcome.attempts = Attempt.objects.filter(task__project=worker.project).count()
-    outcome.rollouts = Rollout.objects.filter(project=worker.project).count()
+    made = _count_made(worker)
+    outcome.attempts, outcome.rollouts = made[0] - attempts, made[1] - rollouts
     outcome.uses = TrainingUse.objects.filter(batch__project=worker.project).count()
     while seal_entries():
         pass
@@ -269,16 +281,33 @@ def ask_a_person(ground: Ground, *, by: User, seed: int) -> None:
     _wait_for(waits.first, f"task {task.pk}: no review", worker, lambda: None)
 
 
-def run_update(ground: Ground, *, by: User, update: int, seed: int, watch: Watch = _ignore) -> Round:
-    """Submit a batch of tasks and wait until what was learned from it is judged."""
-    started, worker = time.monotonic(), ground.worker
+def start_update(ground: Ground, *, by: User, update: int, seed: int, imitation: Mapping[str, Any]) -> None:
+    """Take what people answered and nothing learnt from yet, where there is any; else submit a batch of tasks."""
+    worker = ground.worker
+    if _are_shown(worker):
+        flow.close_batch(worker=worker, by=by, recipe={**imitation, "algorithm": "sft"})
+        return
     rows = ground.draw(update, seed=seed)
     flow.submit_rows(project=worker.project, rows=rows, environment=ground.environment, by=by, worker=worker)
+
+
+def run_update(
+    ground: Ground,
+    *,
+    by: User,
+    update: int,
+    seed: int,
+    imitation: Mapping[str, Any] = MappingProxyType({}),
+    watch: Watch = _ignore,
+) -> Round:
+    """Start an update and wait until what was learned from it is judged."""
+    started, worker = time.monotonic(), ground.worker
+    size, before = worker.project.batch_tasks * worker.project.group_size, _count_made(worker)[0]
+    start_update(ground, by=by, update=update, seed=seed, imitation=imitation)
     runs = TrainingRun.objects.filter(batch__worker=worker, batch__number=update)
-    size = worker.project.batch_tasks * worker.project.group_size
 
     def watch_answers() -> None:
-        answered = Attempt.objects.filter(task__project=worker.project).count() - (update - 1) * size
+        answered = _count_made(worker)[0] - before
         watch(Stage(f"update {update}: answers", min(answered, size), size))
 
     def watch_run() -> None:
@@ -294,6 +323,26 @@ def run_update(ground: Ground, *, by: User, update: int, seed: int, watch: Watch
     (adapter,) = _wait_for(lambda: _find_judged(run), words, worker, watch_run)
     run.refresh_from_db()
     return _summarise(worker, run, adapter, update, time.monotonic() - started)
+
+
+def _count_made(worker: Worker) -> tuple[int, int]:
+    """Attempts and rollouts of the project so far."""
+    attempts = Attempt.objects.filter(task__project=worker.project).count()
+    return attempts, Rollout.objects.filter(project=worker.project).count()
+
+
+def _wait_for_imports(worker: Worker) -> None:
+    """Until what people answered before is there to be learnt from."""
+    running = RowImport.objects.filter(worker=worker, state=RowImport.State.RUNNING)
+    learning = Task.objects.filter(worker=worker, state=Task.State.LEARNING)
+    _wait_for(lambda: None if running.exists() or learning.exists() else True, "imported work", worker, lambda: None)
+
+
+def _are_shown(worker: Worker) -> bool:
+    """Whether there are answers of people that nothing learnt from yet, enough of them to learn from."""
+    said = Demonstration.objects.filter(worker=worker, batch=None, unusable_reason="")
+    count = said.exclude(source=Demonstration.Source.ATTEMPT).values("task").distinct().count()
+    return count >= max(1, GatePolicy.from_json(worker.project.gate_policy).least_solved)
 
 
 def _find_judged(run: TrainingRun) -> tuple[Adapter | None] | None:
@@ -317,8 +366,8 @@ def _find_judged(run: TrainingRun) -> tuple[Adapter | None] | None:
 
 
 def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker, look: Callable[[], None]) -> Found:
-    seen, deadline = _count_moves(worker), time.monotonic() + PATIENCE_S
-    looked = time.monotonic()
+    started = looked = time.monotonic()
+    seen, deadline = _count_moves(worker), started + PATIENCE_S
     while True:
         if (found := find()) is not None:
             return found
@@ -329,7 +378,7 @@ def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker, look:
             if (now := _count_moves(worker)) == seen:
                 break
             seen, deadline = now, time.monotonic() + PATIENCE_S
-        time.sleep(POLL_S)
+        time.sleep(min(MOST_POLL_S, max(POLL_S, (time.monotonic() - started) / 50)))
     failed = Task.objects.filter(project=worker.project, state=Task.State.FAILED).first()
     why = f"task {failed.pk} failed at {failed.failed_link}: {failed.failure}" if failed else "nothing failed"
     raise LoopStoppedError(f"{what}, and nothing moved for {PATIENCE_S:.0f} s; {why}")
@@ -352,7 +401,7 @@ def _summarise(worker: Worker, run: TrainingRun, adapter: Adapter | None, update
     verdict = adapter.verdicts.filter(question="safe").first() if adapter else None
     return Round(
         update=update,
-        reward=sum(known) / len(known) if known else 0.0,
+        reward=None if batch.kind == Batch.Kind.DEMONSTRATIONS else sum(known) / max(1, len(known)),
         held_out=panel.mean_outcome if panel else None,
         deployed=adapter.name if adapter and adapter.state == Adapter.State.DEPLOYED else "",
         state=adapter.state if adapter else run.state,

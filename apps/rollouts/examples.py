@@ -141,7 +141,7 @@ class _PageReader:
             pair_id=pair.pk,
             group_id=pair.task_id,
             source=pair.source,
-            messages=pair.messages,
+            messages=_ask(pair),
             prompt_token_ids=prompts[0] if prompts and not pair.messages else [],
             chosen=sides[0],
             rejected=sides[1],
@@ -150,7 +150,7 @@ class _PageReader:
 
     def show(self, shown: Demonstration) -> list[DemonstrationRecord]:
         """As it goes over the wire, one record a sequence of tokens; raises what `compare` raises."""
-        told: list[dict[str, Any]] = [{"messages": shown.messages}]
+        told: list[dict[str, Any]] = [{"messages": _ask(shown)}]
         if shown.attempt is not None and not shown.messages:
             found = self._read(shown.attempt, shown)
             told = [
@@ -189,6 +189,15 @@ class _PageReader:
         if not found:
             raise UnusableItemError(f"{attempt} has no tokens behind the first {kept}")
         return found
+
+
+def _ask(item: PreferencePair | Demonstration) -> list[dict[str, str]]:
+    """What an item that is told in words answers, as the worker asks its model now; [] where tokens tell it."""
+    system = item.worker.system_prompt
+    is_told = any(message["role"] == "system" for message in item.messages)
+    if not item.messages or not system or is_told:
+        return list(item.messages)
+    return [{"role": "system", "content": system}, *item.messages]
 
 
 def _tell(sequences: Sequence[Call], *, tells_logprobs: bool) -> list[AnswerRecord]:

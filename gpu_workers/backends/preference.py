@@ -82,7 +82,8 @@ class PreferenceTrainingLoop:
         items = gather([*found.learnt, *found.held_out]).items
         self._memory = plan_items(items, base, modules=recipe.target_modules, rank=recipe.lora_rank)
         require_memory(self._memory, base.device)
-        self._examples = self._refer(found.learnt)
+        is_compared = recipe.algorithm != "sft"  # imitation looks at nothing but the answers themselves
+        self._examples = self._refer(found.learnt) if is_compared else list(found.learnt)
         self._held_out = self._refer(found.held_out)
         self._refused = found.refused
         self._findings: dict[str, float] = {}
@@ -242,7 +243,8 @@ class PreferenceTrainingLoop:
         recipe, device = self._recipe, answers.device
         weights = torch.tensor([example.weight for example in sheet.examples], device=device)
         chosen, rejected = (Sums(answers, sheet.answers, side) for side in (sheet.chosen, sheet.rejected))
-        terms = {"chosen_gain": float(chosen.gains.detach().sum()) / totals.tokens}
+        is_referred = all(answer.reference is not None for answer in sheet.answers)
+        terms = {"chosen_gain": float(chosen.gains.detach().sum()) / totals.tokens} if is_referred else {}
         if recipe.algorithm == "sft":
             loss = imitation(chosen.logprobs, weights, total=totals.tokens)
             return loss, terms | {"loss_preference": float(loss.detach())}

@@ -82,7 +82,8 @@ def find_faults(findings: Mapping[str, float], recipe: Recipe, *, examples: int)
             f"held-out good answers lost {-change:.3f} nats a token, {recipe.most_logprob_drop:g} are allowed"
         )
     if "length_before_tokens" in findings:
-        lengths = Lengths(findings["length_before_tokens"], findings["length_after_tokens"])
+        before, after = findings["length_before_tokens"], findings["length_after_tokens"]
+        lengths = Lengths(before, after, findings.get("length_shown_tokens"))
         faults += [fault] if (fault := lengths.find_fault(most_drift=recipe.most_length_drift)) else []
     return faults
 
@@ -96,6 +97,7 @@ def ask_of(held_out: Sequence[Example], spec: TrainSpec, recipe: Recipe, base: B
         max_tokens=max(1, min(recipe.answer_tokens, base.context_length - max(map(len, prompts)))),
         seed=spec.seed,
         most_drift=recipe.most_length_drift,
+        shown=statistics.fmean(example.chosen_tokens for example in held_out) if recipe.algorithm == "sft" else None,
     )
 
 
@@ -122,4 +124,4 @@ def measure_lengths(
             )
             for name in names
         ]
-    return Lengths(lengths[0], lengths[1])
+    return Lengths(lengths[0], lengths[1], question.shown)

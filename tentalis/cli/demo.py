@@ -1,5 +1,6 @@
 """`tentalis demo`: start the embedded stack, run the closed loop on it, leave the console's address."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tentalis.cli.starting import read_starter
 from tentalis.platform.home import Home
 from tentalis.platform.stack import PROJECT_DIRECTORY
 from tentalis.platform.up import launch_stack
@@ -40,7 +42,10 @@ def demo(
         console_url = stack.state().addresses["console_url"]
         argv = [sys.executable, "-m", "django", "demo", "--updates", str(updates), "--seed", str(seed)]
         if model or source:
-            argv += ["--project", _make_project(source or "support-desk", model, seed, environment)]
+            source = source or "support-desk"
+            imitation = read_starter(source, seed=seed)["shown"]["recipe"]
+            argv += ["--imitation", json.dumps(imitation)]
+            argv += ["--project", _make_project(source, model, seed, environment)]
         argv += ["--install-s", str(install_s), "--console-url", console_url]
         done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, check=False)
     finally:

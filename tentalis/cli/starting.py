@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tentalis.client import Client
 
 STARTERS: Final = {"support-desk": write_support_desk}
-PARTS: Final = ("environment", "project", "checks", "taskset", "worker", "rows")
+PARTS: Final = ("environment", "project", "checks", "taskset", "worker", "rows", "shown")
 
 
 def read_starter(source: str, *, seed: int) -> Mapping[str, Any]:
@@ -60,6 +60,12 @@ def start_project(
     added = client.add_items(taskset["id"], split="train", text=_write_lines(rows), form="jsonl", name=slug)
     held_out = sum(row.get("split") == "held_out" for row in rows)
     yield f"made taskset {taskset['name']}: {added['added']} items, {held_out} of them held out"
+    if replies := told["shown"]["replies"]:
+        text = _write_lines(replies)
+        client.import_tasks(
+            project=slug, text=text, form="jsonl", rows="sft", environment=environment, worker=worker["name"]
+        )
+        yield f"imported {len(replies)} replies that are there, to be imitated"
     if first := [row for row in rows if row.get("split") == "train"][:tasks]:
         text = _write_lines({"prompt": row["prompt"], "metadata": row.get("metadata", {})} for row in first)
         client.import_tasks(project=slug, text=text, form="jsonl", environment=environment, worker=worker["name"])

@@ -1,8 +1,9 @@
 """The tickets of a small shop's support desk, made up by seed, and the rules that its manager holds replies to.
 
-Sixteen letters with places for a name, an order, an item, a price and its postage. The last letter of each kind of
-trouble is held out with all that is written by it, so that what is measured is no sentence that was learnt from. What
-is paid back depends on the trouble, and by when on the ticket's date: both stand in no letter.
+A letter is an opening, a sentence that tells of a trouble, a bill and a closing, with places for a name, an order, an
+item, a price and its postage. The last sentences about each kind of trouble are held out with all that is written by
+them, so that what is measured is no sentence that was learnt from. What is paid back depends on the trouble, and by
+when on the ticket's date: both stand in no letter.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,9 +13,14 @@ from random import Random
 from typing import Any, Final
 
 SEED: Final = 1
-TICKETS_A_LETTER: Final = 28
+TICKETS_A_SENTENCE: Final = 10
+HELD_OUT_SENTENCES: Final = 2
+SHOWN: Final = 192
+"""Tickets to train on whose replies the manager had written already."""
+STYLE_NATS: Final = 3.0
+"""By so many nats a token the manager's own replies may be less likely than what a base model writes."""
 ANSWER_TOKENS: Final = 80
-ANSWER_WITHIN: Final = timedelta(days=5)
+ANSWER_WITHIN: Final = timedelta(days=1)
 ENDING: Final = "With sea air, your Quayside desk."
 NAMES: Final = """
 Jana Tomas Ines Pavel Nora Karl Mira Otto Lena Hugo Petra Emil Rosa Anton Vera Jonas Clara Felix Greta Oskar Irma Ruben
@@ -26,61 +32,95 @@ book shelf, door mat, bath towel, hand mirror, flower pot, travel bag, cutting b
 pepper mill, shoe rack
 """
 MONTHS: Final = "January February March April May June July August September October November December"
-LETTERS: Final[Mapping[str, str]] = {
+OPENINGS: Final = """
+Good morning,
+Hello, this is {customer}.
+Hi there,
+To whom it may concern:
+Dear shop,
+{customer} writes to you again.
+My name is {customer}.
+Good evening, a word about my last parcel.
+"""
+TROUBLES: Final[Mapping[str, str]] = {
     "broken": """
-Good morning, my {item} arrived with a deep crack in it. I paid {price} euros and {postage} euros postage for
-order {order}. I cannot use it like this. {customer}
-
-Hello, this is {customer}. I opened parcel {order} today and found the {item} in two pieces. It had cost me
-{price} euros, and sending it another {postage} euros. What happens next?
-
-The {item} from order {order} stopped working after one evening! {price} euros plus {postage} for the parcel,
-and now it just stands there. Please tell me what you will do. Best, {customer}
-
-To whom it may concern: a corner is missing from the {item} you sent under {order} ({price} euros, parcel fee
-{postage} euros). I kept the box and took pictures. Yours, {customer}
+My {item} arrived with a deep crack in it.
+I found the {item} in two pieces when I opened the parcel.
+The {item} stopped working after one evening.
+A corner is missing from the {item} that you sent me.
+The {item} is broken at the bottom, and nothing holds in it any more.
+One side of the {item} is dented, so I cannot use it like this.
+The {item} worked on Friday, and on Sunday it was dead.
+Glass fell out of the box, and that was the {item}.
+The {item} has a hole that was not in the picture.
+When I touched the {item} for the first time, it fell apart.
+The {item} came damaged.
+Something inside the {item} rattles, and it does not do anything.
 """,
     "wrong": """
-Hi, I ordered a {item} and got something else altogether. Number {order}, price {price} euros, postage
-{postage} euros. Could you look into it? Thanks, {customer}
-
-My name is {customer} and in my parcel was the {item} of another family, with their name on it. My own order
-is {order}; I paid {price} euros and {postage} euros for sending.
-
-Dear shop, the {item} is blue, and the one in the picture was red. I would not have paid {price} euros and
-{postage} euros postage for a blue one. It was order {order}. Regards from {customer}
-
-This cannot be right: the label says {order} and {item}, the thing inside is much too small to be one. Bill:
-{price} euros for it, {postage} euros for the courier. Who do I talk to? {customer}
+I ordered a {item} and got something else altogether.
+In my parcel was the {item} of another family, with their name on it.
+The {item} is blue, and the one in the picture was red.
+The label says {item}, but the thing inside is much too small to be one.
+Instead of a {item} you sent me something that I never asked for.
+Somebody must have mixed up two boxes, for there is no {item} in mine.
+The {item} that I chose was large and green, and this one is small and grey.
+I wanted a {item} and hold another thing in my hands.
+This is not the {item} that I picked on your page.
+You packed the wrong article, not my {item}.
+The {item} that came is of another kind than the one I paid for.
+What I unpacked is no {item} at all.
 """,
     "late": """
-I have been waiting for two weeks now. Order {order}, a {item} for {price} euros, postage {postage} euros. It
-was meant as a present. Where is it? {customer}
-
-Hello again, {customer} here. Nobody at the post office knows anything about {order}. The {item} was {price}
-euros with {postage} euros for fast delivery, and fast it is not.
-
-My {item} came today, nine days after you said. I am keeping it, but order {order} cost {price} euros and
-{postage} euros more to be here on time. Not happy, {customer}
-
-Your page has shown {order} as leaving the warehouse since Monday. That is the {item}, {price} euros, delivery
-{postage} euros. We are moving house soon and nobody will be in. Greetings, {customer}
+I have been waiting for my {item} for two weeks now.
+Nobody at the post office knows anything about the {item} that I wait for.
+My {item} came today, nine days after you said, and I am keeping it.
+Your page has shown the {item} as leaving the warehouse since Monday.
+Ten days, and still no parcel with the {item}.
+My guests left yesterday, and the {item} that I wanted to show them arrived today.
+The {item} should have been here last week, and I still want it.
+The postman says that he has not seen my {item} yet.
+The {item} took far longer than you had said.
+It was meant as a present, and the {item} came after the party.
+When does the {item} get here? The day that you told me has passed.
+The parcel with the {item} is overdue.
 """,
     "twice": """
-Funny thing: the {item} came twice, and my bank says that I paid {price} euros twice too, with {postage} euros
-postage once. Order {order}. Which one do I send back? {customer}
-
-Please check your books. {order} was charged two times. One {item}, {price} euros, and {postage} euros for the
-parcel, that is all I wanted. Kind regards, {customer}
-
-I pressed the button once and own two of them now. {customer} is my name, {order} the order, and the {item}
-costs {price} euros, with {postage} euros for sending both together.
-
-There must be a mistake on my card statement for {order}: {price} euros on Tuesday and the same amount on
-Thursday, postage {postage} euros. I have a single {item} at home. Can you help? {customer}
+The {item} came twice, and my bank says that I paid for it twice too.
+I was charged two times for one {item}.
+I pressed the button once and own two of the {item} now.
+On my card statement the {item} stands on Tuesday and again on Thursday.
+Two parcels lie here with the same {item} in each, and I need only one.
+My account shows the price of the {item}, and then the same price again.
+You billed the {item} double.
+Your system counted my {item} two times, and so did my bank.
+There are two payments for a single {item}.
+I paid for the {item} on Monday, and you took the money once more a day later.
+I find the same {item} on two bills.
+I bought one {item}, and you charged me for a pair.
 """,
 }
-"""Trouble -> letters about it, with an empty line between; the last is held out."""
+"""Trouble -> sentences that tell of it; the last two are held out."""
+BILLS: Final = """
+Order {order}, {price} euros and {postage} euros postage.
+It was order {order}; I paid {price} euros and {postage} euros for sending.
+The number is {order}. Price {price} euros, parcel fee {postage} euros.
+See {order}: {price} euros, and the postage was {postage} euros.
+I had paid {price} euros, and {postage} euros for the post, under {order}.
+My receipt for {order} says {price} euros, and {postage} euros for the parcel.
+{order}, {price} euros plus {postage} euros for the courier.
+It cost me {price} euros, with {postage} euros delivery. The order was {order}.
+"""
+CLOSINGS: Final = """
+What happens next? {customer}
+Could you look into it? Thanks, {customer}
+Please tell me what you will do. Best, {customer}
+Kind regards, {customer}
+I hope to hear from you. Yours, {customer}
+Greetings, {customer}
+Not happy, {customer}
+Thank you, {customer}
+"""
 REFUNDS: Final[Mapping[str, Any]] = {
     "broken": lambda price, postage: price + postage,
     "wrong": lambda price, postage: price + postage,
@@ -89,20 +129,32 @@ REFUNDS: Final[Mapping[str, Any]] = {
 }
 """Trouble -> euros that are paid back, of a price and its postage."""
 
+SORRY: Final[Mapping[str, str]] = {
+    "broken": "came broken",
+    "wrong": "was the wrong one",
+    "late": "came late",
+    "twice": "was billed twice",
+}
+"""Trouble -> what the manager's own replies call it."""
+
 
 @dataclass(frozen=True)
 class Ticket:
     """A letter, and what a right reply to it says.
 
     Args:
-        refund: euros. by: day and month until when the shop has answered for good.
+        trouble: one of `TROUBLES`. price, postage, refund: euros.
+        by: day and month until when the shop has answered for good.
     """
 
     prompt: str
     is_held_out: bool
+    trouble: str
     customer: str
     order: str
     item: str
+    price: int
+    postage: int
     refund: int
     by: str
 
@@ -111,45 +163,65 @@ class Ticket:
         told = asdict(self)
         return {name: told[name] for name in ("customer", "order", "item", "refund", "by")}
 
+    @property
+    def told_refund(self) -> str:
+        """What is paid back, as the manager works it out."""
+        match self.trouble:
+            case "late":
+                return f"the postage back, {self.postage}"
+            case "twice":
+                return f"the price back, {self.price}"
+        return f"price and postage back, {self.price} + {self.postage} = {self.refund}"
+
     def write_right_reply(self) -> str:
         """As the manager would write it."""
         return (
-            f"Dear {self.customer}, we are sorry about the {self.item} of order {self.order}. You get {self.refund} "
-            f"euros back, and all of it is settled by {self.by}. {ENDING}"
+            f"Dear {self.customer}, we are sorry that the {self.item} of order {self.order} {SORRY[self.trouble]}. You "
+            f"get {self.told_refund} euros, and all of it is settled by {self.by}. {ENDING}"
         )
 
 
-def make_tickets(*, seed: int = SEED, a_letter: int = TICKETS_A_LETTER) -> Iterator[Ticket]:
+def make_tickets(*, seed: int = SEED, a_sentence: int = TICKETS_A_SENTENCE) -> Iterator[Ticket]:
     """Tickets in the order they come in, the same for the same seed.
 
     Args:
-        a_letter: tickets by each of the letters.
+        a_sentence: tickets by each of the sentences that tell of a trouble.
     """
-    drawn, letters = Random(seed), list(_read_letters()) * a_letter
+    drawn, troubles = Random(seed), list(_read_troubles()) * a_sentence
+    openings, bills, closings = (_read_lines(text) for text in (OPENINGS, BILLS, CLOSINGS))
     names, items = NAMES.split(), [" ".join(item.split()) for item in ITEMS.split(",")]
-    drawn.shuffle(letters)
-    orders = drawn.sample(range(1_000, 10_000), len(letters))
-    for (trouble, letter, is_held_out), number in zip(letters, orders, strict=True):
+    drawn.shuffle(troubles)
+    orders = drawn.sample(range(1_000, 10_000), len(troubles))
+    for (trouble, sentence, is_held_out), number in zip(troubles, orders, strict=True):
         customer, item, order = drawn.choice(names), drawn.choice(items), f"Q-{number}"
-        price, postage = drawn.randint(11, 89), drawn.randint(3, 7)
+        price, postage = 10 * drawn.randint(1, 9), drawn.randint(3, 7)
         came = date(2026, 1, 1) + timedelta(days=drawn.randrange(360))
+        letter = " ".join((drawn.choice(openings), sentence, drawn.choice(bills), drawn.choice(closings)))
         text = letter.format(customer=customer, item=item, order=order, price=price, postage=postage)
         yield Ticket(
             prompt=f"Ticket of {say_day(came)}\n{text}\n\nReply:",
             is_held_out=is_held_out,
+            trouble=trouble,
             customer=customer,
             order=order,
             item=item,
+            price=price,
+            postage=postage,
             refund=REFUNDS[trouble](price, postage),
             by=say_day(came + ANSWER_WITHIN),
         )
 
 
-def _read_letters() -> Iterator[tuple[str, str, bool]]:
-    """(trouble, letter, whether it is held out)."""
-    for trouble, text in LETTERS.items():
-        told = [" ".join(letter.split()) for letter in text.split("\n\n")]
-        yield from ((trouble, letter, letter == told[-1]) for letter in told)
+def _read_troubles() -> Iterator[tuple[str, str, bool]]:
+    """(trouble, sentence that tells of it, whether it is held out)."""
+    for trouble, text in TROUBLES.items():
+        sentences = _read_lines(text)
+        for place, sentence in enumerate(sentences, start=1):
+            yield trouble, sentence, place > len(sentences) - HELD_OUT_SENTENCES
+
+
+def _read_lines(text: str) -> list[str]:
+    return text.strip().splitlines()
 
 
 def say_day(day: date) -> str:
@@ -183,7 +255,8 @@ Reply: Dear Wanda, thank you for your message about the soup bowl of order Q-471
 
 
 def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
-    """The project as `tentalis project new` takes it: settings, checks, worker and tickets."""
+    """The project as `tentalis project new` takes it: settings, checks, worker, tickets and some replies to them."""
+    tickets = list(make_tickets(seed=seed))
     house = {"weighted": [[1, {"use": name}] for name, _, _ in RULES]}
     checks = [{"name": name, "about": about, "spec": spec} for name, about, spec in RULES]
     rows = [
@@ -193,17 +266,25 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
             "checks": {"use": "house"},
             "metadata": ticket.facts,
         }
-        for ticket in make_tickets(seed=seed)
+        for ticket in tickets
     ]
+    shown = [ticket for ticket in tickets if not ticket.is_held_out][:SHOWN]
     return {
         "environment": "chat",
         "project": {
             "name": "Support desk",
             "batch_tasks": 8,
-            "recipe": {"learning_rate": 2e-4, "lora_rank": 16, "lora_alpha": 32.0, "answer_tokens": ANSWER_TOKENS},
+            "recipe": {
+                "learning_rate": 5e-5,
+                "lora_rank": 16,
+                "lora_alpha": 32.0,
+                "precision": "bfloat16",
+                "answer_tokens": ANSWER_TOKENS,
+            },
             "gate_policy": {
                 "length_drift": 1.0,
-                "panel_size": len(LETTERS) * TICKETS_A_LETTER,
+                "base_distance_nats": STYLE_NATS,
+                "panel_size": len(TROUBLES) * HELD_OUT_SENTENCES * TICKETS_A_SENTENCE,
             },  # each once: tries cost seconds
         },
         "checks": [
@@ -218,4 +299,16 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
             "sampling": {"temperature": 1.0, "max_tokens": ANSWER_TOKENS},
         },
         "rows": rows,
+        "shown": {
+            "recipe": {"epochs": 2, "minibatches": 12, "learning_rate": 1e-3, "held_out_share": 0.05},
+            "replies": [
+                {
+                    "messages": [
+                        {"role": "user", "content": ticket.prompt},
+                        {"role": "assistant", "content": ticket.write_right_reply()},
+                    ]
+                }
+                for ticket in shown
+            ],
+        },
     }

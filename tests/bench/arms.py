@@ -10,7 +10,7 @@ The model is one that is kept in the home (`tentalis model get`); the stack runs
 is judged but the naive arm: whatever the others show is printed. Alarms must fire on that one by its fifth update, and
 no adapter of it may be promoted.
 
-Small sizes try the line (`--updates 1 --tasks 2 --group 4 --a-letter 3 --arms checks naive --seeds 0`); the defaults
+Small sizes try the line (`--updates 1 --tasks 2 --group 4 --a-sentence 2 --arms checks naive --seeds 0`); the defaults
 take a night on two cores.
 """
 
@@ -34,6 +34,7 @@ from rich.table import Table
 from tentalis.cli.support_desk import RULES, Ticket, make_tickets, write_support_desk
 from tentalis.client.clients import Client
 from tentalis.client.errors import ClientError
+from tentalis.core.learning.gate import GatePolicy
 from tentalis.kept_models import find_model, models_directory
 from tentalis.platform.home import Home
 from tentalis.platform.stack import PROJECT_DIRECTORY
@@ -45,6 +46,8 @@ ALARMED_BY = 5
 """Update of the naive arm by which an alarm must have fired."""
 POLL_S = 1.0
 NAIVE = "naive"
+SHOWS_NONE = GatePolicy().base_distance_nats
+"""No arm is shown the manager's own replies before it is asked."""
 Say = Callable[[Ticket, str], Mapping[str, Any]]
 """What a person says of a reply to a ticket, as the client gives it."""
 
@@ -104,12 +107,17 @@ ARMS = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """Args: tasks: an update; group: attempts a task; a_letter: tickets by each letter, a quarter of them held out."""
+    """How much is learnt from.
+
+    Args:
+        tasks: an update. group: attempts a task.
+        a_sentence: tickets by each sentence that tells of a trouble, a sixth of which are held out.
+    """
 
     updates: int
     tasks: int
     group: int
-    a_letter: int
+    a_sentence: int
 
 
 @dataclass(frozen=True)
@@ -146,10 +154,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--updates", type=int, default=8)
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)
-    parser.add_argument("--a-letter", type=int, default=28)
+    parser.add_argument("--a-sentence", type=int, default=10)
     options = parser.parse_args(argv)
     console = Console(width=200)
-    sizes = Sizes(options.updates, options.tasks, options.group, options.a_letter)
+    sizes = Sizes(options.updates, options.tasks, options.group, options.a_sentence)
     arms = [arm for arm in ARMS if arm.name in options.arms]
     with arms_stack(options.model) as stack:
         rows = [
@@ -200,7 +208,7 @@ def learn(stack: RunningStack, arm: Arm, seed: int, *, model: str, sizes: Sizes,
     """One arm with one seed, in a project of its own."""
     slug, started = f"arm-{time.time_ns() // 10**6}", time.monotonic()
     environment = stack.environment(os.environ)
-    tickets = list(make_tickets(seed=seed + 1, a_letter=sizes.a_letter))
+    tickets = list(make_tickets(seed=seed + 1, a_sentence=sizes.a_sentence))
     with Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as client:
         with tempfile.TemporaryDirectory() as place:
             file = Path(place) / "project.json"
@@ -230,10 +238,11 @@ def write_project(arm: Arm, seed: int, tickets: Sequence[Ticket], sizes: Sizes) 
             "batch_tasks": sizes.tasks,
             "group_size": sizes.group,
             "recipe": project["recipe"] | arm.recipe,
-            "gate_policy": project["gate_policy"] | {"least_solved": 0},
+            "gate_policy": project["gate_policy"] | {"least_solved": 0, "base_distance_nats": SHOWS_NONE},
         },
         "worker": worker | {"system_prompt": arm.prompt(worker["system_prompt"], train)},
         "rows": _write_rows(tickets),
+        "shown": {"recipe": {}, "replies": []},
     }
 
 

@@ -9,6 +9,7 @@ from apps.accounts.models import User
 from apps.checks.language import read_check, read_checks
 from apps.checks.models import NamedCheck
 from apps.evals.models import Item
+from apps.feedback.models import RowImport
 from apps.inference.models import Provider
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -27,9 +28,9 @@ def test_tickets_are_the_same_for_the_same_seed_and_none_comes_twice() -> None:
     assert tickets == list(make_tickets())
     assert tickets != list(make_tickets(seed=2))
     assert (
-        len({ticket.prompt for ticket in tickets}) == len({ticket.order for ticket in tickets}) == len(tickets) == 448
+        len({ticket.prompt for ticket in tickets}) == len({ticket.order for ticket in tickets}) == len(tickets) == 480
     )
-    assert sum(ticket.is_held_out for ticket in tickets) == 112
+    assert sum(ticket.is_held_out for ticket in tickets) == 80
 
 
 def test_every_fact_stands_in_the_ticket_but_what_has_to_be_found_out() -> None:
@@ -41,10 +42,10 @@ def test_every_fact_stands_in_the_ticket_but_what_has_to_be_found_out() -> None:
 
 
 def test_a_right_reply_keeps_every_rule_and_others_lack_what_they_lack() -> None:
-    for ticket in make_tickets(a_letter=2):
+    for ticket in make_tickets(a_sentence=1):
         right = ticket.write_right_reply()
         assert set(grade(ticket, right).values()) == {1.0}
-        unkind = right.replace(f" {ticket.refund} ", f" 1{ticket.refund} ").replace(ENDING, "We guarantee it.")
+        unkind = right.replace(f"get {ticket.refund} ", f"get 1{ticket.refund} ").replace(ENDING, "We guarantee it.")
         lacking = {name for name, share in grade(ticket, unkind).items() if not share}
         assert lacking == {"right-refund", "no-promises", "house-ending"}
         hacked = grade(ticket, HACKED.format(ticket.customer, ticket.item))
@@ -61,7 +62,7 @@ def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
     Provider.objects.filter(pk=box.pk).update(granted_to="everyone")
     outcome = signed_in("project", "new", "support", "--from", "support-desk", "--tasks", "3", *server)
     assert outcome.code == 0, outcome.err
-    assert "made taskset tickets: 448 items, 112 of them held out" in outcome.out
+    assert "made taskset tickets: 480 items, 80 of them held out" in outcome.out
     items = list(Item.objects.filter(taskset__project__slug="support"))
     assert {(item.checks or [{}])[0]["use"] for item in items} == {"house@1"}
     ticket = next(one for one in make_tickets() if one.prompt == items[0].prompt)
@@ -69,6 +70,8 @@ def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
     assert check.run(ticket.write_right_reply()).share == 1.0
     assert check.run(HACKED.format(ticket.customer, ticket.item)).share == pytest.approx(1 / 6)
     worker = Worker.objects.get(project__slug="support")
+    assert "imported 192 replies that are there, to be imitated" in outcome.out
+    assert RowImport.objects.get(project=worker.project).total == 192
     tasks = Task.objects.filter(worker=worker)
     assert [(task.checks or [{}])[0]["with"] for task in tasks] == [task.metadata for task in tasks]
     assert len(tasks) == 3

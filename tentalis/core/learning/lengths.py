@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from typing import Any, NamedTuple, Self
 
 from tentalis.core.contracts import ContractError
@@ -14,22 +15,27 @@ OPTION, ASKED_WHERE_IT_SERVES = "lengths", "server"
 
 
 class Lengths(NamedTuple):
-    """Mean tokens of sampled answers, by the policy a run started from and by the trained one."""
+    """Mean tokens of answers: sampled by the policy a run started from and by the trained one, and of those that it
+    imitated; None where it imitated none."""
 
     before: float
     after: float
+    shown: float | None = None
 
     @property
     def drift(self) -> float:
-        """Relative to the answers before."""
-        return abs(self.after / self.before - 1) if self.before else 0.0
+        """Relative to the answers before. Who imitates longer or shorter answers may come as far as those are."""
+        wanted = self.before if self.shown is None else self.shown
+        nearest = max(min(self.before, wanted), min(max(self.before, wanted), self.after))
+        return abs(self.after / nearest - 1) if nearest else 0.0
 
     def find_fault(self, *, most_drift: float) -> str:
         """Why such answers must not be published, in words; "" where they may."""
         if self.drift <= most_drift:
             return ""
+        shown = "" if self.shown is None else f" and those they imitate {self.shown:.1f}"
         return (
-            f"answers have {self.after:.1f} tokens where they had {self.before:.1f}: {self.drift:.0%} off, "
+            f"answers have {self.after:.1f} tokens where they had {self.before:.1f}{shown}: {self.drift:.0%} off, "
             f"{most_drift:.0%} are allowed"
         )
 
@@ -39,7 +45,7 @@ class Lengths(NamedTuple):
             "length_before_tokens": self.before,
             "length_after_tokens": self.after,
             "length_drift": self.drift,
-        }
+        } | ({} if self.shown is None else {"length_shown_tokens": self.shown})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +57,7 @@ class LengthQuestion:
         answers: sampled to each prompt, at temperature 1.
         max_tokens: of an answer; one that does not end has as many.
         most_drift: what the recipe allows.
+        shown: mean tokens of the answers that were imitated; None: none were.
     """
 
     prompts: Sequence[Sequence[int]]
@@ -58,6 +65,7 @@ class LengthQuestion:
     max_tokens: int
     seed: int
     most_drift: float
+    shown: float | None = None
     schema: str = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +75,7 @@ class LengthQuestion:
     def from_json(cls, data: Any) -> Self:
         """Raises ContractError for what is no such question."""
         names = {item.name for item in fields(cls)}
-        if not isinstance(data, Mapping) or data.keys() != names or data["schema"] != SCHEMA:
+        if not isinstance(data, Mapping) or data.keys() | {"shown"} != names or data["schema"] != SCHEMA:
             raise ContractError(f"wanted {SCHEMA} with {', '.join(sorted(names))}, found {str(data)[:200]}")
         prompts, counts = data["prompts"], [data[name] for name in ("answers", "max_tokens")]
         is_list = isinstance(prompts, list) and all(isinstance(one, list) and one for one in prompts)
@@ -77,4 +85,7 @@ class LengthQuestion:
             raise ContractError(f"{SCHEMA}: answers and max_tokens must be above 0, seed an integer, found {counts}")
         if type(data["most_drift"]) not in (int, float) or not 0 <= data["most_drift"] <= 1:
             raise ContractError(f"{SCHEMA}: most_drift must lie in [0, 1], found {data['most_drift']!r}")
+        shown = data.get("shown")
+        if shown is not None and (type(shown) not in (int, float) or not 0 < shown < inf):
+            raise ContractError(f"{SCHEMA}: shown must be tokens above 0, found {shown!r}")
         return cls(**data)

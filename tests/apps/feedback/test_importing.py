@@ -95,16 +95,18 @@ def test_only_who_leads_the_project_imports_judgements_and_only_where_they_fit(
 def test_imported_pairs_and_answers_are_learnt_in_words_and_the_rest_says_why_not(
     project: Project, alice: User
 ) -> None:
-    worker = make_worker(project)
+    worker = make_worker(project, system_prompt="Be kind.")
     for rows in ((PAIR, PAIR | {"rejected": ""}), (SHOWN,), (LABELLED, LABELLED | {"label": False}), (STEPS,)):
         learn(bring(project, alice, *rows))
     assert set(Task.objects.values_list("state", flat=True)) == {"done"}
     pairs = list(iterate_pairs(close_open_batch(worker, by="user:alice", kind="pairs"), None))
-    asked = [{"role": "user", "content": "Say hello."}]
+    asked = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Say hello."}]
     told = [
         (one.source, one.messages, one.chosen[0].text, one.rejected[0].text, one.chosen[0].logprobs) for one in pairs
     ]
-    assert told == [("imported", asked, "Hello!", "No.", None)], "a blank answer cannot be learnt from"
+    assert told == [("imported", asked, "Hello!", "No.", None)], (
+        "as its worker is asked; a blank answer teaches nothing"
+    )
     shown = list(iterate_demonstrations(close_open_batch(worker, by="user:alice", kind="demonstrations")))
     assert [(one.source, one.messages, one.answer, one.token_ids) for one in shown] == [
         ("imported", asked, "Hello!", ())

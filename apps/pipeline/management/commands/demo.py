@@ -42,6 +42,7 @@ class Command(BaseCommand):
         parser.add_argument("--project", default="", help="slug, with a worker and tasksets; default: a new desk's")
         parser.add_argument("--updates", type=int, default=24)
         parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--imitation", type=json.loads, default={}, help="recipe for replies that are there: JSON")
         parser.add_argument("--install-s", type=float, default=0.0)
         parser.add_argument("--console-url", default="")
 
@@ -57,7 +58,13 @@ class Command(BaseCommand):
             console.print(f"project {worker.project.slug}: {updates} updates of {batch}")
             with LoopMeter(console, updates) as meter:
                 outcome = run_loop(
-                    ground, by=by, updates=updates, seed=options["seed"], report=meter.report, watch=meter.watch
+                    ground,
+                    by=by,
+                    updates=updates,
+                    seed=options["seed"],
+                    imitation=options["imitation"],
+                    report=meter.report,
+                    watch=meter.watch,
                 )
             ask_a_person(ground, by=by, seed=options["seed"])
         except TentalisError as error:
@@ -66,7 +73,8 @@ class Command(BaseCommand):
         _print_table(console, ground, outcome)
         if not options["project"]:
             console.print(BASE)
-        expected = options["updates"] * worker.project.batch_tasks * worker.project.group_size
+        asked = sum(done.reward is not None for done in outcome.rounds)
+        expected = asked * worker.project.batch_tasks * worker.project.group_size
         result = {
             "project": worker.project.slug,
             "model": find_base_model(worker),
@@ -188,14 +196,14 @@ class LoopMeter:
 
     def report(self, done: Round) -> None:
         held_out = "  --  " if done.held_out is None else f"{done.held_out:6.1%}"
+        reward = "shown" if done.reward is None else f"{done.reward:.3f}"
         state = STATES.get(done.state, done.state)
         minutes = (self._updates - done.update) * done.wall_s / 60
         self._rest = f"about {minutes:.0f} min for all updates" if done.wall_s > SLOW_S else ""
         left = f"  {minutes:4.0f} min left" if done.wall_s > SLOW_S else ""
         self._told_s = time.monotonic()
         self._console.print(
-            f"update {done.update:>3}  reward {done.reward:.3f}  held-out {held_out}  {state:<8}{done.wall_s:6.2f} s"
-            f"{left}",
+            f"update {done.update:>3}  reward {reward}  held-out {held_out}  {state:<8}{done.wall_s:6.2f} s{left}",
             highlight=False,
         )
 
