@@ -36,6 +36,7 @@ FACTS: Mapping[str, Named] = {
     "examples_held_out": Named(_("Examples held out"), _("examples")),
     "tasks_learned": Named(_("Tasks learned from"), _("tasks")),
     "tasks_held_out": Named(_("Tasks held out"), _("tasks")),
+    "texts_rehearsed": Named(_("Texts of its own it rehearsed"), _("texts")),
     "train_loss": Named(_("Loss on what it learned from")),
     "val_loss": Named(_("Loss on what was held out")),
     "held_out_pair_accuracy": Named(_("Held-out pairs ordered right")),

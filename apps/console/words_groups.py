@@ -32,6 +32,7 @@ USED_BY: Mapping[str, tuple[str, frozenset[str]]] = {
     **dict.fromkeys(("nll_coef", "least_pair_accuracy"), ("algorithm", WRITTEN_PAIRS)),
     **dict.fromkeys(("kto_desirable", "kto_undesirable"), ("algorithm", frozenset({"kto"}))),
     **dict.fromkeys(("sft_temperature", "sft_weight_max"), ("algorithm", frozenset({"reward_weighted_sft"}))),
+    "rehearsal_texts": ("algorithm", frozenset({"sft"})),
     **dict.fromkeys(("held_out_share", "most_logprob_drop", "most_length_drift"), ("algorithm", PREFERENCES)),
 }
 """Field of a recipe -> the choice that decides whether it is used, and for which values of it."""
@@ -92,7 +93,7 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
             True,
         ),
         Fields(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
-        Fields(_("Imitation (SFT)"), ("sft_temperature", "sft_weight_max"), True),
+        Fields(_("Imitation (SFT)"), ("rehearsal_texts", "sft_temperature", "sft_weight_max"), True),
         Fields(
             _("Validation of preferences and imitation"),
             ("held_out_share", "least_pair_accuracy", "most_logprob_drop", "most_length_drift"),

@@ -54,6 +54,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("The reward falls over this many tokens before the maximum answer length; 0: it does not."),
     ),
     "overlong_penalty": (_("Overlong penalty"), _("By how much the reward falls at most.")),
+    "rehearsal_texts": (
+        _("Texts of its own to rehearse"),
+        _("So many texts by the base model itself are imitated beside what is shown: it forgets less. 0: none."),
+    ),
     "refill": (
         _("Dynamic sampling: largest refill"),
         _("A DAPO batch takes at most this many times its number of tasks while too few of them differ in reward."),

@@ -30,6 +30,7 @@ from gpu_workers.backends.memory import require_memory
 from gpu_workers.backends.micro_batches import Packed, pack_bundles, plan_items, score_answers
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.publication_checks import ASKED_HERE, examine, find_faults, is_asked_here
+from gpu_workers.backends.rehearsal import write_texts
 from gpu_workers.learning.preferences import (
     balance_sides,
     count_right,
@@ -79,11 +80,13 @@ class PreferenceTrainingLoop:
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._start = Optimizer(start, recipe, base.device)
         found = read_examples(spec, recipe.algorithm, base, held_out_share=recipe.held_out_share)
-        items = gather([*found.learnt, *found.held_out]).items
+        rehearsed = write_texts(spec, base, count=recipe.rehearsal_texts) if recipe.algorithm == "sft" else []
+        items = gather([*found.learnt, *rehearsed, *found.held_out]).items
         self._memory = plan_items(items, base, modules=recipe.target_modules, rank=recipe.lora_rank)
         require_memory(self._memory, base.device)
         is_compared = recipe.algorithm != "sft"  # imitation looks at nothing but the answers themselves
-        self._examples = self._refer(found.learnt) if is_compared else list(found.learnt)
+        self._examples = self._refer(found.learnt) if is_compared else [*found.learnt, *rehearsed]
+        self._rehearsed = len(rehearsed)
         self._held_out = self._refer(found.held_out)
         self._refused = found.refused
         self._findings: dict[str, float] = {}
@@ -140,13 +143,15 @@ class PreferenceTrainingLoop:
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """The whole run in a few numbers, those of the held-out check among them."""
+        learned = len(self._examples) - self._rehearsed
         last = metrics[-(len(self._plan) // self._recipe.epochs) :]
         return {
-            "examples": float(len(self._examples) + len(self._held_out) + self._refused.counts.total()),
-            "examples_learned": float(len(self._examples)),
+            "examples": float(learned + len(self._held_out) + self._refused.counts.total()),
+            "examples_learned": float(learned),
             "examples_held_out": float(len(self._held_out)),
-            "tasks_learned": float(len({one.group_id for one in self._examples})),
+            "tasks_learned": float(len({one.group_id for one in self._examples}) - self._rehearsed),
             "tasks_held_out": float(len({one.group_id for one in self._held_out})),
+            **({"texts_rehearsed": float(self._rehearsed)} if self._rehearsed else {}),
             "updates": float(len(metrics)),
             "train_loss": sum(metric["loss_preference"] for metric in last) / len(last),
             "memory_planned_mib": self._memory.total / 2**20,

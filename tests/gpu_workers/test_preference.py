@@ -14,6 +14,7 @@ from gpu_workers.backends import publication_checks
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.examples import gather, read_examples
 from gpu_workers.backends.held_out import choose_held_out
+from gpu_workers.backends.rehearsal import write_texts
 from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.contracts import (
@@ -121,6 +122,25 @@ def test_demonstrations_in_words_are_imitated_to_their_end(tmp_path: Path) -> No
     examples = read_examples(spec, "sft", base, held_out_share=0.25)
     (answer,) = examples.learnt[0].answers
     assert answer.tokens[-1] == base.end_of_turn == 1
+
+
+def test_what_rehearses_texts_of_its_own_forgets_less(tmp_path: Path) -> None:
+    shown = make_demonstrations()
+    bare = train_well(tmp_path / "bare", shown, algorithm="sft")
+    kept = train_well(tmp_path / "kept", shown, algorithm="sft", rehearsal_texts=32)
+    counted = ("examples", "examples_learned", "tasks_learned", "tasks_held_out")
+    assert [kept.summary[name] for name in counted] == [bare.summary[name] for name in counted]
+    assert (kept.summary["texts_rehearsed"], bare.summary.get("texts_rehearsed")) == (32, None)
+    assert kept.summary["chosen_logprob_change"] > 0.1, "what is shown is learnt all the same"
+    others = dataclasses.replace(make_spec(tmp_path / "others", shown, recipe=RECIPE), seed=99)
+    answers = [answer for one in write_texts(others, load_base(str(tiny_model())), count=64) for answer in one.chosen]
+    engine, nats = Engine("tiny", tiny_model()), {}
+    for name, result in (("bare", bare), ("kept", kept)):
+        engine.load_adapter(name, path_from_uri(result.adapter_uri))
+    for name in (None, "bare", "kept"):
+        found = engine.score([one.prompt for one in answers], [one.tokens for one in answers], name)
+        nats[name] = -sum(float(one.sum()) for one in found) / sum(one.size_tokens for one in answers)
+    assert nats[None] < nats["kept"] < nats["bare"] - 0.05
 
 
 def test_an_edited_answer_in_words_beats_the_original(tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ class Recipe(Checked):
             directory of a model; each with the base's tokenizer.
         max_staleness: a rollout older than this many adapter versions is refused.
         sft_temperature, sft_weight_max: weight of imitation is min(exp((r - mean) / temperature), max).
+        rehearsal_texts: so many texts that the base model writes itself are imitated beside demonstrations, so that it
+            forgets less of what is not shown; 0: none.
         beta: how strongly preferences hold the policy to the one the run starts from: DPO's and KTO's beta, IPO's tau.
         nll_coef: weight of the chosen answer's negative log-likelihood a token, beside DPO's and IPO's loss.
         kto_desirable, kto_undesirable: weight of KTO's good and bad answers, once both sides weigh the same.
@@ -138,6 +140,7 @@ class Recipe(Checked):
     max_staleness: int = number(4, 0, 1000)
     sft_temperature: float = number(0.5, 0.0, 100.0, above=True)
     sft_weight_max: float = number(4.0, 0.0, 1000.0, above=True)
+    rehearsal_texts: int = number(0, 0, 100_000, is_later=True)
     beta: float = number(0.1, 0.0, 10.0, above=True, is_later=True)
     nll_coef: float = number(0.2, 0.0, 10.0, is_later=True)
     kto_desirable: float = number(1.0, 0.0, 100.0, above=True, is_later=True)
