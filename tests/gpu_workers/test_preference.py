@@ -134,9 +134,10 @@ def test_what_rehearses_texts_of_its_own_forgets_less(tmp_path: Path) -> None:
     assert kept.summary["chosen_logprob_change"] > 0.1, "what is shown is learnt all the same"
     others = dataclasses.replace(make_spec(tmp_path / "others", shown, recipe=RECIPE), seed=99)
     answers = [answer for one in write_texts(others, load_base(str(tiny_model())), count=64) for answer in one.chosen]
-    engine, nats = Engine("tiny", tiny_model()), {}
-    for name, result in (("bare", bare), ("kept", kept)):
-        engine.load_adapter(name, path_from_uri(result.adapter_uri))
+    engine = Engine("tiny", tiny_model())
+    nats: dict[str | None, float] = {}
+    engine.load_adapter("bare", path_from_uri(bare.adapter_uri))
+    engine.load_adapter("kept", path_from_uri(kept.adapter_uri))
     for name in (None, "bare", "kept"):
         found = engine.score([one.prompt for one in answers], [one.tokens for one in answers], name)
         nats[name] = -sum(float(one.sum()) for one in found) / sum(one.size_tokens for one in answers)

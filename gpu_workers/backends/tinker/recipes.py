@@ -37,6 +37,7 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "refill": "it is about filling a batch",
         **dict.fromkeys(
             (
+                "rehearsal_texts",
                 "beta",
                 "nll_coef",
                 "kto_desirable",

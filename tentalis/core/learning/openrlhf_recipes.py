@@ -40,6 +40,7 @@ NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
         "opd_hints": "it distils token by token alone",
         "opd_top_k_clip": "it distils token by token alone",
         "max_staleness": "it makes its rollouts itself, from the policy it trains",
+        "rehearsal_texts": "it imitates what it is given, and nothing beside",
         "sft_temperature": "it cannot weigh demonstrations",
         "sft_weight_max": "it cannot weigh demonstrations",
         **dict.fromkeys(
