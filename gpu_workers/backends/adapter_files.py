@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from peft import LoraConfig
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -213,6 +212,8 @@ def _require_as_meant(staging: Path, tensors: LoraTensors) -> None:
 
 
 def _peft_config(manifest_fields: Mapping[str, Any]) -> dict[str, Any]:
+    from peft import LoraConfig  # here: it brings a second of models with it, and many who are here write none
+
     config = LoraConfig(
         r=manifest_fields["rank"],
         lora_alpha=manifest_fields["alpha"],

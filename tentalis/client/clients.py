@@ -13,6 +13,7 @@ import httpx
 from tentalis.client.endpoints import Call, Endpoints, Json
 from tentalis.client.errors import ClientError, UnreachableError, make_error, read_problem
 from tentalis.client.retries import Retries
+from tentalis.trust import trust_authorities
 
 TIMEOUT_S = 30.0
 KEYED = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -42,6 +43,7 @@ def make_options(url: str, token: str, timeout_s: float) -> dict[str, Any]:
         "timeout": timeout_s,
         "follow_redirects": False,
         "trust_env": False,
+        "verify": trust_authorities(),
     }
 
 

@@ -12,6 +12,7 @@ from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, refuse_unknown, require_allowed
 from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
 from tentalis.outbound.scopes import current_scope
+from tentalis.trust import trust_authorities
 
 MAX_READ_BYTES = LIMITS.answer_bytes
 TOTAL_S = 30.0
@@ -93,7 +94,7 @@ class GuardedTransport(httpx.HTTPTransport):
         self._total_s = total_s
         # httpx offers no way to say where connections come from; its transport is a thin cover of this pool
         self._pool = httpcore.ConnectionPool(
-            ssl_context=httpx.create_ssl_context(trust_env=False),
+            ssl_context=trust_authorities(),
             max_connections=max_connections,
             max_keepalive_connections=max_connections,
             network_backend=_GuardedBackend(network, allow_private=allow_private, resolve=resolve),

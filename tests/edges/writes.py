@@ -12,6 +12,8 @@ WRITES = re.compile(
     re.IGNORECASE,
 )
 """Any table's; but that a session or a token was used is noted."""
+WORDS = ("INSERT", "DELETE", "COPY", "UPDATE")
+"""One of which each of them has: looked for first, for the pattern is tried at every letter."""
 
 
 @contextmanager
@@ -20,7 +22,8 @@ def noting_writes() -> Iterator[list[str]]:
     wrote: list[str] = []
 
     def note(execute: Any, statement: str, *given: Any) -> Any:
-        if WRITES.search(statement):
+        upper = statement.upper()
+        if any(word in upper for word in WORDS) and WRITES.search(statement):
             wrote.append(statement)
         return execute(statement, *given)
 

@@ -4,6 +4,7 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import mul, sub
 from statistics import NormalDist
 from typing import ClassVar
 
@@ -97,12 +98,12 @@ def compare_paired(
             if not 0 <= value <= 1:
                 raise GateError(f"{name} outcome {index} must lie in [0, 1], found {value}")
     shares = normalise_weights(weights, items=len(candidate))
-    differences = [mine - theirs for mine, theirs in zip(candidate, reference, strict=True)]
+    differences = list(map(sub, candidate, reference))
     items = len(differences)
     padded = items + 2
-    total = math.fsum(share * value for share, value in zip(shares, differences, strict=True))
+    total = math.fsum(map(mul, shares, differences))
     centre = total / padded
-    spread = math.fsum((share * (value - centre)) ** 2 for share, value in zip(shares, differences, strict=True))
+    spread = math.fsum([(share * (value - centre)) ** 2 for share, value in zip(shares, differences, strict=True)])
     std = math.sqrt((spread + 1 + 2 * centre * centre) / padded)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * std / math.sqrt(padded)
     return PairedComparison(
@@ -135,7 +136,7 @@ def normalise_weights(weights: Sequence[float], *, items: int) -> list[float]:
 
 def mean_weighted(values: Sequence[float], weights: Sequence[float]) -> float:
     """sum(w x) / sum(w), in the values' unit and between the least and the greatest of them."""
-    found = math.fsum(weight * value for weight, value in zip(weights, values, strict=True)) / math.fsum(weights)
+    found = math.fsum(map(mul, weights, values)) / math.fsum(weights)
     return min(max(found, min(values)), max(values))
 
 
