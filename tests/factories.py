@@ -5,6 +5,7 @@ from statistics import fmean
 from typing import Any
 from uuid import uuid4
 
+from django.contrib.auth.hashers import make_password
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
@@ -22,15 +23,22 @@ from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 def make_user(name: str, **values: Any) -> User:
     user = User.objects.filter(username=name).first()
     if user is None:
-        user = User.objects.create_user(username=name, password=f"{name}-has-a-password", **values)
+        user = User.objects.create_user(username=name, password=say_password(name), **values)
     return user
+
+
+def say_password(name: str) -> str:
+    return f"{name}-has-a-password"
 
 
 def make_project(slug: str = "shop", **values: Any) -> Project:
     """A project with alice as its manager and bob as its reviewer."""
     project = Project.objects.create(slug=slug, name=slug.title(), **values)
-    for name, role in (("alice", Role.MANAGER), ("bob", Role.REVIEWER)):
-        Member.objects.create(project=project, user=make_user(name), role=role)
+    roles = {"alice": Role.MANAGER, "bob": Role.REVIEWER}
+    users = {user.username: user for user in User.objects.filter(username__in=roles)}
+    new = [User(username=name, password=make_password(say_password(name))) for name in roles if name not in users]
+    users |= {user.username: user for user in User.objects.bulk_create(new)}
+    Member.objects.bulk_create(Member(project=project, user=users[name], role=role) for name, role in roles.items())
     return project
 
 
@@ -41,7 +49,9 @@ def make_worker(project: Project, name: str = "echo", kind: str = Worker.Kind.EC
 def make_task(project: Project, worker: Worker | None = None, **values: Any) -> Task:
     """A task row as it stands after submission, without anything started."""
     worker = worker or Worker.objects.filter(project=project).first() or make_worker(project)
-    defaults = {"environment": "chat", "prompt": "Say hello.", "group_size": 2, "submitted_by": make_user("alice")}
+    if "submitted_by" not in values:
+        values["submitted_by"] = make_user("alice")
+    defaults = {"environment": "chat", "prompt": "Say hello.", "group_size": 2}
     return Task.objects.create(project=project, worker=worker, **defaults | values)
 
 

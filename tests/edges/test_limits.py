@@ -6,7 +6,7 @@
 import json
 import select
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -277,6 +277,14 @@ def web(django_db_setup: None) -> Iterator[WebProcess]:
         assert running.process.poll() is None
 
 
+@pytest.fixture(scope="module")
+def guarded_web(django_db_setup: None) -> Iterator[WebProcess]:
+    """Behind a proxy that it believes, and with figures for those who have a token."""
+    with WebProcess(LIMITS=SMALL_LIMITS, TRUSTED_PROXIES="127.0.0.2", METRICS_TOKEN="figures") as running:
+        yield running
+        assert running.process.poll() is None
+
+
 @pytest.fixture
 def gateway(transactional_db: None) -> Iterator[GatewayProcess]:
     """With small limits; it keeps its place in the database that the test empties."""
@@ -381,17 +389,17 @@ def test_connections_that_end_are_not_counted_any_more(web_scene: Scene, gateway
         answers(scene.port)
 
 
-@pytest.mark.parametrize(("proxies", "statuses"), [("", {401, 429}), ("127.0.0.2", {401})])
+@pytest.mark.parametrize(("name", "statuses"), [("web", {401, 429}), ("guarded_web", {401})])
 def test_an_address_that_a_header_names_is_believed_from_a_proxy_of_the_settings_alone(
-    transactional_db: None, web: WebProcess, proxies: str, statuses: set[int]
+    transactional_db: None, request: pytest.FixtureRequest, name: str, statuses: set[int]
 ) -> None:
     forget_callers()
+    asked: WebProcess = request.getfixturevalue(name)
     body = json.dumps({"username": "nobody", "password": "nothing"}).encode()
-    with WebProcess(TRUSTED_PROXIES=proxies) if proxies else nullcontext(web) as asked:
-        heard = [
-            ask(asked.port, "POST", "/api/v1/login", f"X-Forwarded-For: 203.0.113.{number}", JSON, body=body).status
-            for number in range(21)  # more than ten in one of two minutes, wherever one ends
-        ]
+    heard = [
+        ask(asked.port, "POST", "/api/v1/login", f"X-Forwarded-For: 203.0.113.{number}", JSON, body=body).status
+        for number in range(21)  # more than ten in one of two minutes, wherever one ends
+    ]
     assert set(heard) == statuses
 
 
@@ -409,12 +417,11 @@ def test_a_message_to_the_live_socket_has_a_limit(web_scene: Scene) -> None:
     assert caught.value.rcvd.code == CloseCode.MESSAGE_TOO_BIG
 
 
-def test_the_figures_are_for_this_machine_or_whoever_has_the_token(web: WebProcess, gateway: GatewayProcess) -> None:
-    with (
-        WebProcess(LIMITS=SMALL_LIMITS, METRICS_TOKEN="figures") as locked_web,
-        GatewayProcess(LIMITS=SMALL_LIMITS, METRICS_TOKEN="figures") as locked_gateway,
-    ):
-        for port in (locked_web.port, locked_gateway.port):
+def test_the_figures_are_for_this_machine_or_whoever_has_the_token(
+    web: WebProcess, guarded_web: WebProcess, gateway: GatewayProcess
+) -> None:
+    with GatewayProcess(LIMITS=SMALL_LIMITS, METRICS_TOKEN="figures") as guarded_gateway:
+        for port in (guarded_web.port, guarded_gateway.port):
             assert ask(port, "GET", "/metrics").status == 403
             assert ask(port, "GET", "/metrics", "Authorization: Bearer wrong").status == 403
             assert ask(port, "GET", "/metrics", "Authorization: Bearer figures").status == 200

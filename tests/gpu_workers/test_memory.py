@@ -23,8 +23,8 @@ from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, m
 
 pytestmark = pytest.mark.torch
 
-# the peak of a process of its own for each, from behind the reading of the model: clear_refs lets VmHWM begin anew. They
-# are forks of one that has imported everything and computed nothing, for that takes longer than all three
+# the peak of a process of its own for each, from behind the reading of the model: clear_refs lets VmHWM begin anew.
+# Forks of one that has imported everything and computed nothing, for that takes longer than all three
 PEAK = """
 import json, os, re, sys, torch
 from tests.bench.gpu_training import Ours, Work, draw_items, make_model

@@ -17,6 +17,7 @@ from tentalis.platform.home import Home
 from tentalis.platform.processes import wait_until_gone
 from tentalis.platform.state import read_state
 from tentalis.platform.up import RunningStack, ensure_embedded_servers, launch_stack, running_stack, stop_stack
+from tests.chaos.stage import make_environ
 
 pytestmark = pytest.mark.broker
 
@@ -30,6 +31,21 @@ def stack(home: Home, environ: dict[str, str]) -> Iterator[RunningStack]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def its_environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of `standing`."""
+    return make_environ() | {"TENTALIS_HOME": str(tmp_path_factory.mktemp("standing") / "home")}
+
+
+@pytest.fixture(scope="module")
+def standing(its_environ: dict[str, str]) -> Iterator[RunningStack]:
+    """One for all tests that leave it as it is."""
+    with running_stack(
+        Home(Path(its_environ["TENTALIS_HOME"])), its_environ, is_throwaway=True, only=STORES
+    ) as running:
+        yield running
+
+
 def run_tentalis(environ: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tentalis", *words], env=environ, capture_output=True, text=True, check=False, timeout=60
@@ -40,8 +56,8 @@ def identities(stack: RunningStack) -> list[str]:
     return [service.identity for service in stack.state().services]
 
 
-def test_the_servers_want_their_passwords_and_answer_with_them(stack: RunningStack) -> None:
-    addresses = stack.state().addresses
+def test_the_servers_want_their_passwords_and_answer_with_them(standing: RunningStack) -> None:
+    addresses = standing.state().addresses
     with psycopg.connect(addresses["admin_database_url"]) as connection:
         assert connection.execute("SELECT current_database(), current_user").fetchone() == ("tentalis", "tentalis")
     with redis.Redis.from_url(addresses["redis_url"]) as client:
@@ -49,17 +65,17 @@ def test_the_servers_want_their_passwords_and_answer_with_them(stack: RunningSta
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(addresses["admin_database_url"].replace("tentalis:", "tentalis:not"))
     with (
-        redis.Redis(port=stack.state().of("redis").port or 0) as stranger,
+        redis.Redis(port=standing.state().of("redis").port or 0) as stranger,
         pytest.raises(redis.AuthenticationError),
     ):
         stranger.ping()
 
 
-def test_no_password_stands_on_a_command_line(stack: RunningStack) -> None:
-    config = stack.home.config_file.read_text()
+def test_no_password_stands_on_a_command_line(standing: RunningStack) -> None:
+    config = standing.home.config_file.read_text()
     secrets = [line.split('"')[1] for line in config.splitlines() if "password" in line and '"' in line]
     assert len(secrets) == 3
-    for service in stack.state().services:
+    for service in standing.state().services:
         words = Path(f"/proc/{service.pid}/cmdline").read_bytes().decode()
         assert not [secret for secret in secrets if secret in words]
 
@@ -78,12 +94,12 @@ def test_a_killed_server_comes_back_with_what_it_knew(stack: RunningStack, name:
         assert client.ping()
 
 
-def test_a_second_start_on_the_same_home_is_refused(stack: RunningStack, environ: dict[str, str]) -> None:
-    before = stack.state()
-    refused = run_tentalis(environ, "up", "--only", "redis")
+def test_a_second_start_on_the_same_home_is_refused(standing: RunningStack, its_environ: dict[str, str]) -> None:
+    before = standing.state()
+    refused = run_tentalis(its_environ, "up", "--only", "redis")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(f"tentalis: already running on {stack.home.root}")
-    assert stack.state() == before
+    assert refused.stderr.startswith(f"tentalis: already running on {standing.home.root}")
+    assert standing.state() == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the next start collects what was left")
@@ -135,31 +151,33 @@ def test_a_detached_stack_outlives_the_command_that_started_it(home: Home, envir
         stop_stack(home)
 
 
-def test_status_tells_name_pid_state_restarts_port_and_uptime(stack: RunningStack, environ: dict[str, str]) -> None:
-    answer = run_tentalis(environ, "status", "--json")
+def test_status_tells_name_pid_state_restarts_port_and_uptime(
+    standing: RunningStack, its_environ: dict[str, str]
+) -> None:
+    answer = run_tentalis(its_environ, "status", "--json")
     document = json.loads(answer.stdout)
     assert (answer.returncode, document["phase"]) == (0, "ready")
     rows = {row["name"]: row for row in document["services"]}
     assert rows["redis"] | {"uptime_s": 0} == {
         "name": "redis",
-        "pid": stack.pid_of("redis"),
+        "pid": standing.pid_of("redis"),
         "state": "ready",
         "restarts": 0,
-        "port": int(environ["TENTALIS_REDIS_PORT"]),
+        "port": int(its_environ["TENTALIS_REDIS_PORT"]),
         "uptime_s": 0,
         "exit_code": None,
     }
     assert rows["redis"]["uptime_s"] >= 0
-    assert "postgres" in run_tentalis(environ, "status").stdout
+    assert "postgres" in run_tentalis(its_environ, "status").stdout
 
 
 def test_logs_show_what_a_service_wrote_and_name_what_is_not_there(
-    stack: RunningStack, environ: dict[str, str]
+    standing: RunningStack, its_environ: dict[str, str]
 ) -> None:
-    shown = run_tentalis(environ, "logs", "postgres")
+    shown = run_tentalis(its_environ, "logs", "postgres")
     assert "postgres | " in shown.stdout
     assert "ready to accept connections" in shown.stdout
-    unknown = run_tentalis(environ, "logs", "nobody")
+    unknown = run_tentalis(its_environ, "logs", "nobody")
     assert unknown.returncode == 1
     assert "no log of 'nobody'; there are postgres, redis" in unknown.stderr
 
@@ -209,16 +227,16 @@ def test_an_unknown_setting_stops_the_start_by_name(home: Home, environ: dict[st
 
 
 def test_servers_of_somebody_else_are_used_and_none_is_started(
-    stack: RunningStack, environ: dict[str, str], tmp_path: Path
+    standing: RunningStack, its_environ: dict[str, str], tmp_path: Path
 ) -> None:
-    addresses = stack.state().addresses
+    addresses = standing.state().addresses
     elsewhere = Home(tmp_path / "elsewhere")
     outside = {
         "TENTALIS_DATABASE_URL": addresses["admin_database_url"],
         "TENTALIS_REDIS_URL": addresses["redis_url"],
         "TENTALIS_HOME": str(elsewhere.root),
     }
-    with running_stack(elsewhere, environ | outside, only=STORES) as second:
+    with running_stack(elsewhere, its_environ | outside, only=STORES) as second:
         assert second.state().services == ()
         assert second.state().addresses["redis_url"] == addresses["redis_url"]
     assert not elsewhere.postgres_data.exists()
@@ -249,7 +267,10 @@ def test_servers_started_for_a_test_run_die_with_it_even_when_it_is_killed(home:
     assert [wait_until_gone(identity, timeout_s=LONG_ENOUGH_S) for identity in left] == [True] * 3
 
 
-def test_a_running_stack_lends_its_servers(stack: RunningStack, environ: dict[str, str]) -> None:
-    addresses = stack.state().addresses
-    assert ensure_embedded_servers(stack.home, environ) == (addresses["admin_database_url"], addresses["redis_url"])
-    assert os.getpid() not in {service.pid for service in stack.state().services}
+def test_a_running_stack_lends_its_servers(standing: RunningStack, its_environ: dict[str, str]) -> None:
+    addresses = standing.state().addresses
+    assert ensure_embedded_servers(standing.home, its_environ) == (
+        addresses["admin_database_url"],
+        addresses["redis_url"],
+    )
+    assert os.getpid() not in {service.pid for service in standing.state().services}

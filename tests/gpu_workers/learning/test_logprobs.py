@@ -88,8 +88,8 @@ def test_what_does_not_fit_is_refused() -> None:
         token_logprobs(torch.zeros(2, 3), torch.zeros(4, 3, requires_grad=True), torch.zeros(2, dtype=torch.int64))
 
 
-# what `getrusage` calls the most that a process held counts what its parent held when it was forked; what /proc says does
-# too, until it begins anew. Two forks of one, for importing torch takes longer than both
+# two forks of one process, for importing torch takes longer than both; what `getrusage` calls the most that a process
+# held counts what its parent held when it was forked, and so does /proc until it is told to begin anew
 MEMORY = """
 import os, re, sys, torch
 from gpu_workers.learning.logprobs import token_logprobs
