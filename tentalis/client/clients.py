@@ -13,7 +13,7 @@ import httpx
 from tentalis.client.endpoints import Call, Endpoints, Json
 from tentalis.client.errors import ClientError, UnreachableError, make_error, read_problem
 from tentalis.client.retries import Retries
-from tentalis.trust import trust_authorities
+from tentalis.outbound.trust import trust_authorities
 
 TIMEOUT_S = 30.0
 KEYED = frozenset({"POST", "PUT", "PATCH", "DELETE"})

@@ -12,7 +12,7 @@ from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url, refuse_unknown, require_allowed
 from tentalis.outbound.answers import COMPRESSED, Measure, is_compressed
 from tentalis.outbound.scopes import current_scope
-from tentalis.trust import trust_authorities
+from tentalis.outbound.trust import trust_authorities
 
 MAX_READ_BYTES = LIMITS.answer_bytes
 TOTAL_S = 30.0
