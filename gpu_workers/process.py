@@ -23,6 +23,11 @@ def find_memory_limit() -> int | None:
     return int(read_environment()["TRAINING_MEMORY_MIB"]) * 2**20 or None
 
 
+def find_training_processes() -> int:
+    """How many are to share a training (`TENTALIS_TRAINING_PROCESSES`); 0: one for each GPU."""
+    return int(read_environment()["TRAINING_PROCESSES"])
+
+
 def prepare_process() -> None:
     """Compute on so many threads as are set, and give freed memory back to the next tensor instead of to the kernel.
 

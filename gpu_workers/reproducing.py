@@ -21,6 +21,7 @@ class Reproduction:
     Args:
         first, again: SHA-256 of the weights' file; `again` is "" where the repetition failed.
         first_versions, again_versions: package -> version.
+        first_processes, again_processes: how many shared it; of another number sums come out in another order.
         failure: why the repetition came to nothing; "" when it did not.
         directory: where the repetition lies.
     """
@@ -30,6 +31,8 @@ class Reproduction:
     again: str
     first_versions: Mapping[str, str]
     again_versions: Mapping[str, str]
+    first_processes: int
+    again_processes: int
     failure: str
     directory: str
 
@@ -52,7 +55,10 @@ class Reproduction:
             if self.first_versions.get(name) != self.again_versions.get(name)
         ]
         words = f"run {self.run_id} trained again gives other weights: {self.first[:16]} then, {self.again[:16]} now"
-        return f"{words}; packages that changed: {', '.join(changed) or 'none'}"
+        words = f"{words}; packages that changed: {', '.join(changed) or 'none'}"
+        if self.first_processes == self.again_processes:
+            return words
+        return f"{words}; processes that shared it: {self.first_processes} -> {self.again_processes}"
 
 
 def reproduce(
@@ -79,6 +85,8 @@ def reproduce(
         again=_hash_weights(path_from_uri(again.adapter_uri)) if again.ok else "",
         first_versions=result.versions,
         again_versions=again.versions,
+        first_processes=_count_processes(result),
+        again_processes=_count_processes(again),
         failure="" if again.ok else f"{again.error_type}: {again.error_message}",
         directory=str(output),
     )
@@ -102,6 +110,10 @@ def read_run(directory: Path) -> tuple[TrainSpec, TrainResult]:
             f"run {spec.run_id} left no weights to compare with: {result.error_type}: {result.error_message}"
         )
     return spec, result
+
+
+def _count_processes(result: TrainResult) -> int:
+    return int(result.summary.get("processes", 1))
 
 
 def _hash_weights(adapter: Path) -> str:

@@ -296,6 +296,12 @@ VARIABLES: dict[str, Variable] = {
             "before it starts; 0: all there is",
         ),
         Variable(
+            "TRAINING_PROCESSES",
+            read_int(0, 64),
+            1,
+            "processes that share a training, each on a GPU of its own where there are any; 0: one for each GPU",
+        ),
+        Variable(
             "TORCH_THREADS",
             read_int(1, 1_024),
             1,

@@ -1,4 +1,4 @@
-"""Backends: who turns a spec into an adapter. `standalone` trains in this process; others launch what they wrap."""
+"""Backends: who turns a spec into an adapter. `standalone` trains on this machine; others launch what they wrap."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

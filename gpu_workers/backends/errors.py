@@ -1,7 +1,8 @@
 """Why a training came to nothing. The class name becomes the result's `error_type`."""
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 from tentalis.core.contracts import Outcome
 
@@ -46,6 +47,10 @@ class UnfitAdapterError(TrainingError):
         self.metrics = metrics
         self.summary = summary
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """As it goes from one process to another."""
+        return partial(UnfitAdapterError, metrics=self.metrics, summary=self.summary), self.args
+
 
 class BaseModelError(TrainingError):
     """The base model or a teacher cannot be loaded, or cannot be trained this way."""
@@ -53,6 +58,14 @@ class BaseModelError(TrainingError):
 
 class NotEnoughMemoryError(TrainingError):
     """The training would take more memory than there is; the message says how much, and of what."""
+
+
+class SharedTrainingError(TrainingError):
+    """The processes that were to share a training cannot be so many, or one of them ended; the message says which."""
+
+
+class LostRanksError(SharedTrainingError):
+    """A process waited for the others in vain: why, one of them knows."""
 
 
 class ParentMismatchError(TrainingError):

@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 
 from gpu_workers.backends.errors import NotEnoughMemoryError
+from gpu_workers.backends.ranks import count_ranks
 from gpu_workers.process import find_memory_limit
 from tentalis.core.sizes import OPTIMISER_BYTES, SHAPE_FIELDS, SINGLE_BYTES, DecoderShape, read_shape
 
@@ -24,14 +25,16 @@ _log = logging.getLogger(__name__)
 
 
 def find_memory(device: torch.device) -> int:
-    """Bytes that a training may take: what is set, and where nothing is, what the card or this machine has."""
-    if (limit := find_memory_limit()) is not None:
-        return limit
+    """Bytes that a training may take in this process: what is set, and where nothing is, what its card or this machine
+    has. Processes that train together have a card each, or their part of the machine."""
+    limit = find_memory_limit()
     if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    told = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.is_file() else "max"
-    return whole if told == "max" else min(whole, int(told))
+        return int(torch.cuda.get_device_properties(device).total_memory) if limit is None else limit
+    if limit is None:
+        limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        told = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.is_file() else "max"
+        limit = limit if told == "max" else min(limit, int(told))
+    return limit // count_ranks()
 
 
 def find_room(device: torch.device) -> int:

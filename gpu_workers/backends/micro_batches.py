@@ -1,6 +1,7 @@
 """Sharing prompts and their completions out over micro-batches of a bounded size."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.low_rank import LowRank
 from gpu_workers.backends.memory import MemoryPlan, plan_memory
+from gpu_workers.backends.ranks import gather_all, take_share
 from gpu_workers.learning.logprobs import find_most_logits
 from gpu_workers.learning.packing import PackedRow, find_size, split_blocks
 from tentalis.core.contracts import RolloutRecord
@@ -35,12 +37,19 @@ class _Row(NamedTuple):
 
 
 def pack_items(items: Sequence[Completion], model: BaseModel) -> list[Packed]:
-    """Share completions out over micro-batches; a prompt that several share is in a batch once.
+    """Share completions out over the micro-batches of this process; a prompt that several share is in a batch once.
 
-    Only a completion alone may exceed the budget.
+    Only a completion alone may exceed the budget. Where several processes train together, each has its share of the
+    completions (see `take_share`): what is made of them all is put together by `gather_all`.
     """
+    groups = [tuple(members) for members in _group_by_prompt(items, range(len(items))).values()]
+    share = take_share(groups, lambda members: _count_tokens(items, members))
+    return _pack_members(items, list(chain.from_iterable(share)), model)
+
+
+def _pack_members(items: Sequence[Completion], members: Sequence[int], model: BaseModel) -> list[Packed]:
     budget = find_budget(model)
-    rows = _make_rows(items, range(len(items)), widest=min(budget, model.widest_row))
+    rows = _make_rows(items, members, widest=min(budget, model.widest_row))
     return _pack([[row] for row in rows], model, budget=budget)
 
 
@@ -52,24 +61,30 @@ def pack_bundles(
     Args:
         bundles: positions in `items`; those that share one are one bundle. Every position is in a bundle.
     Returns:
-        Parts of whole bundles: one micro-batch each, or several for a bundle that is larger than the budget.
+        This process's parts, of whole bundles: one micro-batch each, or several for a bundle that is larger than the
+        budget.
     """
     budget = find_budget(model)
     joined = [sorted({member for index in part for member in bundles[index]}) for part in _connect(bundles)]
     whole: list[list[_Row]] = []
     spread: list[list[int]] = []
-    for cluster in _connect([{tuple(items[member][0]) for member in bundle} for bundle in joined]):
-        for unit in _fill(items, [joined[index] for index in cluster], budget=budget, widest=model.widest_row):
+    alike = _connect([{tuple(items[member][0]) for member in bundle} for bundle in joined])
+    clusters = [[joined[index] for index in cluster] for cluster in alike]
+    for cluster in take_share(clusters, lambda bundles: _count_tokens(items, chain.from_iterable(bundles))):
+        for unit in _fill(items, cluster, budget=budget, widest=model.widest_row):
             block = _make_rows(items, unit, widest=model.widest_row)
             if find_size([row.tokens for row in block]) <= budget:
                 whole.append(block)
             else:
                 spread.append(unit)
     parts = [[packed] for packed in _pack(whole, model, budget=budget)]
-    for unit in spread:
-        packed = pack_items([items[member] for member in unit], model)
-        parts.append([Packed(batch, [unit[place] for place in places]) for batch, places in packed])
-    return parts
+    return parts + [_pack_members(items, unit, model) for unit in spread]
+
+
+def _count_tokens(items: Sequence[Completion], members: Iterable[int]) -> int:
+    """Of these completions and of their prompts, each prompt once."""
+    chosen = [items[member] for member in members]
+    return sum(map(len, {tuple(prompt) for prompt, _ in chosen})) + sum(len(tokens) for _, tokens in chosen)
 
 
 def _fill(
@@ -215,10 +230,10 @@ def score_answers(
         changes: full module name -> low-rank change of its weight; empty for the base itself.
         temperatures: one an item; None: all 1.
     """
-    scored: list[list[float]] = [[] for _ in items]
+    found: list[tuple[int, list[float]]] = []
     for batch, members in pack_items(items, model):
         spread = None if temperatures is None else spread_temperatures([temperatures[each] for each in members], batch)
         parts = torch.split(model.score(batch, changes, temperatures=spread).logprobs.cpu(), list(batch.sizes))
-        for member, part in zip(members, parts, strict=True):
-            scored[member] = part.tolist()
-    return scored
+        found += zip(members, (part.tolist() for part in parts), strict=True)
+    scored = dict(gather_all(found))
+    return [scored[member] for member in range(len(items))]

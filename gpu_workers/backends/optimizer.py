@@ -8,6 +8,7 @@ import torch
 from gpu_workers.backends.adapter_files import LoraTensors, weight_names
 from gpu_workers.backends.errors import DivergedError
 from gpu_workers.backends.low_rank import LowRank
+from gpu_workers.backends.ranks import add_up_gradients
 from tentalis.core.learning.recipes import Recipe
 
 
@@ -46,15 +47,17 @@ class Optimizer:
         return next((int(state["step"]) for state in self._adamw.state.values()), 0)
 
     def step(self, loss: float, *, share: float = 1.0) -> float:
-        """Apply the gradients gathered since the last step.
+        """Apply the gradients gathered since the last step, by all processes that train together.
 
         Args:
+            loss: of them all.
             share: of the recipe's learning rate.
         Returns:
             The gradients' global L2 norm before clipping.
         Raises:
             DivergedError: loss or norm is not finite; no weight has moved then.
         """
+        add_up_gradients(list(self.weights.values()))
         norm = float(torch.nn.utils.clip_grad_norm_(self.weights.values(), self._max_norm))
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise DivergedError(f"loss and gradient norm must be finite, found {loss} and {norm}")

@@ -21,6 +21,7 @@ from gpu_workers.backends.micro_batches import pack_items, plan_items, score_ans
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.plans import count_totals, plan_updates, sum_up_rewards, summarise
 from gpu_workers.backends.preparing import prepare_examples
+from gpu_workers.backends.ranks import gather_all
 from gpu_workers.backends.rollout_files import read_rollouts
 from gpu_workers.backends.training_example import TrainingExample
 from gpu_workers.learning.losses import (
@@ -155,8 +156,11 @@ class PolicyTrainingLoop:
         sums: defaultdict[str, float] = defaultdict(float)
         max_ratio = 0.0
         items = [(example.rollout.prompt_token_ids, example.rollout.token_ids) for example in examples]
-        for batch, members in pack_items(items, self._base):
-            terms, ratio = self._backward(batch, [examples[member] for member in members], totals, optimizer)
+        parts = [
+            self._backward(batch, [examples[member] for member in members], totals, optimizer)
+            for batch, members in pack_items(items, self._base)
+        ]
+        for terms, ratio in gather_all(parts):
             for name, value in terms.items():
                 sums[name] += value
             max_ratio = max(max_ratio, ratio)
@@ -199,15 +203,15 @@ class PolicyTrainingLoop:
         """The loss of imitation on tasks that are not learnt from, nats a token."""
         changes = optimizer.changes(self._modules, self._recipe.lora_scale)
         items = [(one.rollout.prompt_token_ids, one.rollout.token_ids) for one in self._held_out]
-        total, loss = count_totals(self._held_out, self._recipe)["rl"], 0.0
+        total, losses = count_totals(self._held_out, self._recipe)["rl"], []
         for batch, members in pack_items(items, self._base):
             examples = [self._held_out[member] for member in members]
             counts = torch.tensor([flag for one in examples for flag in one.rollout.sampled], device=self._base.device)
             weights, _ = _join([one.advantages for one in examples], batch.sizes, self._base.device)
             spread = spread_temperatures([one.rollout.temperature for one in examples], batch)
             found = self._base.score(batch, changes, temperatures=spread).logprobs
-            loss += float(weighted_imitation(found, weights, counts, total=total))
-        return loss
+            losses.append(float(weighted_imitation(found, weights, counts, total=total)))
+        return sum(gather_all(losses))
 
     def _require_what_answered(self, spec: TrainSpec, optimizer: Optimizer) -> None:
         """Refuse weights that are not those that answered: attempts of the very version the run starts from must have
@@ -249,7 +253,7 @@ class PolicyTrainingLoop:
         self, examples: Sequence[TrainingExample], changes: Mapping[str, LowRank]
     ) -> list[TrainingExample]:
         """The same of the likeliest tokens, where the teacher had a word on those."""
-        scored = list(examples)
+        scored: list[tuple[int, list[list[float]]]] = []
         supported = [(index, one, one.support) for index, one in enumerate(examples) if one.support is not None]
         items = [(one.rollout.prompt_token_ids, one.rollout.token_ids) for _, one, _ in supported]
         for batch, members in pack_items(items, self._base):
@@ -258,10 +262,13 @@ class PolicyTrainingLoop:
             asked = ids.to(self._base.device)
             found = self._base.score(batch, changes, support_ids=asked, temperatures=spread).support
             assert found is not None, "a support was asked for"
-            for member, values in zip(members, torch.split(found.cpu(), list(batch.sizes)), strict=True):
-                index, example, _ = supported[member]
-                scored[index] = replace(example, start_support=values.tolist())
-        return scored
+            parts = torch.split(found.cpu(), list(batch.sizes))
+            scored += zip(members, (values.tolist() for values in parts), strict=True)
+        started = list(examples)
+        for member, values in gather_all(scored):
+            index, example, _ = supported[member]
+            started[index] = replace(example, start_support=values)
+        return started
 
     def _backward(
         self, batch: Batch, examples: Sequence[TrainingExample], totals: Mapping[str, float], optimizer: Optimizer

@@ -30,6 +30,7 @@ from gpu_workers.backends.memory import require_memory
 from gpu_workers.backends.micro_batches import Packed, pack_bundles, plan_items, score_answers
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.publication_checks import ASKED_HERE, examine, find_faults, is_asked_here
+from gpu_workers.backends.ranks import ask_first, gather_all, is_first
 from gpu_workers.backends.rehearsal import write_texts
 from gpu_workers.learning.preferences import (
     balance_sides,
@@ -80,7 +81,8 @@ class PreferenceTrainingLoop:
         self._modules = sorted(base.find_linears(recipe.target_modules))
         self._start = Optimizer(start, recipe, base.device)
         found = read_examples(spec, recipe.algorithm, base, held_out_share=recipe.held_out_share)
-        rehearsed = write_texts(spec, base, count=recipe.rehearsal_texts) if recipe.algorithm == "sft" else []
+        texts = recipe.rehearsal_texts if recipe.algorithm == "sft" else 0
+        rehearsed = ask_first(lambda: write_texts(spec, base, count=texts))
         items = gather([*found.learnt, *rehearsed, *found.held_out]).items
         self._memory = plan_items(items, base, modules=recipe.target_modules, rank=recipe.lora_rank)
         require_memory(self._memory, base.device)
@@ -120,8 +122,9 @@ class PreferenceTrainingLoop:
             self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0,
         )
         sums: defaultdict[str, float] = defaultdict(float)
-        for part in pack_bundles(sheet.items, sheet.places, self._base):
-            for name, value in self._backward(part, sheet, totals, optimizer).items():
+        parts = pack_bundles(sheet.items, sheet.places, self._base)
+        for terms in gather_all([self._backward(part, sheet, totals, optimizer) for part in parts]):
+            for name, value in terms.items():
                 sums[name] += value
         share = rate_share(self._recipe, number=number, updates=self.updates, made=optimizer.updates_made)
         grad_norm = optimizer.step(sums["loss"], share=share)
@@ -136,9 +139,10 @@ class PreferenceTrainingLoop:
             metrics["drift"] = totals.drift
         if number == self.updates:
             held_out = self._measure(self._held_out, optimizer)
-            self._findings = examine(
-                self._spec, self._recipe, self._base, optimizer.tensors(), self._held_out, held_out
-            )
+            if is_first():
+                self._findings = examine(
+                    self._spec, self._recipe, self._base, optimizer.tensors(), self._held_out, held_out
+                )
         return metrics
 
     def summarise(self, metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:

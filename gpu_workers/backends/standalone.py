@@ -1,4 +1,4 @@
-"""The trainer in this process: records in, a few optimiser updates, an adapter. CPU or one GPU, float32.
+"""The trainer on this machine: records in, a few optimiser updates, an adapter. One process, or one for each GPU.
 
 The adapter is a set of low-rank tensors beside a frozen model: exactly the function PEFT computes. What is learned from
 which records is a loop's matter; opening the adapter, going on from a checkpoint and publishing are the same for all.
@@ -31,6 +31,8 @@ from gpu_workers.backends.errors import CancelledError, UnfitAdapterError
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.policy import PolicyTrainingLoop
 from gpu_workers.backends.preference import PreferenceTrainingLoop
+from gpu_workers.backends.rank_processes import find_processes, train_together
+from gpu_workers.backends.ranks import ask_first, count_ranks, is_first
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
 
@@ -69,8 +71,35 @@ def train(
 ) -> TrainedAdapter:
     """Train one spec; the same spec gives the same bytes on the same machine with one thread, however often resumed.
 
+    With so many processes as are set: of another number the sums of an update are added up in another order, and its
+    weights are the same but for that.
+
     Raises:
         TrainingError, ContractError, ArtifactError: see `gpu_workers.backends.errors`; nothing is published then.
+    """
+    count = find_processes()
+    if count > 1:
+        return train_together(train_share, spec, count=count, output=output, report=report, is_cancelled=is_cancelled)
+    trained = train_share(spec, output=output, report=report, is_cancelled=is_cancelled)
+    assert trained is not None, "one process is the first"
+    return trained
+
+
+def train_share(
+    spec: TrainSpec,
+    *,
+    output: Path,
+    report: Callable[[Mapping[str, float]], None],
+    is_cancelled: Callable[[], bool],
+) -> TrainedAdapter | None:
+    """Train one spec as one of the processes that share it (see `gpu_workers.backends.ranks`), or alone.
+
+    Each has the frozen base and all tensors of the adapter, computes its share of what is scored and of each update's
+    micro-batches, and makes the same step. The first one alone is asked whether the run is cancelled, reports, writes
+    and publishes.
+
+    Returns:
+        None where this is not the first.
     """
     started = time.perf_counter()
     recipe = Recipe.from_json(spec.recipe)
@@ -82,15 +111,22 @@ def train(
     tensors, metrics = open_checkpoint(spec, start)
     optimizer = Optimizer(tensors, recipe, base.device)
     for number in range(len(metrics) + 1, loop.updates + 1):
-        if is_cancelled():
+        if ask_first(is_cancelled):
             raise CancelledError(f"cancelled after {number - 1} of {loop.updates} updates")
         metrics.append({"update": number, "updates": loop.updates, **loop.run_update(number, optimizer)})
+        if not is_first():
+            continue
         if number < loop.updates:  # after the last one the adapter itself is next
             save_checkpoint(output, spec, optimizer.tensors(), metrics)
         report(metrics[-1])
+    if not is_first():
+        return None
     if is_cancelled():
         raise CancelledError(f"cancelled after {loop.updates} of {loop.updates} updates, before publishing")
-    summary = loop.summarise(metrics) | {"wall_s": time.perf_counter() - started}
+    summary = loop.summarise(metrics) | {
+        "processes": float(count_ranks()),
+        "wall_s": time.perf_counter() - started,
+    }
     if faults := loop.find_faults():
         raise UnfitAdapterError(f"not published: {'; '.join(faults)}", metrics=metrics, summary=summary)
     described = describe_adapter(spec, told, base.sha256) | {"target_modules": sorted(recipe.target_modules)}

@@ -11,6 +11,7 @@ from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.chat_templates import Reader
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.micro_batches import pack_items, score_frozen, spread_temperatures
+from gpu_workers.backends.ranks import ask_first, gather_all
 from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
 from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
 from gpu_workers.backends.training_example import Refused, Support, TrainingExample, name_record
@@ -92,7 +93,7 @@ def _add_served(
             if items:
                 ids = (token for prompt, rollout in items for token in (*prompt, *rollout.token_ids))
                 teacher.require_same_tokens(ids, base.codec)
-            return teacher.score(items)
+            return ask_first(lambda: teacher.score(items))
 
         return add_gaps(examples, recipe, base, _ServedReader(base, teacher.context_length), refused, score=score)
 
@@ -212,16 +213,17 @@ def _support_ids(rollout: RolloutRecord, k: int) -> list[list[int]]:
 @torch.inference_mode()
 def _ask(teacher: BaseModel, items: Sequence[tuple[Prompt, RolloutRecord]], k: int) -> list[_Opinion]:
     """The teacher's opinion of each rollout after the given prompt."""
-    opinions: list[_Opinion | None] = [None] * len(items)
+    found: list[tuple[int, _Opinion]] = []
     for batch, members in pack_items([(prompt, rollout.token_ids) for prompt, rollout in items], teacher):
         ids = torch.tensor([ids for member in members for ids in _support_ids(items[member][1], k)])
         spread = spread_temperatures([items[member][1].temperature for member in members], batch)
         logprobs, top = teacher.rank(batch, ids, k, temperatures=spread)
         sizes = list(batch.sizes)
         parts = torch.split(logprobs.cpu(), sizes), torch.split(top.cpu(), sizes)
-        for member, mine, theirs in zip(members, *parts, strict=True):
-            opinions[member] = _Opinion(mine.tolist(), theirs.tolist())
-    return [opinion for opinion in opinions if opinion is not None]
+        opinions = (_Opinion(mine.tolist(), theirs.tolist()) for mine, theirs in zip(*parts, strict=True))
+        found += zip(members, opinions, strict=True)
+    opinion_of = dict(gather_all(found))
+    return [opinion_of[member] for member in range(len(items))]
 
 
 def _weigh(rollout: RolloutRecord, opinions: Sequence[_Opinion], recipe: Recipe) -> Support:

@@ -108,11 +108,12 @@ def test_other_weights_are_told_with_what_changed(tmp_path: Path, capsys: pytest
     weights.write_bytes(weights.read_bytes() + b" ")
     told = json.loads((tmp_path / "out" / "result.json").read_bytes())
     told["versions"]["torch"] = "1.0"
+    told["summary"]["processes"] = 2.0
     (tmp_path / "out" / "result.json").write_text(json.dumps(told))
     assert main(["reproduce", str(tmp_path / "out")]) == 1
     said = capsys.readouterr().err
     assert "trained again gives other weights" in said
-    assert f"packages that changed: torch 1.0 -> {result.versions['torch']}" in said
+    assert f"packages that changed: torch 1.0 -> {result.versions['torch']}; processes that shared it: 2 -> 1" in said
 
 
 def test_data_that_is_gone_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
