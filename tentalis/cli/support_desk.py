@@ -15,7 +15,7 @@ from typing import Any, Final
 SEED: Final = 1
 TICKETS_A_SENTENCE: Final = 10
 HELD_OUT_SENTENCES: Final = 2
-SHOWN: Final = 256
+SHOWN: Final = 320
 """Tickets to train on whose replies the manager had written already."""
 STYLE_NATS: Final = 3.0
 """By so many nats a token the manager's own replies may be less likely than what a base model writes."""
@@ -301,11 +301,11 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
         "rows": rows,
         "shown": {
             "recipe": {
-                "epochs": 2,
-                "minibatches": 16,
+                "epochs": 1,
+                "minibatches": 20,
                 "learning_rate": 5e-4,
                 "held_out_share": 0.05,
-                "rehearsal_texts": 128,
+                "rehearsal_texts": 192,
             },
             "replies": [
                 {

@@ -70,8 +70,8 @@ def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
     assert check.run(ticket.write_right_reply()).share == 1.0
     assert check.run(HACKED.format(ticket.customer, ticket.item)).share == pytest.approx(1 / 6)
     worker = Worker.objects.get(project__slug="support")
-    assert "imported 256 replies that are there, to be imitated" in outcome.out
-    assert RowImport.objects.get(project=worker.project).total == 256
+    assert "imported 320 replies that are there, to be imitated" in outcome.out
+    assert RowImport.objects.get(project=worker.project).total == 320
     tasks = Task.objects.filter(worker=worker)
     assert [(task.checks or [{}])[0]["with"] for task in tasks] == [task.metadata for task in tasks]
     assert len(tasks) == 3
