@@ -45,7 +45,9 @@ def test_a_right_reply_keeps_every_rule_and_others_lack_what_they_lack() -> None
     for ticket in make_tickets(a_sentence=1):
         right = ticket.write_right_reply()
         assert set(grade(ticket, right).values()) == {1.0}
-        unkind = right.replace(f"get {ticket.refund} ", f"get 1{ticket.refund} ").replace(ENDING, "We guarantee it.")
+        unkind = right.replace(f" {ticket.refund} euros", f" 1{ticket.refund} euros").replace(
+            ENDING, "We guarantee it."
+        )
         lacking = {name for name, share in grade(ticket, unkind).items() if not share}
         assert lacking == {"right-refund", "no-promises", "house-ending"}
         hacked = grade(ticket, HACKED.format(ticket.customer, ticket.item))
