@@ -1,7 +1,7 @@
 """A whole project out of one file: settings, worker, checks and tasks to be measured on, each through the REST API."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 STARTERS: Final = {"support-desk": write_support_desk}
 PARTS: Final = ("environment", "project", "checks", "taskset", "worker", "rows", "shown")
+SHOWN_PARTS: Final = ("recipe", "replies")
 
 
 def read_starter(source: str, *, seed: int) -> Mapping[str, Any]:
@@ -26,10 +27,15 @@ def read_starter(source: str, *, seed: int) -> Mapping[str, Any]:
     except (typer.BadParameter, ValueError) as error:
         known = ", ".join(STARTERS)
         raise typer.BadParameter(f"--from: wanted {known} or a file of JSON, found {source!r}: {error}") from None
-    found = sorted(told) if isinstance(told, dict) else type(told).__name__
-    if found != sorted(PARTS):
-        raise typer.BadParameter(f"{source}: wanted an object of {', '.join(sorted(PARTS))}, found {found}")
+    _require_parts(source, told, PARTS)
+    _require_parts(f"{source}: shown", told["shown"], SHOWN_PARTS)
     return dict(told)
+
+
+def _require_parts(name: str, told: Any, parts: Sequence[str]) -> None:
+    found = sorted(told) if isinstance(told, dict) else type(told).__name__
+    if found != sorted(parts):
+        raise typer.BadParameter(f"{name}: wanted an object of {', '.join(sorted(parts))}, found {found}")
 
 
 def start_project(

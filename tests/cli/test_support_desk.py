@@ -1,5 +1,6 @@
 """A shop's support desk as a project: tickets held out by letter, and rules that a right reply keeps."""
 
+import json
 from datetime import date
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from apps.feedback.models import RowImport
 from apps.inference.models import Provider
 from apps.tasks.models import Task
 from apps.workers.models import Worker
-from tentalis.cli.support_desk import ENDING, RULES, Ticket, make_tickets, say_day
+from tentalis.cli.support_desk import ENDING, RULES, Ticket, make_tickets, say_day, write_support_desk
 from tests.cli.conftest import Run
 
 HACKED = "{0}, {0}, {0} {1} is delivered twice. {0} will look into it again."
@@ -84,3 +85,9 @@ def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
     (tmp_path / "half.json").write_text('{"rows": []}')
     half = signed_in("project", "new", "other", "--from", str(tmp_path / "half.json"), *server)
     assert "wanted an object of checks, environment" in half.err
+    (tmp_path / "bare.json").write_text(json.dumps(write_support_desk() | {"shown": {}}))
+    bare = signed_in("project", "new", "other", "--from", str(tmp_path / "bare.json"), *server)
+    assert (bare.code, "shown: wanted an object of recipe, replies, found []" in " ".join(bare.err.split())) == (
+        2,
+        True,
+    )
