@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 from gpu_workers.backends.errors import BackendNotInstalledError
 from tentalis.core.contracts import TrainSpec
@@ -30,7 +30,10 @@ class TrainedAdapter:
     notes: Sequence[str] = ()
 
 
-class Backend(Protocol):
+Made = TypeVar("Made", covariant=True)
+
+
+class Training(Protocol[Made]):
     """Trains one spec. Raises TrainingError, ContractError or ArtifactError; publishes an adapter only when whole."""
 
     def __call__(
@@ -40,7 +43,12 @@ class Backend(Protocol):
         output: Path,
         report: Callable[[Mapping[str, float]], None],
         is_cancelled: Callable[[], bool],
-    ) -> TrainedAdapter: ...
+    ) -> Made: ...
+
+
+Backend: TypeAlias = Training[TrainedAdapter]
+RankWork: TypeAlias = Training[TrainedAdapter | None]
+"""What each of several processes does. The first one's adapter is the training's; the others have none to tell of."""
 
 
 def find_backend(name: str, *, purpose: str = "policy") -> Backend:

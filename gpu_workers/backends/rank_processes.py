@@ -17,12 +17,12 @@ from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from gpu_workers.artifacts import ArtifactError
-from gpu_workers.backends import TrainedAdapter
+from gpu_workers.backends import RankWork, TrainedAdapter
 from gpu_workers.backends.errors import LostRanksError, SharedTrainingError, TrainingError
 from gpu_workers.backends.ranks import join_ranks
 from gpu_workers.process import find_threads, find_training_processes, prepare_process
@@ -31,19 +31,6 @@ from tentalis.core.contracts import ContractError, TrainSpec
 GRACE_S = 10.0
 """Who waited in vain is believed after so long in which nobody says why."""
 SETTING = "TENTALIS_TRAINING_PROCESSES"
-
-
-class RankWork(Protocol):
-    """What each process does. The first one's adapter is the training's; the others have none to tell of."""
-
-    def __call__(
-        self,
-        spec: TrainSpec,
-        *,
-        output: Path,
-        report: Callable[[Mapping[str, float]], None],
-        is_cancelled: Callable[[], bool],
-    ) -> TrainedAdapter | None: ...
 
 
 class _Rank(NamedTuple):
