@@ -6,10 +6,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from tentalis.cli.kept_model import keep_model
 from tentalis.cli.starting import read_starter
 from tentalis.platform.home import Home
 from tentalis.platform.stack import PROJECT_DIRECTORY
@@ -20,7 +21,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Decides tickets and sampling.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave everything running.")]
 Model = Annotated[
     str,
-    typer.Option(help="A kept model (see `model get`) that learns on --from; default: the built-in one on its desk."),
+    typer.Option(help="Learns on --from: one kept, or what `model get` or `add` takes; default: the built-in one."),
+]
+AcceptLicence = Annotated[
+    bool, typer.Option("--accept-licence", help="You have read the terms of --model and agree: do not ask.")
 ]
 Source = Annotated[str, typer.Option("--from", help="What it learns on: support-desk, or FILE.json of the same form.")]
 Seconds = Annotated[float, typer.Option("--install-s", hidden=True)]
@@ -32,20 +36,21 @@ def demo(
     keep: Keep = False,
     model: Model = "",
     source: Source = "",
+    accept_licence: AcceptLicence = False,
     install_s: Seconds = 0.0,
 ) -> None:
     """Watch a worker learn a company's rules from its manager."""
     home = Home.find(os.environ)
+    starter = read_starter(source or "support-desk", seed=seed + 1) if model or source else {}
+    model = model and keep_model(home, model, accept_licence=accept_licence)
     stack = launch_stack(home, os.environ, dies_with_us=not keep)
     try:
         environment = stack.environment(os.environ)
         console_url = stack.state().addresses["console_url"]
         argv = [sys.executable, "-m", "django", "demo", "--updates", str(updates), "--seed", str(seed)]
-        if model or source:
-            source = source or "support-desk"
-            imitation = read_starter(source, seed=seed)["shown"]["recipe"]
-            argv += ["--imitation", json.dumps(imitation)]
-            argv += ["--project", _make_project(source, model, seed, environment)]
+        if starter:
+            argv += ["--imitation", json.dumps(starter["shown"]["recipe"])]
+            argv += ["--project", _make_project(starter, model, environment)]
         argv += ["--install-s", str(install_s), "--console-url", console_url]
         done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, check=False)
     finally:
@@ -60,12 +65,13 @@ def demo(
     raise typer.Exit(done.returncode)
 
 
-def _make_project(source: str, model: str, seed: int, environment: Mapping[str, str]) -> str:
+def _make_project(starter: Mapping[str, Any], model: str, environment: Mapping[str, str]) -> str:
     """Make a project to show the loop on, whose checks judge alone; its slug."""
     slug = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
     tentalis = [sys.executable, "-m", "tentalis", "project"]
-    new = [*tentalis, "new", slug, "--from", source, "--seed", str(seed + 1), *(["--model", model] if model else [])]
-    for argv in (new, [*tentalis, "judges", slug, "--who", "none"]):
-        if code := subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, check=False).returncode:
-            raise typer.Exit(code)
+    new = [*tentalis, "new", slug, "--from", "-", *(["--model", model] if model else [])]
+    for argv, told in ((new, json.dumps(starter)), ([*tentalis, "judges", slug, "--who", "none"], "")):
+        done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, input=told, text=True, check=False)
+        if done.returncode:
+            raise typer.Exit(done.returncode)
     return slug

@@ -59,6 +59,26 @@ def get(
     _print_kept(home, called, spent_s=time.monotonic() - started, as_json=as_json)
 
 
+def keep_model(home: Home, model: str, *, accept_licence: bool) -> str:
+    """Fetch or add a model unless it is kept; by what name it is kept.
+
+    Args:
+        model: a name of what is kept, of what `get` fetches, or a path that `add` takes.
+    """
+    from tentalis.kept_models import list_models
+
+    path = Path(model).expanduser()
+    called = path.stem if path.is_file() else path.absolute().name
+    kept = next((kept for kept in list_models(home.root) if kept.name == called), None)
+    if kept is not None:
+        typer.echo(f"{called} is kept already, from {kept.source}", err=True)
+    elif path.exists():
+        add(path)
+    else:
+        get(model, accept_licence=accept_licence)
+    return called
+
+
 def add(
     path: Annotated[Path, typer.Argument(help="A directory as Hugging Face writes it, or a file *.gguf.")],
     name: Annotated[str, typer.Option("--name", help="What it is called here; default: as it is called there.")] = "",

@@ -236,7 +236,7 @@ RULES: Final = (
      {"check": "forbidden", "words": ["guarantee", "guaranteed", "promise", "immediately", "as soon as possible"]}),
     ("right-refund", "The reply says what is paid back, to the euro.",
      {"check": "regex", "pattern": {"fact": r"(?i)\b{refund} euros?\b"}}),
-    ("right-day", "The reply says by when: five days after the ticket.",
+    ("right-day", "The reply says by when: the day after the ticket.",
      {"check": "regex", "pattern": {"fact": r"\b{by}\b"}}),
     ("house-ending", "The reply ends as ours do.",
      {"check": "regex", "pattern": r"With sea air, your Quayside desk\.\s*$"}),

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 from tentalis.cli import main
+from tentalis.cli.kept_model import keep_model
 from tentalis.kept_models import (
     INDEX,
     KeptModelError,
@@ -16,6 +18,7 @@ from tentalis.kept_models import (
     models_directory,
     read_weight_head,
 )
+from tentalis.platform.home import Home
 from tentalis.platform.model_adding import add_model, read_licence
 from tests.gpu_workers.small_gguf import write_gguf
 from tests.gpu_workers.templated import make_templated_model
@@ -68,6 +71,17 @@ def test_a_directory_is_kept_with_what_was_seen_of_it_and_listed(
     assert "measured here" in capsys.readouterr().out
     assert _run("add", str(brought)) == 1
     assert "is kept at" in capsys.readouterr().err
+
+
+def test_what_a_demo_names_is_kept_once_and_what_nobody_has_is_named(
+    home: Path, brought: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in (brought, brought, "tiny"):
+        assert keep_model(Home(home), str(place), accept_licence=False) == "tiny"
+    assert [kept.name for kept in list_models(home)] == ["tiny"]
+    assert capsys.readouterr().err.count("is kept already, from") == 2
+    with pytest.raises(typer.BadParameter, match="found 'tinier'"):
+        keep_model(Home(home), "tinier", accept_licence=False)
 
 
 def _point_at_shards(directory: Path) -> None:
