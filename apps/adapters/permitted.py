@@ -26,7 +26,7 @@ def why_not(adapter: Adapter, change: str) -> str:
         words = "one person has too few tasks for a trial; promote it"
     elif adapter.state not in CHANGED_FROM[change]:
         words = f"wanted {' or '.join(CHANGED_FROM[change])}, found {adapter.state}"
-    elif change == "tried" and adapter.state == State.CANDIDATE and _is_before_gate(adapter):
+    elif change == "tried" and adapter.state == State.CANDIDATE and is_before_gate(adapter):
         words = "the gate is looking at it"
     return words and f"{adapter.name} cannot be {change}: {words}"
 
@@ -37,6 +37,6 @@ def require(adapter: Adapter, change: str) -> None:
         raise IllegalMoveError(words)
 
 
-def _is_before_gate(adapter: Adapter) -> bool:
+def is_before_gate(adapter: Adapter) -> bool:
     """Whether the gate is yet to say what it says of a candidate."""
     return Segment.objects.filter(kind=SegmentKind.ADOPT, subject_id=adapter.pk, state=Segment.State.OPEN).exists()

@@ -60,12 +60,12 @@ def find_tour(project: Project, user: User) -> Tour:
         )
         .get()
     )
-    is_ai = bool(worked_id) and not waits
+    is_free = bool(worked_id) and not waits
     args: tuple[int, ...]
     if task_id is not None and worked_id is None:
         about, page, args = _("The task is at work: a review opens when it was worked."), "task", (task_id,)
-    elif is_ai:
-        about = _("An AI manager reviews here, so nothing waits for you. Your word on a task counts too.")
+    elif is_free:
+        about = _("No review waits for you. Your word on a task counts too.")
         page, args = "task-feedback", (worked_id,)
     else:
         about = _("Say which steps are right and what should be learned. Press ? there to see its keys.")

@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
-from apps.adapters.permitted import CHANGED_FROM, why_not
+from apps.adapters.permitted import CHANGED_FROM, is_before_gate, why_not
 from apps.adapters.selectors import find_deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
@@ -39,7 +39,7 @@ from tentalis.core.learning.gate import PairedComparison
 PAGE = 20
 MOST_PEOPLE = 12
 MOST_SERVED = 200
-SAMPLE_TASKS = 60
+SAMPLE_TASKS = 20
 OFFERED = 12
 SHADOWS = TRIALS = 5
 
@@ -218,6 +218,11 @@ class AdapterView:
     def subject(self) -> str:
         """What live updates call it."""
         return f"adapter:{self.adapter.pk}"
+
+    @cached_property
+    def is_at_gate(self) -> bool:
+        """Whether the gate looks at it, or is yet to."""
+        return is_before_gate(self.adapter)
 
     @property
     def is_canary(self) -> bool:

@@ -566,3 +566,15 @@ def test_pages_cost_the_same_however_much_they_show(scene: Scene, client: Client
 def test_an_adapters_page_says_what_its_verdict_waits_for(scene: Scene, client: Client) -> None:
     Adapter.objects.filter(pk=scene.adapter.pk).update(state="candidate", waits_for="tries of the harness")
     assert "The gate waits for tries of the harness" in client.get(path("adapter", scene.adapter.pk)).content.decode()
+
+
+def test_an_adapters_page_says_that_the_gate_looks_at_it(scene: Scene, client: Client) -> None:
+    adapter = scene.adapter
+    adapter.verdicts.all().delete()
+
+    def says_so() -> bool:
+        return "The gate is looking at it" in client.get(path("adapter", adapter.pk)).content.decode()
+
+    assert not says_so()
+    Segment.objects.create(kind="adopt", subject_id=adapter.pk, links=["gate"], queue="gates")
+    assert says_so()
