@@ -35,6 +35,8 @@ def train(spec_json: Mapping[str, Any], key: str = "") -> None:
     Raises:
         ContractError: the argument is no spec and does not even say whose it was to be.
     """
+    from gpu_workers.process import give_back_memory
+
     try:
         spec = TrainSpec.from_json(spec_json)
     except ContractError as error:
@@ -48,3 +50,4 @@ def train(spec_json: Mapping[str, Any], key: str = "") -> None:
     with Heartbeat(beat) as heartbeat:
         result = run(spec, heartbeat.note, partial(leave_letter, spec, key=key))
     send_result(result, key=key)
+    give_back_memory()

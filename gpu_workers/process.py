@@ -13,6 +13,12 @@ LARGEST_KEPT_BYTES = 2**25
 """The most that glibc takes on 64 bits (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
 
 
+class _Mallinfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc's malloc.h; see mallinfo(3)."""
+
+    _fields_ = (("others", ctypes.c_size_t * 8), ("fordblks", ctypes.c_size_t), ("keepcost", ctypes.c_size_t))
+
+
 def find_threads() -> int:
     """How many torch computes on in this process (`TENTALIS_TORCH_THREADS`)."""
     return int(read_environment()["TORCH_THREADS"])
@@ -40,3 +46,20 @@ def prepare_process() -> None:
     if mallopt is not None:
         mallopt(MALLOC_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(MALLOC_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
+
+
+def give_back_memory() -> None:
+    """Between two jobs: what was freed goes to whom else wants memory, where it is more than `KEPT_BYTES`.
+
+    glibc by itself gives back the end of its heap alone. A training or a wave of answers leaves gigabytes in its midst,
+    which the next one would have to itself.
+    """
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+    library = ctypes.CDLL(None)
+    count, trim = getattr(library, "mallinfo2", None), getattr(library, "malloc_trim", None)
+    if count is None or trim is None:
+        return
+    count.restype = _Mallinfo
+    if count().fordblks > KEPT_BYTES:
+        trim(0)

@@ -20,6 +20,7 @@ from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.prefixes import BLOCK_TOKENS, PrefixStore, hash_blocks
 from gpu_workers.engine.sampling import add_up
 from gpu_workers.engine.text import TextCodec
+from gpu_workers.process import give_back_memory
 
 if TYPE_CHECKING:
     from gpu_workers.engine.grammar import Grammars, Guide
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 _PREFILL_TOKENS = 16_384
 _SCORED_LOGITS = 16_000_000
+_LONG_S = 10.0
 
 
 @dataclass
@@ -119,8 +121,13 @@ class Scheduler:
             self.wake()
 
     def wait(self) -> None:
-        """Block until a job or `wake` arrives."""
-        self._take(self._inbox.get())
+        """Block until a job or `wake` arrives. Who has waited for long gives back the memory of what was done."""
+        try:
+            job = self._inbox.get(timeout=_LONG_S)
+        except queue.Empty:
+            give_back_memory()
+            job = self._inbox.get()
+        self._take(job)
         if self._prefixes is not None:
             self._prefixes.trim()
 

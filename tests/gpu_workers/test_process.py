@@ -1,9 +1,11 @@
 """How a process computes."""
 
+import psutil
 import pytest
 import torch
 
-from gpu_workers.process import find_threads, prepare_process
+from gpu_workers import process
+from gpu_workers.process import find_threads, give_back_memory, prepare_process
 from tentalis.env import EnvironmentVariableError
 
 pytestmark = pytest.mark.torch
@@ -23,3 +25,19 @@ def test_no_number_of_threads_is_refused_by_name(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TENTALIS_TORCH_THREADS", said)
     with pytest.raises(EnvironmentVariableError, match="TENTALIS_TORCH_THREADS"):
         find_threads()
+
+
+def test_between_two_jobs_only_so_much_of_what_was_freed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    size, count = 100_000, 1_000
+    own = psutil.Process()
+    blocks = [bytearray(b"x") * size for _ in range(count)]
+    lasting = bytearray(b"x") * size  # the heap does not end with what is free
+    blocks.clear()
+    held = own.memory_info().rss
+    monkeypatch.setattr(process, "KEPT_BYTES", 2**40)
+    give_back_memory()
+    assert own.memory_info().rss > held - count * size / 2
+    monkeypatch.setattr(process, "KEPT_BYTES", count * size // 2)
+    give_back_memory()
+    assert own.memory_info().rss < held - count * size / 2
+    assert len(lasting) == size
