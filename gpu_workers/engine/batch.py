@@ -33,9 +33,10 @@ class Cache(Protocol):
 class Model(Protocol):
     """What the engine asks of weights; `PlainModel` and `HuggingFaceModel` give it."""
 
-    merges_batches: bool
     keeps_prefixes: bool
 
+    @property
+    def lane(self) -> object: ...
     @property
     def runs_ahead(self) -> bool: ...
     @property
@@ -47,6 +48,7 @@ class Model(Protocol):
     @property
     def adaptable(self) -> dict[str, tuple[int, int]]: ...
     def adapt(self, pairs: Any) -> Self: ...
+    def mix(self, models: Sequence[Any]) -> Self: ...
     def prefill(self, prompts: Any, known: Any = ()) -> tuple[Tensor, Any]: ...
     def settle(self, cache: Any) -> Any: ...
     def decode(self, cache: Any, tokens: Tensor) -> Tensor: ...
@@ -118,7 +120,7 @@ class _Told:
 
 
 class Batch:
-    """Rows of one model with their cache and the logits that come next."""
+    """Rows of the models of one lane with their cache and the logits that come next."""
 
     def __init__(
         self,
@@ -145,6 +147,11 @@ class Batch:
         self._columns: Columns
         self._knobs: Knobs
         self._penalised: Sequence[int] = ()
+
+    @property
+    def names(self) -> str:
+        """Of the models whose rows decode here."""
+        return ", ".join(sorted({row.job.loaded.name for row in self._rows}))
 
     @property
     def live_rows(self) -> int:
@@ -176,7 +183,7 @@ class Batch:
             self._rows += rows
             self._columns = self._columns.join(columns)
             self._logits = torch.cat([self._logits, logits])
-        self._set_knobs()
+        self._settle_rows()
 
     def step(self) -> tuple[Events, int]:
         """Draw one token for every row; what changed for whom, and how many tokens were drawn."""
@@ -238,7 +245,9 @@ class Batch:
                 if not endings.isdisjoint(spelled):
                     self._watched[index] = True
 
-    def _set_knobs(self) -> None:
+    def _settle_rows(self) -> None:
+        """Find out how the rows that there are now decode."""
+        self._model = self._model.mix([row.job.loaded.model for row in self._rows])
         columns = self._columns
         device = self._logits.device
         greedy = columns.temperature == 0
@@ -269,7 +278,7 @@ class Batch:
         self._rows = [self._rows[index] for index in kept]
         self._cache.select(self._kept)
         self._logits = self._logits[self._kept.to(self._logits.device)]
-        self._set_knobs()
+        self._settle_rows()
         return live
 
     def _penalise(self, index: int, row: Row) -> None:

@@ -32,7 +32,6 @@ class HuggingFaceCache:
 class HuggingFaceModel:
     """The base, or the base with an adapter merged into its own copy of the weights it touches."""
 
-    merges_batches = False
     keeps_prefixes = False
     runs_ahead = False
 
@@ -85,6 +84,15 @@ class HuggingFaceModel:
         with torch.inference_mode():
             changed = {name: parameters[name].detach() + pair.delta() for name, pair in pairs.items()}
         return type(self)(self._module, self._config, changed)
+
+    @property
+    def lane(self) -> object:
+        """Another one each time: its batches do not grow."""
+        return object()
+
+    def mix(self, models: Sequence[Self]) -> Self:
+        """What all rows of a batch have in common."""
+        return models[0]
 
     def settle(self, cache: HuggingFaceCache) -> HuggingFaceCache:
         return cache

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from gpu_workers.engine.batch import Batch, Model
+from gpu_workers.engine.batch import Model
 from gpu_workers.engine.errors import AdapterRefusedError, InvalidRequestError, UnknownModelError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}")
@@ -27,7 +27,6 @@ class LoadedModel:
     fingerprint: str
     path: str
     identity: bytes = field(default_factory=lambda: uuid4().bytes)
-    batches: list[Batch] = field(default_factory=list)
 
 
 class ModelRegistry:

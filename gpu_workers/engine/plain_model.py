@@ -23,8 +23,27 @@ _LINEARS = ("qkv", "out", "gate_up", "down")
 
 
 @dataclass(frozen=True)
+class Lora:
+    """What an adapter that is not merged adds: (x A^T) B^T; B carries the scale.
+
+    Args:
+        rows: of a batch, which it is added to; None: all.
+    """
+
+    a: Tensor  # r in
+    b: Tensor  # out r
+    rows: Tensor | None = None
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """To what the weight itself makes of x, which may be changed."""
+        if self.rows is None:
+            return y + F.linear(F.linear(x, self.a), self.b)
+        return y.index_add_(0, self.rows, F.linear(F.linear(x[self.rows], self.a), self.b))
+
+
+@dataclass(frozen=True)
 class Linear:
-    """y = x W^T + b, plus (x A^T) B^T for an adapter that is not merged; B carries the scale.
+    """y = x W^T + b, and what adapters add that are not merged.
 
     Args:
         parts: names of the weights that lie in it one below the other, with the rows of each.
@@ -32,14 +51,13 @@ class Linear:
 
     parts: tuple[tuple[str, int], ...]
     product: Product
-    lora_a: Tensor | None = None  # r in
-    lora_b: Tensor | None = None  # out r
+    loras: tuple[Lora, ...] = ()
 
     def __call__(self, x: Tensor) -> Tensor:
         y = self.product(x)
-        if self.lora_a is None or self.lora_b is None:
-            return y
-        return y + F.linear(F.linear(x, self.lora_a), self.lora_b)
+        for lora in self.loras:
+            y = lora.add(x, y)
+        return y
 
     def adapt(self, pairs: Mapping[str, LoraPair], like: Tensor) -> "Linear":
         """With what an adapter changes of it: merged where the weight is at hand, else beside it, of `like`'s type."""
@@ -53,7 +71,7 @@ class Linear:
             return replace(self, product=replace(self.product, weight=weight + torch.cat(deltas)))
         ups = [torch.zeros(rows, 0) if pair is None else pair.b * pair.scale for pair, rows in own]
         down = torch.cat([pair.a for pair in present])
-        return replace(self, lora_a=down.to(like), lora_b=_stack_diagonally(ups).to(like))
+        return replace(self, loras=(Lora(down.to(like), _stack_diagonally(ups).to(like)),))
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,14 @@ class Layer:
 
     def adapt(self, pairs: Mapping[str, LoraPair], like: Tensor) -> "Layer":
         return replace(self, **{name: getattr(self, name).adapt(pairs, like) for name in _LINEARS})
+
+    def mix(self, others: Sequence[tuple["Layer", Tensor]]) -> "Layer":
+        """With what others of the same base add, each to its rows."""
+        linears = {}
+        for name in _LINEARS:
+            found = [(lora, rows) for layer, rows in others for lora in getattr(layer, name).loras]
+            linears[name] = replace(getattr(self, name), loras=tuple(replace(lora, rows=rows) for lora, rows in found))
+        return replace(self, **linears)
 
 
 class Turns:
@@ -117,9 +143,9 @@ class PlainModel:
 
     Attributes:
         adaptable: weights an adapter may change, name -> (out, in).
+        lane: what all have in common whose rows may decode in one batch, by `mix`.
     """
 
-    merges_batches = True
     keeps_prefixes = True
 
     def __init__(
@@ -168,6 +194,8 @@ class PlainModel:
         self._norm = reader.norm("model.norm", shape.width)
         self._layers = [reader.layer(index) for index in range(shape.layers)]
         self._turns = Turns(shape, self.device)
+        self._is_merged = lay_out is Mergeable
+        self.lane = object()
 
     @property
     def runs_ahead(self) -> bool:
@@ -194,7 +222,23 @@ class PlainModel:
             like = torch.zeros(0, dtype=self.precision, device=self.device)
             adapted._layers = [layer.adapt(pairs, like) for layer in self._layers]
         adapted._static = None
+        if self._is_merged or self.runs_ahead:  # weights, or a recorded step, of its own
+            adapted.lane = object()
         return adapted
+
+    def mix(self, models: Sequence[Self]) -> Self:
+        """What decodes a batch of so many rows, each as its own model of this lane would."""
+        places: dict[Self, list[int]] = {}
+        for row, model in enumerate(models):
+            places.setdefault(model, []).append(row)
+        if len(places) == 1:
+            return models[0]
+        own = [(model._layers, torch.tensor(rows, device=self.device)) for model, rows in places.items()]
+        mixed = copy(self)
+        mixed._layers = [
+            layer.mix([(layers[index], rows) for layers, rows in own]) for index, layer in enumerate(self._layers)
+        ]
+        return mixed
 
     def settle(self, cache: PlainCache) -> PlainCache:
         """Where the rows of a batch that begins with these decode from now on."""

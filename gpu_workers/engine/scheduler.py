@@ -63,7 +63,7 @@ class Scheduler:
         self.max_waiting = max_waiting
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting: deque[tuple[Job, int]] = deque()
-        self._models: dict[LoadedModel, None] = {}
+        self._batches: dict[object, Batch] = {}  # by lane
         self._prefix_bytes = prefix_bytes
         self._prefixes = PrefixStore(prefix_bytes) if prefix_bytes else None
         self._grammars: Grammars | None = None
@@ -77,11 +77,11 @@ class Scheduler:
 
     @property
     def running_rows(self) -> int:
-        return sum(batch.live_rows for loaded in tuple(self._models) for batch in tuple(loaded.batches))
+        return sum(batch.live_rows for batch in tuple(self._batches.values()))
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting or self._models) or not self._inbox.empty()
+        return bool(self._waiting or self._batches) or not self._inbox.empty()
 
     def submit(self, job: Job) -> None:
         """Queue a job.
@@ -137,22 +137,20 @@ class Scheduler:
         while not self._inbox.empty():
             self._take(self._inbox.get())
         events = self._admit()
-        for loaded in tuple(self._models):
-            for batch in loaded.batches:
-                try:
-                    news, drawn = batch.step()
-                except (
-                    Exception
-                ) as error:  # one loaded's failure must not stop the others: its jobs are told, and it is logged
-                    logger.exception("a batch of %s failed", loaded.name)
-                    news, drawn = batch.fail(EngineError(f"generation failed: {error}")), 0
-                for job, deltas in news.items():
-                    events.setdefault(job, []).extend(deltas)
-                self.tally.generation_tokens += drawn
-                self.tally.row_steps += drawn
-            loaded.batches = [batch for batch in loaded.batches if batch.live_rows]
-            if not loaded.batches:
-                del self._models[loaded]
+        for lane, batch in tuple(self._batches.items()):
+            try:
+                news, drawn = batch.step()
+            except (
+                Exception
+            ) as error:  # one batch's failure must not stop the others: its jobs are told, and it is logged
+                logger.exception("a batch of %s failed", batch.names)
+                news, drawn = batch.fail(EngineError(f"generation failed: {error}")), 0
+            for job, deltas in news.items():
+                events.setdefault(job, []).extend(deltas)
+            self.tally.generation_tokens += drawn
+            self.tally.row_steps += drawn
+            if not batch.live_rows:
+                del self._batches[lane]
         self.tally.steps += 1
         return events
 
@@ -240,8 +238,8 @@ class Scheduler:
                 prefixes.keep(own, cache.layers, place)
         if any(job.read_states for job, _ in chunk):
             _hand_out_states(loaded.model.states(distinct, hidden), chunk, places)
-        batch = loaded.batches[0] if loaded.batches and loaded.model.merges_batches else None
-        if batch is None:
+        lane = loaded.model.lane
+        if (batch := self._batches.get(lane)) is None:
             open_guide = self._open_guide if self._codec else None
             batch = Batch(loaded.model, self._codec, self._end_ids, prefixes, open_guide)
         rows: list[Row] = []
@@ -269,9 +267,7 @@ class Scheduler:
                 cache.select(torch.tensor(sources))
                 logits = logits[torch.tensor(sources, device=hidden.device)]
             batch.extend(rows, cache, logits)
-            if batch not in loaded.batches:
-                loaded.batches.append(batch)
-            self._models[loaded] = None
+            self._batches[lane] = batch
         return events
 
 

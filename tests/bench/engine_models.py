@@ -2,8 +2,9 @@
 
 NAME is a kept model (`tentalis model get`) or a directory. Each side is a process of its own on the same threads
 (`TENTALIS_TORCH_THREADS`), and they take turns: 1, 8 and 32 sequences, eight answers to one prompt, a conversation of
-twelve turns. Tokens are counted for each CPU second, which a busy machine does not change, and for each wall second.
-Then how far the log-probs that the engine told lie from those of Hugging Face's forward in float32.
+twelve turns, and of the engine alone eight answers by an adapter each. Tokens are counted for each CPU second, which a
+busy machine does not change, and for each wall second. Then how far the log-probs that the engine told lie from those
+of Hugging Face's forward in float32.
 """
 
 import json
@@ -22,7 +23,9 @@ from tentalis.kept_models import find_model
 
 Row = dict[str, Any]
 SEQUENCES, GROUP, TURNS = (1, 8, 32), 8, 12
-SPEED_BAR, TURN_BAR, LOGPROB_BAR, HALF_LOGPROB_BAR = 3.0, 1.5, 1e-4, 1e-3
+ADAPTERS = 8
+TOGETHER, APART = f"{ADAPTERS} sequences of the base", f"{ADAPTERS} sequences, an adapter each"
+SPEED_BAR, APART_BAR, TURN_BAR, LOGPROB_BAR, HALF_LOGPROB_BAR = 3.0, 1.5, 1.5, 1e-4, 1e-3
 TEXT = (
     "The lamp arrived on Tuesday, but its shade was torn along the seam and one of the screws was missing.",
     "Dear customer service, my order of three mugs was delivered to the wrong address last week.",
@@ -84,12 +87,15 @@ def make_prompts(codec: TextCodec, count: int) -> list[list[int]]:
     return codec.encode(texts)
 
 
-def measure_row(name: str, sides: Sequence[Any], rounds: int, prompts: list[list[int]], n: int, tokens: int) -> Row:
+def measure_row(
+    name: str, sides: Sequence[Any], rounds: int, prompts: list[list[int]], tokens: int, what: str = "draw", n: int = 1
+) -> Row:
     """Tokens a CPU second and a wall second of each side."""
+    told = {"n": n} if what == "draw" else {}
     found: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
     for turn in range(-1, rounds):
         for side in sides:
-            one = side.ask("draw", prompts=prompts, n=n, tokens=2 if turn < 0 else tokens, seed=turn + 1)
+            one = side.ask(what, prompts=prompts, tokens=2 if turn < 0 else tokens, seed=turn + 1, **told)
             if turn >= 0:  # the first warms up
                 found[side.name].append(one)
     drawn = len(prompts) * n * tokens
@@ -170,11 +176,15 @@ def run(
         rows = []
         for count in sequences:
             prompts = make_prompts(codec, count)
-            rows.append(measure_row(f"{count} sequences", sides, rounds, prompts, 1, tokens))
+            rows.append(measure_row(f"{count} sequences", sides, rounds, prompts, tokens))
             print_row(rows[-1])
         prompts = [codec.encode([" ".join(TEXT)])[0]]
-        rows.append(measure_row("group of 8", sides, rounds, prompts, GROUP, tokens))
+        rows.append(measure_row("group of 8", sides, rounds, prompts, tokens, n=GROUP))
         print_row(rows[-1])
+        engines = [side for side in sides if side.who == "ours"]
+        for name, what in ((TOGETHER, "draw"), (APART, "draw_apart")):
+            rows.append(measure_row(name, engines, rounds, make_prompts(codec, ADAPTERS), tokens, what))
+            print_row(rows[-1])
         rows.append({"row": "12 turns", **{side.name: converse(side, codec, tokens // 2) for side in sides}})
         print_row(rows[-1])
         rows.append({"row": "memory", **{side.name: side.ask("memory") for side in sides}})
@@ -203,6 +213,12 @@ def judge_bars(rows: Sequence[Row], logprobs: Mapping[str, Mapping[str, float]])
             "found": speed,
             "wanted": f">= {SPEED_BAR:g}",
             "holds": speed >= SPEED_BAR,
+        }
+        apart = by_name[TOGETHER][who]["per_cpu_s"] / by_name[APART][who]["per_cpu_s"]
+        bars[f"{who}: x the base's CPU time where each of {ADAPTERS} has an adapter of its own"] = {
+            "found": apart,
+            "wanted": f"<= {APART_BAR:g}",
+            "holds": apart <= APART_BAR,
         }
         turns = by_name["12 turns"][who]["last_against_second"]
         bars[f"{who}: turn 12 reads x turn 2"] = {

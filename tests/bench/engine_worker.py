@@ -15,9 +15,14 @@ from typing import Any
 
 import torch
 
-from gpu_workers.engine import Engine
+from gpu_workers.engine import Engine, SamplingOptions
+from gpu_workers.engine.jobs import Job
+from gpu_workers.engine.lora import LoraPair
+from gpu_workers.engine.models import LoadedModel
 from gpu_workers.process import prepare_process
 from tests.bench.hugging_face import draw_answers, pad_left
+
+RANK = 16
 
 
 class Ours:
@@ -46,6 +51,25 @@ class Ours:
             "token_ids": [list(map(int, sample.token_ids)) for sample in samples],
             "logprobs": [sample.logprobs.tolist() for sample in samples],
         }
+
+    def draw_apart(self, prompts: list[list[int]], tokens: int, seed: int) -> dict[str, Any]:
+        """An answer to each prompt, by a random adapter of its own, all at the same time."""
+        models, base = self._engine.models, self._engine.base.model
+        for number in range(len(models.now()) - 1, len(prompts)):
+            random = torch.Generator().manual_seed(number)
+            pairs = {
+                name: LoraPair(
+                    torch.randn(RANK, inner, generator=random) / inner**0.5, torch.zeros(outer, RANK), scale=1.0
+                )
+                for name, (outer, inner) in base.adaptable.items()
+            }
+            models.add(f"a{number}", lambda pairs=pairs: LoadedModel("a", base.adapt(pairs), "", ""))  # type: ignore[misc]
+        options = SamplingOptions(max_tokens=tokens, seed=seed, ignores_eos=True)
+        for number, prompt in enumerate(prompts):
+            self._engine.submit(Job(models.find(f"a{number}"), [prompt], options))
+        while self._engine.scheduler.has_work:
+            self._engine.scheduler.step()
+        return {}
 
     def score(self, prompts: list[list[int]], answers: list[list[int]]) -> dict[str, Any]:
         return {"logprobs": [found.tolist() for found in self._engine.score(prompts, answers)]}

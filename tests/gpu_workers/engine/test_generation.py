@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gpu_workers.engine import Engine, SamplingOptions
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError, UnknownModelError
 from gpu_workers.engine.jobs import Job
+from gpu_workers.engine.plain_model import PlainModel
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -154,19 +156,42 @@ def test_unloading_refuses_new_requests_and_lets_running_ones_end_on_their_weigh
     assert [sample.token_ids for sample in job.finished_samples()] == [sample.token_ids for sample in expected]
 
 
-def test_rows_of_several_adapters_decode_in_turn_and_keep_apart(
-    engine: Engine, write_adapter: Callable[..., Path], tmp_path: Path
+@pytest.mark.parametrize("is_merged", [True, False])
+def test_rows_of_several_adapters_keep_apart_and_where_none_is_merged_they_decode_in_one_batch(
+    model_directory: Callable[[str], Path],
+    write_adapter: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_merged: bool,
 ) -> None:
-    names = [f"w@v{seed}" for seed in (1, 2, 3)]
-    for seed, name in enumerate(names, start=1):
+    engine = Engine("tiny", model_directory("qwen2"), merges_adapters=is_merged)
+    lengths = {"tiny": 9, "w@v1": 14, "w@v2": 6, "w@v3": 14}
+    for seed, name in enumerate(list(lengths)[1:], start=1):
         engine.load_adapter(name, write_adapter(tmp_path / name, seed=seed))
-    alone = {name: engine.generate([PROMPT], adapter=name, max_tokens=12, seed=2)[0][0].token_ids for name in names}
-    jobs = {name: Job(engine.models.find(name), [PROMPT], SamplingOptions(max_tokens=12, seed=2)) for name in names}
+    options = {name: SamplingOptions(n=2, max_tokens=most, seed=2, ignores_eos=True) for name, most in lengths.items()}
+    alone = {name: engine.generate([PROMPT], 2, adapter=name, options=options[name])[0] for name in lengths}
+    assert len({tuple(sample.token_ids[:6]) for samples in alone.values() for sample in samples}) == 8
+
+    steps = list[int]()
+    decode = PlainModel.decode
+
+    def count(model: PlainModel, cache: Any, tokens: torch.Tensor) -> torch.Tensor:
+        steps.append(len(tokens))
+        return decode(model, cache, tokens)
+
+    monkeypatch.setattr(PlainModel, "decode", count)
+    jobs = {name: Job(engine.models.find(name), [PROMPT], options[name]) for name in lengths}
     for job in jobs.values():
         engine.submit(job)
+        engine.scheduler.step()  # each comes in while the others are at work
     drain(engine)
-    assert {name: job.finished_samples()[0].token_ids for name, job in jobs.items()} == alone
-    assert len({tuple(tokens) for tokens in alone.values()}) == 3
+    for name, job in jobs.items():
+        for together, sample in zip(job.finished_samples(), alone[name], strict=True):
+            assert together.token_ids == sample.token_ids
+            np.testing.assert_allclose(together.logprobs, sample.logprobs, atol=1e-5)
+    assert max(steps) == (2 if is_merged else 8)
+    if not is_merged:
+        assert len(steps) < sum(lengths.values()) / 2
 
 
 def test_a_cancelled_job_frees_its_rows(engine: Engine) -> None:
