@@ -34,6 +34,8 @@ class HuggingFaceModel:
 
     keeps_prefixes = False
     runs_ahead = False
+    part_tokens = 16_384
+    """So many that prompts which come together are read together: batches do not grow later."""
 
     def __init__(self, module: torch.nn.Module, config: Any, changed: Mapping[str, Tensor] | None = None) -> None:
         self._module = module

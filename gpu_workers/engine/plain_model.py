@@ -19,6 +19,8 @@ from gpu_workers.engine.lora import LoraPair
 from gpu_workers.engine.products import SMALL_NUMBERS, Dense, LayOut, Mergeable, Packed, Product, TwoHalves, packs_well
 
 _FIRST_POSITIONS = 512
+_PART, _PARTS, _PARTS_ON_GPU, _PART_WORK = 64, 16_384, 2_048, 70_000_000_000
+"""Tokens of a part at least and at most, on a GPU, and how many tokens x weights a core reads in some second."""
 _LINEARS = ("qkv", "out", "gate_up", "down")
 
 
@@ -143,6 +145,7 @@ class PlainModel:
 
     Attributes:
         adaptable: weights an adapter may change, name -> (out, in).
+        part_tokens: so many of a prompt are read while others wait for their next token.
         lane: what all have in common whose rows may decode in one batch, by `mix`.
     """
 
@@ -196,6 +199,7 @@ class PlainModel:
         self._turns = Turns(shape, self.device)
         self._is_merged = lay_out is Mergeable
         self.lane = object()
+        self.part_tokens = _PARTS_ON_GPU if self.device.type == "cuda" else max(_PART, min(_PARTS, _PART_WORK // size))
 
     @property
     def runs_ahead(self) -> bool:

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 _PREFILL_TOKENS = 16_384
 _SCORED_LOGITS = 16_000_000
 _LONG_S = 10.0
+_MOST_PASSED = 64
 
 
 @dataclass
@@ -41,6 +42,29 @@ class Tally:
     generation_tokens: int = 0
     steps: int = 0
     row_steps: int = 0
+
+
+@dataclass
+class _Part:
+    """A long prompt, of which a part is read between two steps.
+
+    Args:
+        known: keys and values of what is read, (layers, 2 KV, tokens, head width); None: nothing is.
+        reused: tokens whose keys and values were there before.
+    """
+
+    job: Job
+    index: int
+    known: Tensor | None
+    reused: int
+
+    @property
+    def prompt(self) -> Sequence[int]:
+        return self.job.prompts[self.index]
+
+    @property
+    def count_read(self) -> int:
+        return 0 if self.known is None else self.known.shape[2]
 
 
 class Scheduler:
@@ -64,6 +88,8 @@ class Scheduler:
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting: deque[tuple[Job, int]] = deque()
         self._batches: dict[object, Batch] = {}  # by lane
+        self._part: _Part | None = None
+        self._names: dict[tuple[Job, int], list[bytes]] = {}  # of long prompts that wait
         self._prefix_bytes = prefix_bytes
         self._prefixes = PrefixStore(prefix_bytes) if prefix_bytes else None
         self._grammars: Grammars | None = None
@@ -81,7 +107,7 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting or self._batches) or not self._inbox.empty()
+        return bool(self._waiting or self._batches or self._part) or not self._inbox.empty()
 
     def submit(self, job: Job) -> None:
         """Queue a job.
@@ -159,32 +185,92 @@ class Scheduler:
             self._waiting.extend((job, index) for index in range(len(job.prompts)))
 
     def _admit(self) -> Events:
-        """Read the prompts whose choices fit, first come first served."""
-        room = self.max_rows - self.running_rows if self._waiting else 0
+        """Read the prompts whose choices fit, first come first served.
+
+        Between two steps of rows that decode only so much is read as their model says (`Model.part_tokens`). One prompt
+        that is longer is read in parts meanwhile, and shorter ones that came later pass by.
+        """
+        events: Events = {}
+        self._read_on(events)
+        busy, room = bool(self._batches), 0
+        if self._waiting:
+            room = self.max_rows - self.running_rows - (self._part.job.options.n if self._part else 0)
         admitted: dict[LoadedModel, list[tuple[Job, int]]] = {}
-        while self._waiting:
+        unread, passed = 0, list[tuple[Job, int]]()
+        while self._waiting and len(passed) < _MOST_PASSED:
             job, index = self._waiting[0]
             if not job.is_over:
-                if job.options.n > room:
+                most, size = job.loaded.model.part_tokens, self._count_unread(job, index)
+                if job.options.n > room or (busy and unread and unread + size > most):
                     break
+                if size > most and job.loaded.model.keeps_prefixes and not _needs_states(job):
+                    self._waiting.popleft()
+                    if self._part is None:
+                        self._begin(job, index)
+                        room -= job.options.n
+                    else:
+                        passed.append((job, index))
+                    continue
+                unread += size
                 room -= job.options.n
                 admitted.setdefault(job.loaded, []).append((job, index))
             self._waiting.popleft()
-            with self._lock:
-                self._queued -= 1
-        events: Events = {}
+            self._note_admitted(job, index)
+        self._waiting.extendleft(reversed(passed))
         for loaded, prompts in admitted.items():
             parts = self._part_shared(loaded, prompts)
             for chunk in [chunk for part in parts for chunk in _chunk_prompts(part)]:
-                try:
-                    for job, deltas in self._prefill(loaded, chunk).items():
-                        events.setdefault(job, []).extend(deltas)
-                except Exception as error:  # as in step: the jobs are told, the rest goes on
-                    logger.exception("reading prompts for %s failed", loaded.name)
-                    for job, _ in chunk:
-                        job.error = EngineError(f"reading the prompt failed: {error}")
-                        events.setdefault(job, [])
+                self._try_prefill(loaded, chunk, events)
         return events
+
+    def _note_admitted(self, job: Job, index: int) -> None:
+        self._names.pop((job, index), None)
+        with self._lock:
+            self._queued -= 1
+
+    def _count_unread(self, job: Job, index: int) -> int:
+        """Tokens of a waiting prompt that are to be read."""
+        prompt, prefixes = job.prompts[index], self._keeps(job.loaded)
+        if prefixes is None or len(prompt) <= job.loaded.model.part_tokens or _needs_states(job):
+            return len(prompt)
+        if (names := self._names.get((job, index))) is None:
+            names = self._names[job, index] = hash_blocks(job.loaded.identity, prompt)
+        return len(prompt) - prefixes.count(names)
+
+    def _begin(self, job: Job, index: int) -> None:
+        prefixes = self._keeps(job.loaded)
+        known = prefixes.find(self._names[job, index]) if prefixes else None
+        self._part = _Part(job, index, known, 0 if known is None else known.shape[2])
+
+    def _read_on(self, events: Events) -> None:
+        """Read a part of the long prompt; with the last one it is admitted."""
+        if (part := self._part) is None:
+            return
+        loaded, end = part.job.loaded, part.count_read + part.job.loaded.model.part_tokens
+        if part.job.is_over or end >= len(part.prompt):
+            self._part = None
+            self._note_admitted(part.job, part.index)
+            if not part.job.is_over:
+                self._try_prefill(loaded, [(part.job, part.index)], events, part)
+            return
+        try:
+            _, cache = loaded.model.prefill([part.prompt[:end]], [part.known])
+        except Exception as error:  # as in step: the job is told, the rest goes on
+            logger.exception("reading a part of a prompt for %s failed", loaded.name)
+            _give_up([(part.job, part.index)], error, events)
+            return  # the next time it is over
+        self.tally.prompt_tokens += end - part.count_read
+        part.known = torch.stack([layer[0, :, :end] for layer in cache.layers])
+
+    def _try_prefill(
+        self, loaded: LoadedModel, chunk: Sequence[tuple[Job, int]], events: Events, part: _Part | None = None
+    ) -> None:
+        try:
+            for job, deltas in self._prefill(loaded, chunk, part).items():
+                events.setdefault(job, []).extend(deltas)
+        except Exception as error:  # as in step: the jobs are told, the rest goes on
+            logger.exception("reading prompts for %s failed", loaded.name)
+            _give_up(chunk, error, events)
 
     def _open_guide(self, grammar: str) -> "Guide":
         if self._grammars is None:
@@ -217,8 +303,12 @@ class Scheduler:
             (first if is_first else later).append((job, index))
         return [part for part in (first, later) if part]
 
-    def _prefill(self, loaded: LoadedModel, chunk: Sequence[tuple[Job, int]]) -> Events:
-        """Read each distinct prompt once, from behind what is known of it, and give its choices their rows."""
+    def _prefill(self, loaded: LoadedModel, chunk: Sequence[tuple[Job, int]], part: _Part | None = None) -> Events:
+        """Read each distinct prompt once, from behind what is known of it, and give its choices their rows.
+
+        Args:
+            part: of the chunk's only prompt, where most of it is read.
+        """
         events: Events = {}
         places: dict[tuple[int, ...], int] = {}
         for job, index in chunk:
@@ -228,11 +318,13 @@ class Scheduler:
         prefixes = self._keeps(loaded)
         names = [hash_blocks(loaded.identity, prompt) for prompt in distinct] if prefixes else []
         known = [prefixes.find(own) if prefixes and place not in whole else None for place, own in enumerate(names)]
+        if part is not None:
+            known = [part.known]
         starts = [0 if part is None else part.shape[2] for part in known] or [0] * len(distinct)
         hidden, cache = loaded.model.prefill(distinct, known)
         del known
         self.tally.prompt_tokens += sum(map(len, distinct)) - sum(starts)
-        self.tally.reused_tokens += sum(starts)
+        self.tally.reused_tokens += sum(starts) if part is None else part.reused
         if prefixes is not None:
             for place, own in enumerate(names):
                 prefixes.keep(own, cache.layers, place)
@@ -269,6 +361,12 @@ class Scheduler:
             batch.extend(rows, cache, logits)
             self._batches[lane] = batch
         return events
+
+
+def _give_up(chunk: Sequence[tuple[Job, int]], error: Exception, events: Events) -> None:
+    for job, _ in chunk:
+        job.error = EngineError(f"reading the prompt failed: {error}")
+        events.setdefault(job, [])
 
 
 def require_readable(job: Job) -> None:

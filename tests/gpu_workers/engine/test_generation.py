@@ -218,6 +218,77 @@ def test_more_rows_than_fit_wait_their_turn(model_directory: Callable[[str], Pat
         engine.generate([PROMPT], 5)
 
 
+@pytest.mark.parametrize("prefix_bytes", [0, 1 << 24])
+def test_a_long_prompt_is_read_in_parts_while_others_go_on_and_shorter_ones_pass_by(
+    model_directory: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, prefix_bytes: int
+) -> None:
+    engine = Engine("tiny", model_directory("qwen2"), prefix_bytes=prefix_bytes)
+    long = [1 + (7 * place) % 500 for place in range(90)]
+    asked = {"talks": (PROMPT, 100), "long": (long, 8), "longer": ([2, *long], 8), "short": (PROMPT[1:], 8)}
+    options = {
+        name: SamplingOptions(n=2, max_tokens=most, seed=2, ignores_eos=True) for name, (_, most) in asked.items()
+    }
+    alone = {name: engine.generate([prompt], options=options[name], n=2)[0] for name, (prompt, _) in asked.items()}
+    engine = Engine("tiny", model_directory("qwen2"), prefix_bytes=prefix_bytes)  # that has read nothing yet
+    monkeypatch.setattr(engine.base.model, "part_tokens", 16)
+    read, prefill = list[int](), PlainModel.prefill
+
+    def count(model: PlainModel, prompts: Any, known: Any = ()) -> Any:
+        starts = [0 if one is None else one.shape[2] for one in known] or [0] * len(prompts)
+        read.append(sum(map(len, prompts)) - sum(starts))
+        return prefill(model, prompts, known)
+
+    monkeypatch.setattr(PlainModel, "prefill", count)
+    jobs = {name: Job(engine.base, [prompt], options[name]) for name, (prompt, _) in asked.items()}
+    engine.submit(jobs["talks"])
+    engine.scheduler.step()
+    for name in ("long", "longer", "short"):
+        engine.submit(jobs[name])
+    ended, before = list[str](), 0
+    while engine.scheduler.has_work:
+        engine.scheduler.step()
+        ended += [name for name, job in jobs.items() if job.is_over and name not in ended]
+        before += not jobs["short"].is_over
+    assert max(read) <= 16 + len(PROMPT), "a part of the long one, and the short one"
+    assert ended == ["short", "long", "longer", "talks"]
+    assert before <= 12, "the short one waited for no long one"
+    for name, job in jobs.items():
+        for found, sample in zip(job.finished_samples(), alone[name], strict=True):
+            assert found.token_ids == sample.token_ids, name
+            np.testing.assert_allclose(found.logprobs, sample.logprobs, atol=1e-5)
+    assert engine.scheduler.waiting_prompts == 0
+
+
+def test_a_long_prompt_that_is_cancelled_or_fails_half_way_leaves_room_for_the_next(
+    model_directory: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine("tiny", model_directory("qwen2"))
+    monkeypatch.setattr(engine.base.model, "part_tokens", 16)
+    long, options = [1 + (7 * place) % 500 for place in range(90)], SamplingOptions(max_tokens=4, seed=2)
+    alone = engine.generate([long], options=options)[0][0]
+    jobs = [Job(engine.base, [[3 + number, *long]], options) for number in range(3)]
+    prefill = PlainModel.prefill
+
+    def fail(model: PlainModel, prompts: Any, known: Any = ()) -> Any:
+        if prompts[0][0] == 4 and len(prompts[0]) > 40:
+            raise RuntimeError("no memory left")
+        return prefill(model, prompts, known)
+
+    monkeypatch.setattr(PlainModel, "prefill", fail)
+    for job in jobs:
+        engine.submit(job)
+    engine.scheduler.step()
+    engine.scheduler.step()
+    jobs[0].is_cancelled = True
+    drain(engine)
+    assert jobs[0].unfinished == 1
+    with pytest.raises(EngineError, match="no memory left"):
+        jobs[1].finished_samples()
+    assert len(jobs[2].finished_samples()[0].token_ids) == 4
+    assert engine.generate([long], options=options)[0][0].token_ids == alone.token_ids
+    assert engine.scheduler.waiting_prompts == 0
+
+
 def test_a_full_queue_says_when_to_come_back(model_directory: Callable[[str], Path]) -> None:
     engine = Engine("tiny", model_directory("qwen2"), max_rows=1, max_waiting=2)
     options = SamplingOptions(max_tokens=50, seed=1, ignores_eos=True)
