@@ -5,7 +5,7 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 PY := $(VENV)/bin/python
-DEMO_UPDATES ?= 24
+DEMO_UPDATES ?=
 DEMO_SEED ?= 0
 DEMO_KEEP ?= 0
 BENCH ?=
@@ -27,9 +27,9 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HTTPS=1 \
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: ## watch a worker learn its manager's rules (DEMO_UPDATES=24 DEMO_SEED=0 DEMO_KEEP=0 MODEL= a model, ACCEPT_LICENCE= its terms)
+demo: ## watch a worker learn its manager's rules (DEMO_UPDATES= DEMO_SEED=0 DEMO_KEEP=0; on another model MODEL= ACCEPT_LICENCE=1)
 	@started=$$(date +%s); $(MAKE) -s $(VENV)/installed-base; installed=$$(date +%s); \
-	TENTALIS_HOME="$${TENTALIS_HOME:-$(CURDIR)/.tentalis}" $(VENV)/bin/tentalis demo --updates $(DEMO_UPDATES) \
+	TENTALIS_HOME="$${TENTALIS_HOME:-$(CURDIR)/.tentalis}" $(VENV)/bin/tentalis demo $(if $(DEMO_UPDATES),--updates $(DEMO_UPDATES)) \
 		--seed $(DEMO_SEED) $(if $(filter-out 0,$(DEMO_KEEP)),--keep) \
 		$(if $(MODEL),--model $(MODEL)) $(if $(ACCEPT_LICENCE),--accept-licence) --install-s $$((installed - started))
 

@@ -16,7 +16,10 @@ from tentalis.platform.home import Home
 from tentalis.platform.stack import PROJECT_DIRECTORY
 from tentalis.platform.up import launch_stack
 
-Updates = Annotated[int, typer.Option(min=1, max=10_000, help="Training updates of 24 tickets x 8 attempts.")]
+Updates = Annotated[
+    int | None, typer.Option(min=1, max=10_000, help="Training updates; default: 24 on the desk, 4 on anything else.")
+]
+DESK_UPDATES, SLOW_UPDATES = 24, 4
 Seed = Annotated[int, typer.Option(min=0, help="Decides tickets and sampling.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave everything running.")]
 Model = Annotated[
@@ -31,7 +34,7 @@ Seconds = Annotated[float, typer.Option("--install-s", hidden=True)]
 
 
 def demo(
-    updates: Updates = 24,
+    updates: Updates = None,
     seed: Seed = 0,
     keep: Keep = False,
     model: Model = "",
@@ -43,6 +46,7 @@ def demo(
     home = Home.find(os.environ)
     starter = read_starter(source or "support-desk", seed=seed + 1) if model or source else {}
     model = model and keep_model(home, model, accept_licence=accept_licence)
+    updates = updates or (SLOW_UPDATES if starter else DESK_UPDATES)
     stack = launch_stack(home, os.environ, dies_with_us=not keep)
     try:
         environment = stack.environment(os.environ)

@@ -302,8 +302,10 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
         "shown": {
             "recipe": {
                 "epochs": 1,
-                "minibatches": 20,
-                "learning_rate": 5e-4,
+                "minibatches": 40,
+                "learning_rate": 6e-4,
+                "schedule": "linear",
+                "warmup_updates": 2,
                 "held_out_share": 0.05,
                 "rehearsal_texts": 192,
             },
