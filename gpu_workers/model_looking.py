@@ -7,12 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
 from gpu_workers.engine import Engine
 from gpu_workers.engine.bases import count_bytes
-from gpu_workers.engine.checkpoint import plain_shape, read_config, weight_files
+from gpu_workers.engine.checkpoint import plain_shape, read_config, read_heads, weight_files
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, ModelUnreadableError
 from gpu_workers.engine.jobs import SamplingOptions
 from gpu_workers.engine.text import TextCodec
@@ -39,7 +38,9 @@ def look_at(directory: Path, *, most_bytes: int | None = None) -> ModelFacts:
     """
     config = read_config(directory)
     codec = TextCodec.from_directory(directory)
-    kinds, parameters = _count_weights(directory)
+    kinds: Counter[str] = Counter()
+    for one in read_heads(weight_files(directory)).values():
+        kinds[one.dtype] += one.numbers
     memory_bytes = count_bytes(directory)
     text = config.get("text_config")
     inner = text if isinstance(text, dict) else config
@@ -49,7 +50,7 @@ def look_at(directory: Path, *, most_bytes: int | None = None) -> ModelFacts:
     rate = _measure_rate(directory) if is_measured else AT_ONCE * _measure_bandwidth() / memory_bytes
     return ModelFacts(
         family=str(config["model_type"]),
-        parameters=parameters,
+        parameters=kinds.total(),
         context_tokens=context if isinstance(context, int) else None,
         dtype=kinds.most_common(1)[0][0],
         is_fast=plain_shape(config) is not None,
@@ -89,20 +90,6 @@ def count_free() -> int:
         return int(told["MemAvailable"].split()[0]) << 10
     except (OSError, ValueError, KeyError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _count_weights(directory: Path) -> tuple[Counter[str], int]:
-    """Type -> numbers of that type, and all numbers."""
-    found: Counter[str] = Counter()
-    for path in weight_files(directory):
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118  it is no mapping
-                    one = file.get_slice(name)
-                    found[one.get_dtype()] += math.prod(one.get_shape())
-        except (OSError, SafetensorError) as error:
-            raise ModelUnreadableError(f"{path.name} is no whole safetensors file: {error}") from None
-    return found, found.total()
 
 
 def _measure_rate(directory: Path) -> float:

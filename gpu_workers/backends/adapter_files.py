@@ -212,19 +212,25 @@ def _require_as_meant(staging: Path, tensors: LoraTensors) -> None:
 
 
 def _peft_config(manifest_fields: Mapping[str, Any]) -> dict[str, Any]:
-    from peft import LoraConfig  # here: it brings a second of models with it, and many who are here write none
-
-    config = LoraConfig(
-        r=manifest_fields["rank"],
-        lora_alpha=manifest_fields["alpha"],
-        lora_dropout=0.0,
-        bias="none",
-        task_type="CAUSAL_LM",
-        target_modules=list(manifest_fields["target_modules"]),
-        base_model_name_or_path=manifest_fields["base_model"],
-        inference_mode=True,
-    ).to_dict()  # type: ignore[no-untyped-call]
-    return {name: sorted(value) if isinstance(value, set) else value for name, value in config.items()}
+    """As PEFT's `LoraConfig` is kept: the fields it has had since its first versions, so that none of them refuses it.
+    What it has besides by now is a way of being more than LoRA, and off where it is not told."""
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": manifest_fields["base_model"],
+        "revision": None,
+        "inference_mode": True,
+        "r": manifest_fields["rank"],
+        "lora_alpha": manifest_fields["alpha"],
+        "lora_dropout": 0.0,
+        "target_modules": list(manifest_fields["target_modules"]),
+        "layers_to_transform": None,
+        "layers_pattern": None,
+        "modules_to_save": None,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "init_lora_weights": True,
+    }
 
 
 @cache

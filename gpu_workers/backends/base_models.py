@@ -1,9 +1,7 @@
 """Base models and tokenizers of this process: loaded once, frozen, shared by every run."""
 
-import math
 import socket
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,26 +9,26 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoModelForCausalLM
-from transformers.utils.logging import disable_progress_bar
 
 from gpu_workers.artifacts import hash_files
 from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.hugging_face_decoder import HuggingFaceDecoder
 from gpu_workers.backends.low_rank import LowRank
-from gpu_workers.backends.memory import find_room, require_weights, shape_of
+from gpu_workers.backends.memory import find_room, require_weights
 from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.backends.replaying import Replayer, ReplayError
 from gpu_workers.desk import base_directory
-from gpu_workers.engine.checkpoint import plain_shape
+from gpu_workers.engine.checkpoint import plain_shape, read_config, read_end_ids, read_weights
 from gpu_workers.engine.errors import EngineError
+from gpu_workers.engine.hugging_face_model import open_module
 from gpu_workers.engine.text import TextCodec
 from gpu_workers.learning.fusing import can_fuse
 from gpu_workers.learning.logprobs import TokenLogprobs, rank_tokens, token_logprobs
-from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
-from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
+from gpu_workers.learning.packing import PackedBatch, PackedRow
+from gpu_workers.learning.shared_prefix import SharedBatch
 from tentalis.core.learning.recipes import ALL_LINEAR
+from tentalis.core.sizes import DecoderShape, read_shape
 
 DESK = "desk"
 KEPT_MODELS = 2
@@ -46,43 +44,38 @@ class BaseModel:
     Args:
         sha256: over the bytes of its safetensors files in the order of their names.
         context_length: tokens it may read at once.
-        sliding_window: tokens a position sees in some layers; None when it sees all before it.
-        decoder: the fast forward, where it computes this model; None: Hugging Face's is used.
+        end_ids: tokens that end an answer, by its config.
+        decoder: its forward: the trainer's own, and for what that does not know, Hugging Face's.
     """
 
     directory: Path
     sha256: str
-    model: Any
+    shape: DecoderShape
     codec: TextCodec
     context_length: int
-    sliding_window: int | None
+    end_ids: Sequence[int]
     device: torch.device
-    decoder: PlainDecoder | None = None
+    decoder: PlainDecoder | HuggingFaceDecoder
 
     @cached_property
     def vocabulary_size(self) -> int:
-        return int(self._head.shape[0])
+        return int(self.decoder.head.shape[0])
 
     @cached_property
     def activation_bytes(self) -> int:
         """What a token keeps until the backward pass, about."""
-        return int(self.model.config.num_hidden_layers * self.layer_numbers * self.number_bytes)
+        return self.shape.layers * self.layer_numbers * self.number_bytes
 
     @cached_property
     def layer_numbers(self) -> int:
         """Numbers that a token keeps of each layer until the backward pass."""
-        is_fused = self.decoder is not None and self.device.type == "cuda" and can_fuse()
-        return shape_of(self.model.config).count_kept(number_bytes=self.number_bytes, is_fused=is_fused)
-
-    @cached_property
-    def weight_numbers(self) -> int:
-        """Of the frozen weights."""
-        return sum(weight.numel() for weight in self.model.parameters())
+        is_fused = self.decoder.is_plain and self.device.type == "cuda" and can_fuse()
+        return self.shape.count_kept(number_bytes=self.number_bytes, is_fused=is_fused)
 
     @property
     def number_bytes(self) -> int:
         """Of a number of the weights, and of what flows through them."""
-        return self._head.element_size()
+        return self.decoder.head.element_size()
 
     @cached_property
     def room(self) -> int:
@@ -92,17 +85,7 @@ class BaseModel:
     def recomputes(self, tokens: int) -> bool:
         """Whether the layers of a micro-batch so large are computed again in the backward pass: what they would keep
         has no room."""
-        return self.decoder is not None and tokens * self.activation_bytes > self.room
-
-    @property
-    def widest_row(self) -> float:
-        """Tokens that a packed row may have: where completions stand one behind the other, a window counts wrong."""
-        return math.inf if self.decoder is not None or self.sliding_window is None else self.sliding_window
-
-    @property
-    def _head(self) -> Tensor:
-        weight: Tensor = self.model.get_output_embeddings().weight
-        return weight
+        return self.decoder.is_plain and tokens * self.activation_bytes > self.room
 
     def find_linears(self, names: Collection[str]) -> dict[str, Tensor]:
         """Weights (out, in) of the linear modules whose last name is among these, by full module name.
@@ -110,14 +93,7 @@ class BaseModel:
         Raises:
             BaseModelError: a name matches nothing.
         """
-        decoder_prefix = f"{self.model.base_model_prefix}."
-        found = {
-            name: module.weight
-            for name, module in self.model.named_modules()
-            if isinstance(module, torch.nn.Linear)
-            and name.startswith(decoder_prefix)
-            and name.rpartition(".")[2] in names
-        }
+        found = {name: one for name, one in self.decoder.linears.items() if name.rpartition(".")[2] in names}
         if missing := sorted(set(names) - {name.rpartition(".")[2] for name in found}):
             raise BaseModelError(f"{self.directory.name} has no linear module named {', '.join(missing)}")
         return found
@@ -129,12 +105,7 @@ class BaseModel:
         Raises:
             BaseModelError: some are not there.
         """
-        prefix = f"{self.model.base_model_prefix}."
-        there = {
-            name.rpartition(".")[2]
-            for name, module in self.model.named_modules()
-            if isinstance(module, torch.nn.Linear) and name.startswith(prefix)
-        }
+        there = {name.rpartition(".")[2] for name in self.decoder.linears}
         if there.issuperset(asked):
             return tuple(asked)
         attention = [name for name in ATTENTION if name in there]
@@ -171,23 +142,20 @@ class BaseModel:
         Raises:
             BaseModelError: the model names none.
         """
-        config: Any = self.model.generation_config
-        named = config.eos_token_id if config.eos_token_id is not None else self.model.config.eos_token_id
-        ends = named if isinstance(named, list) else [] if named is None else [named]
         try:
             turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
             text = self.codec.render_chat(turns, add_generation_prompt=False)
             written = self.codec.encode([text], add_special_tokens=False)[0]
         except EngineError:
             written = []
-        found = next((token for token in reversed(written) if token in ends), ends[0] if ends else None)
+        found = next((token for token in reversed(written) if token in self.end_ids), next(iter(self.end_ids), None))
         if found is None:
             raise BaseModelError(f"{self.directory.name} names no token that ends an answer (eos_token_id)")
         return int(found)
 
     def lay_out(self, rows: Sequence[PackedRow]) -> Batch:
         """Prompts and completions as this model reads them fastest."""
-        return pack_rows(rows) if self.decoder is None else share_prefixes(rows)
+        return self.decoder.lay_out(rows)
 
     def score(
         self,
@@ -209,7 +177,7 @@ class BaseModel:
         """
         return token_logprobs(
             _cool(self.read(batch, changes), temperatures),
-            self._head,
+            self.decoder.head,
             batch.targets.to(self.device),
             support_ids=support_ids,
             entropy_has_gradient=entropy_has_gradient,
@@ -227,43 +195,15 @@ class BaseModel:
             (N, K) log-probs of those, and (N, k) int64, the likeliest tokens, most likely first.
         """
         states = _cool(self.read(batch, {}), temperatures)
-        return rank_tokens(states, self._head, support_ids.to(self.device), k)
+        return rank_tokens(states, self.decoder.head, support_ids.to(self.device), k)
 
     def read(self, batch: Batch, changes: Mapping[str, LowRank]) -> Tensor:
         """Final hidden states (N, D) that predict the batch's completion tokens."""
-        if isinstance(batch, SharedBatch):
-            if self.decoder is None:
-                raise BaseModelError(f"{self.directory.name} reads packed rows, found a batch of shared prefixes")
+        if isinstance(self.decoder, PlainDecoder) and isinstance(batch, SharedBatch):
             return self.decoder(batch.to(self.device), changes, recomputes=self.recomputes(batch.token_ids.numel()))
-        width = batch.token_ids.shape[1]
-        if self.sliding_window is not None and width > self.sliding_window:
-            raise BaseModelError(
-                f"packed rows of {width} tokens do not fit the sliding window of {self.sliding_window}"
-            )
-        dtype = self._head.dtype
-        bias = torch.zeros(batch.attends.shape, device=self.device, dtype=dtype)
-        with _changed(self.model, changes):
-            hidden: Tensor = self.model.base_model(
-                input_ids=batch.token_ids.to(self.device),
-                position_ids=batch.positions.to(self.device),
-                attention_mask=bias.masked_fill_(~batch.attends.to(self.device), torch.finfo(dtype).min),
-                use_cache=False,
-            ).last_hidden_state
-        return hidden[batch.rows.to(self.device), batch.columns.to(self.device)]
-
-
-@contextmanager
-def _changed(model: torch.nn.Module, changes: Mapping[str, LowRank]) -> Iterator[None]:
-    """The model's linear modules put out what their changed weights would; no weight is copied for it."""
-    hooks = [
-        model.get_submodule(name).register_forward_hook(lambda _, inputs, y, change=change: change.add(y, inputs[0]))
-        for name, change in changes.items()
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+        if isinstance(self.decoder, HuggingFaceDecoder) and isinstance(batch, PackedBatch):
+            return self.decoder(batch, changes)
+        raise TypeError(f"{type(self.decoder).__name__} reads what it laid out, found a {type(batch).__name__}")
 
 
 def _cool(states: Tensor, temperatures: Tensor | None) -> Tensor:
@@ -276,14 +216,15 @@ def locate_base(name: str) -> Path:
     return base_directory() if name == DESK else Path(name).expanduser()
 
 
-def load_base(name: str, *, precision: str = "float32") -> BaseModel:
+def load_base(name: str, *, precision: str = "float32", uses_plain_path: bool = True) -> BaseModel:
     """The model of this name, from memory if its files have not changed since it was loaded.
 
     Args:
         precision: float32 or bfloat16.
+        uses_plain_path: False takes Hugging Face's forward even for what the trainer's own knows.
     Raises:
-        BaseModelError: no such directory, no safetensors weights, or a model whose logits are not a plain product of
-            hidden states and head.
+        BaseModelError: no such directory, no safetensors weights, weights that do not fit the config, or a model whose
+            logits are not a plain product of hidden states and head.
     """
     directory = locate_base(name)
     files = sorted(directory.glob("*.safetensors")) if directory.is_dir() else []
@@ -295,47 +236,37 @@ def load_base(name: str, *, precision: str = "float32") -> BaseModel:
         )
     watched = [*files, *sorted(directory.glob("*.json")), *sorted(directory.glob("*.jinja"))]
     stamps = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in watched)
-    return _load(directory, stamps, precision)
+    return _load(directory, stamps, precision, uses_plain_path)
 
 
 @lru_cache(maxsize=KEPT_MODELS)
-def _load(directory: Path, stamps: tuple[tuple[str, int, int], ...], precision: str) -> BaseModel:
+def _load(
+    directory: Path, stamps: tuple[tuple[str, int, int], ...], precision: str, uses_plain_path: bool
+) -> BaseModel:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    disable_progress_bar()  # type: ignore[no-untyped-call]
     dtype: torch.dtype = getattr(torch, precision)
+    files = sorted(directory.glob("*.safetensors"))
+    decoder: PlainDecoder | HuggingFaceDecoder
     try:
-        require_weights(sorted(directory.glob("*.safetensors")), number_bytes=dtype.itemsize, device=device)
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=dtype, local_files_only=True, use_safetensors=True
-        )
+        config = read_config(directory)
         codec = TextCodec.from_directory(directory)
-    except (OSError, ValueError, KeyError, SafetensorError, EngineError) as error:
+        require_weights(files, number_bytes=dtype.itemsize, device=device)
+        plain = plain_shape(config) if uses_plain_path else None
+        if plain is not None:
+            decoder = PlainDecoder(plain, read_weights(directory, dtype, shape=plain, device=device))
+            shape, context_length = read_shape(directory.name, config), plain.context_length
+        else:
+            decoder = HuggingFaceDecoder(open_module(directory, dtype).to(device))
+            shape, context_length = decoder.shape, decoder.context_length
+    except (OSError, ValueError, KeyError, EngineError) as error:
         raise BaseModelError(f"cannot load the model at {directory}: {error}") from error
-    model.to(device).eval().requires_grad_(False)
-    config: Any = model.config
-    shape = plain_shape(config.to_dict())
-    layer_types = getattr(config, "layer_types", None) or ()
-    base = BaseModel(
+    return BaseModel(
         directory=directory,
-        sha256=hash_files(sorted(directory.glob("*.safetensors"))),
-        model=model,
+        sha256=hash_files(files),
+        shape=shape,
         codec=codec,
-        context_length=int(config.max_position_embeddings),
-        sliding_window=config.sliding_window if "sliding_attention" in layer_types else None,
+        context_length=context_length,
+        end_ids=read_end_ids(directory, config),
         device=device,
-        decoder=None if shape is None else PlainDecoder(shape, model.state_dict()),
+        decoder=decoder,
     )
-    _require_plain_head(base)
-    return base
-
-
-@torch.no_grad()
-def _require_plain_head(base: BaseModel) -> None:
-    """Refuse a model that does more after its last norm than multiply by the head (soft caps, scales)."""
-    ids = torch.arange(4, device=base.device)[None] % base.vocabulary_size
-    hidden = base.model.base_model(input_ids=ids).last_hidden_state
-    plain = torch.nn.functional.linear(hidden, base._head)
-    if not torch.allclose(plain, base.model(input_ids=ids).logits.to(plain.dtype), atol=1e-4):
-        raise BaseModelError(
-            f"{type(base.model).__name__} changes its logits after the head; the trainer cannot follow"
-        )

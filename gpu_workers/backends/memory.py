@@ -1,20 +1,18 @@
 """What a training needs of the machine's memory, computed from shapes before anything is computed from weights."""
 
 import logging
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from gpu_workers.backends.errors import NotEnoughMemoryError
 from gpu_workers.backends.ranks import count_ranks
+from gpu_workers.engine.checkpoint import read_heads
 from gpu_workers.process import find_memory_limit
-from tentalis.core.sizes import OPTIMISER_BYTES, SHAPE_FIELDS, SINGLE_BYTES, DecoderShape, read_shape
+from tentalis.core.sizes import OPTIMISER_BYTES, SINGLE_BYTES, DecoderShape
 
 ROOM_BYTES = 2**33
 """For what a micro-batch keeps until its backward pass, in main memory at most."""
@@ -41,16 +39,6 @@ def find_room(device: torch.device) -> int:
     """Bytes for what a micro-batch keeps until its backward pass."""
     share = int(ROOM_SHARE * find_memory(device))
     return share if device.type == "cuda" else min(ROOM_BYTES, share)
-
-
-def shape_of(config: Any) -> DecoderShape:
-    """What a decoder takes its memory for.
-
-    Args:
-        config: Hugging Face's, in the words of its own architecture: GPT-2 says no width of its MLP.
-    """
-    said = {name: value for name in SHAPE_FIELDS if (value := getattr(config, name, None)) is not None}
-    return read_shape(config.model_type, {"intermediate_size": 4 * config.hidden_size} | said)
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class MemoryPlan:
 
 
 def plan_memory(
-    config: Any,
+    shape: DecoderShape,
     *,
     weights: int,
     adapter_numbers: int,
@@ -100,15 +88,15 @@ def plan_memory(
     """What an update takes whose largest micro-batch is so large.
 
     Args:
-        config: Hugging Face's, of a decoder. weights: numbers of the frozen model.
+        weights: numbers of the frozen model.
         number_bytes: of a number that flows through it; logits: numbers of these that are there at a time.
         layer_numbers: that a token keeps of each layer.
         tokens: read in the micro-batch; predicted: of its answers.
     """
-    width, layer = config.hidden_size, layer_numbers * number_bytes * tokens
+    width, layer = shape.width, layer_numbers * number_bytes * tokens
     states = predicted * width * (SINGLE_BYTES + 2 * number_bytes)
     block = min(logits, predicted * vocabulary) * (2 * SINGLE_BYTES + 2 * number_bytes)
-    kept = config.num_hidden_layers * (width * number_bytes * tokens if recomputes else layer) + states
+    kept = shape.layers * (width * number_bytes * tokens if recomputes else layer) + states
     return MemoryPlan(
         weights=weights * number_bytes,
         adapter=adapter_numbers * OPTIMISER_BYTES,
@@ -139,13 +127,9 @@ def require_weights(files: Sequence[Path], *, number_bytes: int, device: torch.d
     """See, by the heads of a model's files, that its weights have room.
 
     Raises:
-        NotEnoughMemoryError: they have not. OSError, SafetensorError: a file is none of weights.
+        NotEnoughMemoryError: they have not. ModelUnreadableError: a file is none of weights.
     """
-    numbers = 0
-    for path in files:
-        with safe_open(path, framework="pt") as file:
-            numbers += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  no mapping
-    size, has = numbers * number_bytes, find_memory(device)
+    size, has = number_bytes * sum(one.numbers for one in read_heads(files).values()), find_memory(device)
     if size > has:
         raise NotEnoughMemoryError(
             f"the weights of {files[0].parent.name} take {_say(size)} at {number_bytes} bytes a number, and there "

@@ -49,7 +49,7 @@ def pack_items(items: Sequence[Completion], model: BaseModel) -> list[Packed]:
 
 def _pack_members(items: Sequence[Completion], members: Sequence[int], model: BaseModel) -> list[Packed]:
     budget = find_budget(model)
-    rows = _make_rows(items, members, widest=min(budget, model.widest_row))
+    rows = _make_rows(items, members, widest=min(budget, model.decoder.widest_row))
     return _pack([[row] for row in rows], model, budget=budget)
 
 
@@ -71,8 +71,8 @@ def pack_bundles(
     alike = _connect([{tuple(items[member][0]) for member in bundle} for bundle in joined])
     clusters = [[joined[index] for index in cluster] for cluster in alike]
     for cluster in take_share(clusters, lambda bundles: _count_tokens(items, chain.from_iterable(bundles))):
-        for unit in _fill(items, cluster, budget=budget, widest=model.widest_row):
-            block = _make_rows(items, unit, widest=model.widest_row)
+        for unit in _fill(items, cluster, budget=budget, widest=model.decoder.widest_row):
+            block = _make_rows(items, unit, widest=model.decoder.widest_row)
             if find_size([row.tokens for row in block]) <= budget:
                 whole.append(block)
             else:
@@ -183,14 +183,14 @@ def plan_items(items: Sequence[Completion], model: BaseModel, *, modules: Collec
         modules: last names of the linear modules that are changed.
     """
     budget = find_budget(model)
-    rows = _make_rows(items, range(len(items)), widest=min(budget, model.widest_row))
+    rows = _make_rows(items, range(len(items)), widest=min(budget, model.decoder.widest_row))
     parts = _split_evenly([[row.tokens] for row in rows], budget=budget)
     batches = [[rows[index].tokens for index in part] for part in parts]
     largest = max(batches, key=lambda batch: sum(row.size_tokens for row in batch), default=[])
     tokens = sum(row.size_tokens for row in largest)
     return plan_memory(
-        model.model.config,
-        weights=model.weight_numbers,
+        model.shape,
+        weights=model.decoder.weight_numbers,
         adapter_numbers=sum(rank * sum(weight.shape) for weight in model.find_linears(modules).values()),
         number_bytes=model.number_bytes,
         vocabulary=model.vocabulary_size,

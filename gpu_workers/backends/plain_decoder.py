@@ -5,6 +5,7 @@ values, one for gate and up, each with its low-rank change. What sets a family a
 The engine's `PlainModel` is the same model with a cache and no gradient.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -14,10 +15,11 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from gpu_workers.backends.low_rank import Joined, LowRank, apply_changed, join, join_biases, join_changes
-from gpu_workers.engine.checkpoint import ModelShape, Rope
+from gpu_workers.engine.checkpoint import EMBEDDING, ModelShape, Rope
 from gpu_workers.learning.fusing import fused
 from gpu_workers.learning.gating import gate_silu
-from gpu_workers.learning.shared_prefix import SharedBatch
+from gpu_workers.learning.packing import PackedRow
+from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 
 MERGE_UP_TO = 2**18
 """Weights of at most this many numbers are adapted by computing W + scale * B A; for larger ones the low-rank product
@@ -40,20 +42,30 @@ class PlainDecoder:
 
     Args:
         shape: from `gpu_workers.engine.checkpoint.plain_shape`.
-        weights: every tensor of the model, by Hugging Face's name, on one device.
+        weights: what `ModelShape.choose_tensors` names, on one device.
         merge_up_to: see `MERGE_UP_TO`.
     """
+
+    is_plain = True
+    widest_row = math.inf
 
     def __init__(self, shape: ModelShape, weights: Mapping[str, Tensor], *, merge_up_to: int = MERGE_UP_TO) -> None:
         self._shape = shape
         self._merge_up_to = merge_up_to
         self._weights = weights
-        one = weights["model.embed_tokens.weight"]
+        self.head = shape.find_head(weights)
+        self.linears = {name: weights[f"{name}.weight"] for name in shape.linears}
+        self.weight_numbers = sum(weight.numel() for weight in weights.values())
+        one = weights[EMBEDDING]
         self._device, self._precision = one.device, one.dtype
         self._embedding_scale = float(torch.tensor(shape.width**0.5, dtype=one.dtype))
         self._tables: dict[Rope, Turn] = {}
-        self._norms = {name: self._find_norm(name) for name in weights if name.endswith("norm.weight")}
+        self._norms = {name: self._find_norm(f"{name}.weight") for name in shape.norms}
         self._head_norms = [self._find_head_norm(f"model.layers.{index}.self_attn") for index in range(shape.layers)]
+
+    def lay_out(self, rows: Sequence[PackedRow]) -> SharedBatch:
+        """Prompts and completions as it reads them."""
+        return share_prefixes(rows)
 
     def __call__(self, batch: SharedBatch, changes: Mapping[str, LowRank], *, recomputes: bool = False) -> Tensor:
         """Final hidden states (M, D) of the tokens that predict the batch's completions.
@@ -62,7 +74,7 @@ class PlainDecoder:
             changes: full module name -> its change; others are as they are.
             recomputes: keep only what goes into each layer, and compute the layer again in the backward pass.
         """
-        x = F.embedding(batch.token_ids, self._weights["model.embed_tokens.weight"])  # N D
+        x = F.embedding(batch.token_ids, self._weights[EMBEDDING])  # N D
         if self._shape.family.scales_embedding:
             x = x * self._embedding_scale
         turns, linears = self._turn(batch), self._join_linears(changes)
@@ -142,17 +154,17 @@ class PlainDecoder:
         s = self._shape
         if not s.family.norms_heads:
             return None
-        query, key = (self._norms[f"{attention}.{part}_norm.weight"] for part in "qk")
+        query, key = (self._norms[f"{attention}.{part}_norm"] for part in "qk")
         return torch.cat([query.expand(s.heads, -1), key.expand(s.kv_heads, -1)])
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
-        return _norm(x, self._norms[f"{name}.weight"], self._shape.norm_epsilon)
+        return _norm(x, self._norms[name], self._shape.norm_epsilon)
 
     def _add_and_norm(self, x: Tensor, more: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
         """The sum, and its norm."""
         if more is None:
             return x, self._norm(x, name)
-        return _add_and_norm(x, more, self._norms[f"{name}.weight"], self._shape.norm_epsilon)
+        return _add_and_norm(x, more, self._norms[name], self._shape.norm_epsilon)
 
     def _join_linears(self, changes: Mapping[str, LowRank]) -> list[list[Callable[[Tensor], Tensor]]]:
         """Of each layer the linear modules of `LINEARS`, those that read the same input as one, with their changes."""

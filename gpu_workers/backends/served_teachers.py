@@ -14,10 +14,9 @@ import httpx
 from gpu_workers.backends.errors import TrainingError
 from gpu_workers.engine.text import TextCodec
 from tentalis.core.contracts import RolloutRecord
+from tentalis.core.learning.recipes import SERVED
 from tentalis.env import read_environment
 
-SERVED = "served:"
-"""What a recipe's `teacher` begins with where its name on the server follows."""
 ROWS_AT_ONCE = 32
 TIMEOUT_S = 300.0
 CONNECT_TRIES = 3

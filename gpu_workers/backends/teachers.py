@@ -13,10 +13,9 @@ from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.micro_batches import pack_items, score_frozen, spread_temperatures
 from gpu_workers.backends.ranks import ask_first, gather_all
 from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
-from gpu_workers.backends.served_teachers import SERVED, TeacherError, open_teacher
 from gpu_workers.backends.training_example import Refused, Support, TrainingExample, name_record
 from tentalis.core.contracts import RolloutRecord
-from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.recipes import SERVED, Recipe
 from tentalis.core.opd import choose_hint, token_opd_advantages, top_k_advantages
 
 
@@ -82,6 +81,8 @@ class _ServedReader:
 def _add_served(
     examples: Sequence[TrainingExample], recipe: Recipe, base: BaseModel, refused: Refused, options: Mapping[str, Any]
 ) -> list[TrainingExample]:
+    from gpu_workers.backends.served_teachers import TeacherError, open_teacher  # here: few runs ask a server
+
     if recipe.opd_mode == "top_k":
         raise TeacherError(
             "recipe.opd_mode must be logprobs with a served teacher, found top_k: a server tells its own likeliest "

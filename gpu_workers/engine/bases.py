@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,12 +10,10 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from gpu_workers.engine.batch import Events
-from gpu_workers.engine.checkpoint import EMBEDDING, HEAD, read_config, weight_files
+from gpu_workers.engine.checkpoint import EMBEDDING, HEAD, read_config, read_heads, weight_files
 from gpu_workers.engine.engine import Engine
-from gpu_workers.engine.errors import EngineError, ModelUnreadableError, UnknownModelError
+from gpu_workers.engine.errors import EngineError, UnknownModelError
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.products import SMALL_NUMBERS
@@ -258,20 +255,11 @@ def count_bytes(directory: Path) -> int:
     Raises:
         ModelUnreadableError: there are none.
     """
-    numbers, embedding, has_head = 0, 0, False
-    for path in weight_files(directory):
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118  it is no mapping
-                    one = file.get_slice(name)
-                    numbers += math.prod(one.get_shape())
-                    has_head |= name == HEAD
-                    if name == EMBEDDING:
-                        stored = 2 if one.get_dtype() in ("BF16", "F16") else NUMBER_BYTES
-                        embedding = stored * math.prod(one.get_shape())
-        except (OSError, SafetensorError) as error:
-            raise ModelUnreadableError(f"{path} is no whole safetensors file: {error}") from None
-    is_twice = not has_head and numbers > SMALL_NUMBERS
+    heads = read_heads(weight_files(directory))
+    numbers, embedding = sum(one.numbers for one in heads.values()), 0
+    if (one := heads.get(EMBEDDING)) is not None:
+        embedding = one.numbers * (2 if one.dtype in ("BF16", "F16") else NUMBER_BYTES)
+    is_twice = HEAD not in heads and numbers > SMALL_NUMBERS
     return numbers * NUMBER_BYTES + (embedding if is_twice else 0)
 
 

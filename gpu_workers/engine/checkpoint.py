@@ -1,12 +1,16 @@
-"""Reading a model directory: its config, and its weights as float32 tensors by name."""
+"""Reading a model directory: its config, and its weights as tensors by name.
+
+The engine and the trainer read by it what their own forwards compute; what those do not know, Hugging Face reads.
+"""
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,7 +18,7 @@ from torch import Tensor
 
 from gpu_workers.engine.errors import ModelUnreadableError
 
-EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+EMBEDDING, HEAD, LAST_NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ class ModelShape:
     """What the plain forward needs to know of a model.
 
     Args:
+        inner: width of the MLP.
         attention_scale: of a query's product with a key.
         ropes: one a layer; None: the layer does not turn (SmolLM3).
         windows: one a layer, how many positions a token sees, its own among them; None: all before it.
@@ -101,6 +106,7 @@ class ModelShape:
     vocabulary_size: int
     context_length: int
     width: int
+    inner: int
     layers: int
     heads: int
     kv_heads: int
@@ -121,6 +127,63 @@ class ModelShape:
     @property
     def rope_theta(self) -> float:
         return next(rope.theta for rope in self.ropes if rope is not None)
+
+    @property
+    def linears(self) -> Mapping[str, tuple[int, int]]:
+        """(out, in) of each linear module of the layers, by full module name, in the order they are read in."""
+        query, key, width = self.heads * self.head_width, self.kv_heads * self.head_width, self.width
+        of_layer = {
+            "self_attn.q_proj": (query, width),
+            "self_attn.k_proj": (key, width),
+            "self_attn.v_proj": (key, width),
+            "self_attn.o_proj": (width, query),
+            "mlp.gate_proj": (self.inner, width),
+            "mlp.up_proj": (self.inner, width),
+            "mlp.down_proj": (width, self.inner),
+        }
+        return {f"model.layers.{index}.{name}": size for index in range(self.layers) for name, size in of_layer.items()}
+
+    @property
+    def norms(self) -> Mapping[str, int]:
+        """Width of each norm, by full module name."""
+        of_layer = {"input_layernorm": self.width, "post_attention_layernorm": self.width}
+        if self.family.norms_outputs:
+            of_layer |= {"pre_feedforward_layernorm": self.width, "post_feedforward_layernorm": self.width}
+        if self.family.norms_heads:
+            of_layer |= {"self_attn.q_norm": self.head_width, "self_attn.k_norm": self.head_width}
+        found = {
+            f"model.layers.{index}.{name}": width for index in range(self.layers) for name, width in of_layer.items()
+        }
+        return found | {LAST_NORM.removesuffix(".weight"): self.width}
+
+    def choose_tensors(self, heads: Mapping[str, "TensorHead | Tensor"]) -> Collection[str]:
+        """Names of those that the plain forward computes with.
+
+        Raises:
+            ModelUnreadableError: one is missing or has another shape than the config says.
+        """
+        whole = (self.vocabulary_size, self.width)
+        wanted: dict[str, tuple[int, ...]] = {EMBEDDING: whole}
+        if not self.ties_embeddings and HEAD in heads:
+            wanted[HEAD] = whole
+        wanted |= {f"{name}.weight": (width,) for name, width in self.norms.items()}
+        for name, size in self.linears.items():
+            wanted[f"{name}.weight"] = size
+            if (bias := f"{name}.bias") in heads:
+                wanted[bias] = size[:1]
+        for name, shape in wanted.items():
+            if name not in heads:
+                raise ModelUnreadableError(f"the weights lack {name}")
+            if heads[name].shape != shape:
+                raise ModelUnreadableError(
+                    f"{name} must have shape {shape} by the config, found {tuple(heads[name].shape)}"
+                )
+        return wanted
+
+    def find_head(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """The output layer (V, D) among the tensors that the plain forward computes with: the embedding, where they
+        are one, or where a model says that they are not and has no other."""
+        return weights[EMBEDDING if self.ties_embeddings else HEAD if HEAD in weights else EMBEDDING]
 
 
 _THETAS = {"gemma3_text": 1_000_000.0, "smollm3": 2_000_000.0}
@@ -147,8 +210,19 @@ def read_config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def plain_shape(config: dict[str, Any]) -> ModelShape | None:
-    """The shape if the plain forward computes exactly this config, else None: Hugging Face's forward then serves it."""
+def plain_shape(config: Mapping[str, Any]) -> ModelShape | None:
+    """The shape if the plain forward computes exactly this config, else None: Hugging Face's forward then does.
+
+    Raises:
+        ModelUnreadableError: the config names a family that the plain forward knows, and lacks one of its numbers.
+    """
+    try:
+        return _find_shape(config)
+    except KeyError as error:
+        raise ModelUnreadableError(f"config.json names no {error.args[0]}") from None
+
+
+def _find_shape(config: Mapping[str, Any]) -> ModelShape | None:
     family = FAMILIES.get(config["model_type"])
     if family is None:
         return None
@@ -178,6 +252,7 @@ def plain_shape(config: dict[str, Any]) -> ModelShape | None:
         vocabulary_size=int(config["vocab_size"]),
         context_length=int(config["max_position_embeddings"]),
         width=int(config["hidden_size"]),
+        inner=int(config["intermediate_size"]),
         layers=layers,
         heads=heads,
         kv_heads=int(config.get("num_key_value_heads") or heads),
@@ -191,7 +266,7 @@ def plain_shape(config: dict[str, Any]) -> ModelShape | None:
     )
 
 
-def _layer_kinds(config: dict[str, Any]) -> list[str]:
+def _layer_kinds(config: Mapping[str, Any]) -> list[str]:
     """Hugging Face's `layer_types`, also of configs that were written before there was such a field."""
     count = int(config["num_hidden_layers"])
     if kinds := config.get("layer_types"):
@@ -205,7 +280,7 @@ def _layer_kinds(config: dict[str, Any]) -> list[str]:
     return ["full_attention"] * count
 
 
-def _read_rope(config: dict[str, Any], kind: str) -> Rope | None:
+def _read_rope(config: Mapping[str, Any], kind: str) -> Rope | None:
     """Of a layer of this kind; None of a way of scaling that is not known here."""
     is_local = config["model_type"] == "gemma3_text" and kind == "sliding_attention"
     told = config.get("rope_parameters") or {}
@@ -236,18 +311,73 @@ def weight_files(directory: Path) -> list[Path]:
     raise ModelUnreadableError(f"{directory} holds no model.safetensors (pickled weights are never loaded)")
 
 
-def read_weights(directory: Path, precision: torch.dtype | None = torch.float32) -> dict[str, Tensor]:
-    """Every tensor of the model; None: as it is stored."""
+@contextmanager
+def _open_weights(path: Path) -> Iterator[Any]:
+    """Raises ModelUnreadableError unless it is a whole safetensors file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except OSError as error:
+        raise ModelUnreadableError(f"cannot read {path}: {error}") from None
+    except SafetensorError as error:
+        raise ModelUnreadableError(f"{path} is no whole safetensors file: {error}") from None
+
+
+class TensorHead(NamedTuple):
+    """What a file says of a tensor in front of it: its type in safetensors' words, and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def numbers(self) -> int:
+        return math.prod(self.shape)
+
+
+def read_heads(files: Sequence[Path]) -> dict[str, TensorHead]:
+    """Of every tensor in these files, by name. Raises ModelUnreadableError: one is no whole safetensors file."""
+    heads: dict[str, TensorHead] = {}
+    for path in files:
+        with _open_weights(path) as file:
+            for name in file.keys():  # noqa: SIM118  it is no mapping
+                one = file.get_slice(name)
+                heads[name] = TensorHead(one.get_dtype(), tuple(one.get_shape()))
+    return heads
+
+
+def read_weights(
+    directory: Path,
+    precision: torch.dtype | None = torch.float32,
+    *,
+    shape: ModelShape | None = None,
+    device: torch.device | str = "cpu",
+) -> dict[str, Tensor]:
+    """The tensors of a model, by name.
+
+    Args:
+        precision: None: as it is stored, and left on the disk until it is looked at.
+        shape: only what the plain forward computes with, checked before anything is read; None: every tensor.
+    Raises:
+        ModelUnreadableError: a file is no whole one; by `shape`, a tensor is missing or has another shape.
+    """
+    files = weight_files(directory)
+    wanted = None if shape is None else shape.choose_tensors(read_heads(files))
     weights: dict[str, Tensor] = {}
-    for path in weight_files(directory):
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118  safe_open is no mapping
+    for path in files:
+        with _open_weights(path) as file:
+            for name in file.keys():  # noqa: SIM118  it is no mapping
+                if wanted is None or name in wanted:
                     tensor = file.get_tensor(name)
-                    weights[name] = tensor if precision is None else tensor.to(precision)
-        except (OSError, SafetensorError) as error:
-            raise ModelUnreadableError(f"cannot read {path}: {error}") from error
+                    weights[name] = tensor if precision is None else tensor.to(device, precision, copy=True)
     return weights
+
+
+def read_end_ids(directory: Path, config: Mapping[str, Any]) -> list[int]:
+    """Token ids that end an answer, by generation_config.json, else config.json."""
+    path = directory / "generation_config.json"
+    found = read_json(path).get("eos_token_id") if path.is_file() else None
+    found = config.get("eos_token_id") if found is None else found
+    return [] if found is None else list(found) if isinstance(found, list) else [found]
 
 
 def hash_files(paths: list[Path]) -> str:

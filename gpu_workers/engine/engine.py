@@ -18,7 +18,7 @@ from gpu_workers.engine.checkpoint import (
     hash_files,
     plain_shape,
     read_config,
-    read_json,
+    read_end_ids,
     read_weights,
     weight_files,
 )
@@ -84,7 +84,7 @@ class Engine:
         shape = plain_shape(config) if uses_plain_path else None
         model: Model
         if shape is not None:
-            weights = read_weights(directory, None)
+            weights = read_weights(directory, None, shape=shape)
             place = choose_device(device, numbers=sum(weight.numel() for weight in weights.values()))
             kind = choose_precision(precision, device=place)
             model = PlainModel(shape, weights, merges_adapters=merges_adapters, precision=kind, device=place)
@@ -97,7 +97,7 @@ class Engine:
         self.models = ModelRegistry(self.base)
         self._heads: dict[str, LoadedHead] = {}
         self._lock = threading.Lock()
-        self.end_ids = read_end_ids(directory, config)
+        self.end_ids = frozenset(read_end_ids(directory, config))
         self.scheduler = Scheduler(
             codec=self.codec,
             end_ids=self.end_ids,
@@ -293,11 +293,3 @@ def choose_device(asked: str, *, numbers: int) -> str:
     if asked == "cuda" and not is_there:
         raise ModelUnreadableError("wanted a GPU (cuda), found none that torch can use")
     return "cuda" if asked == "cuda" or (asked == "auto" and is_there and numbers > SMALL_NUMBERS) else "cpu"
-
-
-def read_end_ids(directory: Path, config: Mapping[str, Any]) -> frozenset[int]:
-    """Token ids that end an answer, by generation_config.json, else config.json."""
-    path = directory / "generation_config.json"
-    found = read_json(path).get("eos_token_id") if path.is_file() else None
-    found = config.get("eos_token_id") if found is None else found
-    return frozenset() if found is None else frozenset(found if isinstance(found, list) else [found])

@@ -5,11 +5,31 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from gpu_workers.engine.checkpoint import read_json
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.lora import LoraPair
+
+
+def open_module(directory: Path, precision: torch.dtype = torch.float32) -> Any:
+    """Hugging Face's causal language model, frozen. Raises ModelUnreadableError when it cannot read it."""
+    from transformers import AutoModelForCausalLM  # here: it takes seconds, and few models want it
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        module: Any = AutoModelForCausalLM.from_pretrained(
+            directory, dtype=precision, local_files_only=True, use_safetensors=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        told = read_json(directory / "config.json").get("quantization_config")
+        kind = told.get("quant_method") if isinstance(told, dict) else None
+        quantised = f", quantised by {kind}" if kind else ""
+        reason = " ".join(str(error).split())
+        raise ModelUnreadableError(f"cannot read the model in {directory}{quantised}: {reason}") from error
+    return module.eval().requires_grad_(False)
 
 
 class HuggingFaceCache:
@@ -45,19 +65,7 @@ class HuggingFaceModel:
     @classmethod
     def from_directory(cls, directory: Path) -> "HuggingFaceModel":
         """Raises ModelUnreadableError when Hugging Face cannot read it."""
-        from transformers import AutoModelForCausalLM
-
-        try:
-            module = AutoModelForCausalLM.from_pretrained(
-                directory, dtype=torch.float32, local_files_only=True, use_safetensors=True
-            )
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-            told = read_json(directory / "config.json").get("quantization_config")
-            kind = told.get("quant_method") if isinstance(told, dict) else None
-            quantised = f", quantised by {kind}" if kind else ""
-            reason = " ".join(str(error).split())
-            raise ModelUnreadableError(f"cannot read the model in {directory}{quantised}: {reason}") from error
-        module.train(False)
+        module = open_module(directory)
         return cls(module, module.config.get_text_config())
 
     @property

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gpu_workers.engine.caches import PlainCache, Record, StaticCache, record_graphs, round_slots
-from gpu_workers.engine.checkpoint import EMBEDDING, HEAD, ModelShape, Rope
-from gpu_workers.engine.errors import ModelUnreadableError
+from gpu_workers.engine.checkpoint import EMBEDDING, ModelShape, Rope
 from gpu_workers.engine.lora import LoraPair
 from gpu_workers.engine.products import SMALL_NUMBERS, Dense, LayOut, Mergeable, Packed, Product, TwoHalves, packs_well
 
@@ -164,12 +163,11 @@ class PlainModel:
     ) -> None:
         """
         Args:
+            weights: what `ModelShape.choose_tensors` names.
             merges_adapters: None decides by size; an adapter is never merged into weights of fewer than 32 bits, which
                 would round it away.
             packs: whether weights that no adapter is merged into are laid out for oneDNN; None tries what is quicker.
             record: of a step on tensors that stay where they are; None: CUDA graphs on a GPU, nothing elsewhere.
-        Raises:
-            ModelUnreadableError: a tensor is missing or has another shape than the config says.
         """
         self.shape = shape
         self.device = torch.device(device)
@@ -194,7 +192,7 @@ class PlainModel:
         reader = _Reader(shape, weights, precision, self.device, lay_out)
         self._embedding = reader.embedding()
         self._head = reader.head()
-        self._norm = reader.norm("model.norm", shape.width)
+        self._norm = reader.norm("model.norm")
         self._layers = [reader.layer(index) for index in range(shape.layers)]
         self._turns = Turns(shape, self.device)
         self._is_merged = lay_out is Mergeable
@@ -415,66 +413,53 @@ class _Reader:
         self._device = device
         self._lay_out = lay_out
 
-    def _find(self, name: str, *shape: int) -> Tensor:
-        found = self._weights.get(name)
-        if found is None:
-            raise ModelUnreadableError(f"the weights lack {name}")
-        if tuple(found.shape) != shape:
-            raise ModelUnreadableError(f"{name} must have shape {shape} by the config, found {tuple(found.shape)}")
-        return found
-
     def embedding(self) -> Tensor:
         """As it is stored: a row is made float32 when it is read."""
-        s = self._shape
-        return self._find(EMBEDDING, s.vocabulary_size, s.width).to(self._device)
+        return self._weights[EMBEDDING].to(self._device)
 
     def head(self) -> Product:
         """Float32 in and out."""
-        s = self._shape
-        tied = s.ties_embeddings or HEAD not in self._weights
-        weight = self._find(EMBEDDING if tied else HEAD, s.vocabulary_size, s.width)
+        weight = self._shape.find_head(self._weights)
         if self._device.type == "cuda" and self._precision != torch.float32:
             return TwoHalves(weight.to(self._device, self._precision))
         return self._lay_out(weight.to(self._device, torch.float32), None)
 
-    def norm(self, name: str, width: int) -> Tensor:
-        weight, offset = self._find(f"{name}.weight", width), self._shape.family.norm_offset
+    def norm(self, name: str) -> Tensor:
+        weight, offset = self._weights[f"{name}.weight"], self._shape.family.norm_offset
         return (weight.float() + offset if offset else weight.float()).to(self._device)
 
     def layer(self, index: int) -> Layer:
-        s, name = self._shape, f"model.layers.{index}"
-        attention, mlp, four = f"{name}.self_attn", f"{name}.mlp", s.family.norms_outputs
-        query, key = s.heads * s.head_width, s.kv_heads * s.head_width
-        gate = self._weights.get(f"{mlp}.gate_proj.weight")
-        inner = 0 if gate is None else gate.shape[0]
+        family, name = self._shape.family, f"model.layers.{index}"
+        attention, mlp, four = f"{name}.self_attn", f"{name}.mlp", family.norms_outputs
         before_mlp = "pre_feedforward" if four else "post_attention"
         return Layer(
-            norm_1=self.norm(f"{name}.input_layernorm", s.width),
-            norm_2=self.norm(f"{name}.{before_mlp}_layernorm", s.width),
-            head_norm=self._head_norm(attention) if s.family.norms_heads else None,
-            out_norm_1=self.norm(f"{name}.post_attention_layernorm", s.width) if four else None,
-            out_norm_2=self.norm(f"{name}.post_feedforward_layernorm", s.width) if four else None,
-            qkv=self._join([f"{attention}.{part}_proj" for part in "qkv"], [query, key, key], s.width),
-            out=self._join([f"{attention}.o_proj"], [s.width], query),
-            gate_up=self._join([f"{mlp}.gate_proj", f"{mlp}.up_proj"], [inner, inner], s.width),
-            down=self._join([f"{mlp}.down_proj"], [s.width], inner),
+            norm_1=self.norm(f"{name}.input_layernorm"),
+            norm_2=self.norm(f"{name}.{before_mlp}_layernorm"),
+            head_norm=self._head_norm(attention) if family.norms_heads else None,
+            out_norm_1=self.norm(f"{name}.post_attention_layernorm") if four else None,
+            out_norm_2=self.norm(f"{name}.post_feedforward_layernorm") if four else None,
+            qkv=self._join([f"{attention}.{part}_proj" for part in "qkv"]),
+            out=self._join([f"{attention}.o_proj"]),
+            gate_up=self._join([f"{mlp}.gate_proj", f"{mlp}.up_proj"]),
+            down=self._join([f"{mlp}.down_proj"]),
         )
 
     def _head_norm(self, attention: str) -> Tensor:
         s = self._shape
-        query, key = (self.norm(f"{attention}.{part}_norm", s.head_width) for part in "qk")
+        query, key = (self.norm(f"{attention}.{part}_norm") for part in "qk")
         return torch.cat([query.expand(s.heads, -1), key.expand(s.kv_heads, -1)])[:, None]
 
-    def _join(self, names: Sequence[str], outs: Sequence[int], inner: int) -> Linear:
+    def _join(self, names: Sequence[str]) -> Linear:
         """One linear of several that read the same input."""
-        parts = tuple((f"{name}.weight", out) for name, out in zip(names, outs, strict=True))
-        weights = [self._find(name, out, inner).to(self._device, self._precision) for name, out in parts]
+        found = {name: self._weights[name] for name in (f"{name}.weight" for name in names)}
+        parts = tuple((name, weight.shape[0]) for name, weight in found.items())
+        weights = [weight.to(self._device, self._precision) for weight in found.values()]
         biases = [self._weights.get(f"{name}.bias") for name in names]
         bias = None
         if any(found is not None for found in biases):
             filled = [
                 torch.zeros(out, device=self._device) if found is None else found.to(self._device)
-                for found, out in zip(biases, outs, strict=True)
+                for found, (_, out) in zip(biases, parts, strict=True)
             ]
             bias = torch.cat(filled).to(self._precision)
         return Linear(parts, self._lay_out(torch.cat(weights) if len(weights) > 1 else weights[0].contiguous(), bias))

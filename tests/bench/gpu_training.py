@@ -32,6 +32,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from gpu_workers.backends.adapter_files import LoraTensors, start_adapter
 from gpu_workers.backends.base_models import BaseModel
+from gpu_workers.backends.hugging_face_decoder import HuggingFaceDecoder
 from gpu_workers.backends.micro_batches import Packed, pack_items
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.backends.plain_decoder import PlainDecoder
@@ -44,6 +45,7 @@ from gpu_workers.learning.losses import clipped_surrogate
 from gpu_workers.learning.packing import PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 from tentalis.core.learning.recipes import Recipe
+from tentalis.core.sizes import read_shape
 
 PEER_ROWS = 8
 RANK = 16
@@ -102,37 +104,36 @@ def going(way: str) -> Iterator[None]:
         fusing.KERNELS = kernels
 
 
-def make_model(
-    sizes: dict[str, Any], *, words: int, device: torch.device, dtype: torch.dtype, seed: int = 0
-) -> BaseModel:
-    """A model of this shape with random weights, in memory alone."""
+def make_module(sizes: dict[str, Any], *, words: int, device: torch.device, dtype: torch.dtype, seed: int = 0) -> Any:
+    """Hugging Face's model of this shape with random weights, in memory alone."""
     torch.manual_seed(seed)
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         with device:
             config = Qwen2Config(**sizes, num_key_value_heads=2, vocab_size=words, tie_word_embeddings=True)
-            model: Any = Qwen2ForCausalLM(config)
+            module: Any = Qwen2ForCausalLM(config)
     finally:
         torch.set_default_dtype(before)
-    model.eval().requires_grad_(False)
-    return wrap_model(model, device)
+    return module.eval().requires_grad_(False)
 
 
-def wrap_model(model: Any, device: torch.device, *, is_plain: bool = True) -> BaseModel:
-    shape = plain_shape(model.config.to_dict())
+def wrap_module(module: Any) -> BaseModel:
+    """The same weights for the trainer's own forward."""
+    config, weights = module.config.to_dict(), module.state_dict()
+    shape = plain_shape(config)
     if shape is None:
         raise SystemExit("the trainer's own forward does not know this shape")
     codec: Any = None
     return BaseModel(
         directory=Path("random"),
         sha256="",
-        model=model,
+        shape=read_shape("random", config),
         codec=codec,
         context_length=shape.context_length,
-        sliding_window=None,
-        device=device,
-        decoder=PlainDecoder(shape, model.state_dict()) if is_plain else None,
+        end_ids=(),
+        device=module.device,
+        decoder=PlainDecoder(shape, {name: weights[name] for name in shape.choose_tensors(weights)}),
     )
 
 
@@ -185,16 +186,14 @@ class Ours:
 class Peer:
     """Hugging Face's model with PEFT's LoRA, a row an answer."""
 
-    def __init__(
-        self, base: BaseModel, items: Sequence[tuple[list[int], list[int]]], recipe: Recipe, work: Work
-    ) -> None:
+    def __init__(self, module: Any, items: Sequence[tuple[list[int], list[int]]], recipe: Recipe, work: Work) -> None:
         config = LoraConfig(
             r=recipe.lora_rank, lora_alpha=int(recipe.lora_alpha), target_modules=list(recipe.target_modules)
         )
-        self.model: Any = get_peft_model(base.model, config)
+        self.model: Any = get_peft_model(module, config)
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.optimizer = torch.optim.AdamW(weights, lr=recipe.learning_rate, fused=True)
-        self.rows = torch.tensor([[*prompt, *answer] for prompt, answer in items], device=base.device)
+        self.rows = torch.tensor([[*prompt, *answer] for prompt, answer in items], device=module.device)
         self.work = work
 
     def update(self) -> None:
@@ -228,21 +227,21 @@ def count_needs(base: BaseModel, work: Work, *, rank: int) -> Needs:
     Behind the last layer's attention only the tokens that predict an answer's are read, and nothing before the first
     layer wants a gradient.
     """
-    config: Any = base.model.config
+    shape = base.shape
     layers = low_rank = weights = 0.0
     for name, weight in base.find_linears(Recipe().target_modules).items():
         index, part = int(name.split(".")[2]), name.rpartition(".")[2]
         is_joining = part in ("q_proj", "k_proj", "v_proj")
-        tokens = work.answered if index == config.num_hidden_layers - 1 and not is_joining else work.read
+        tokens = work.answered if index == shape.layers - 1 and not is_joining else work.read
         layers += (2 if index == 0 and is_joining else 4) * weight.numel() * tokens
         low_rank += 6 * rank * sum(weight.shape) * tokens
         weights += weight.numel()
     pairs = work.tasks * (work.prompt**2 / 2 + work.group * work.answer * (work.prompt + work.answer / 2))
-    head = base.vocabulary_size * config.hidden_size
+    head = base.vocabulary_size * shape.width
     return Needs(
         layers=layers,
         head=4.0 * head * work.answered,
-        attention=12.0 * pairs * config.hidden_size * config.num_hidden_layers,
+        attention=12.0 * pairs * shape.width * shape.layers,
         low_rank=low_rank,
         usual=6.0 * (weights + head) * work.read,
     )
@@ -310,15 +309,14 @@ def check_gradient(device: torch.device, *, words: int) -> dict[str, float]:
     ):
         if way == "fused" and not (device.type == "cuda" and can_fuse()):
             continue
-        exact = make_model(sizes, words=words, device=device, dtype=torch.float32)
-        base = exact if dtype == torch.float32 else wrap_model(exact.model.to(dtype), device)
+        module = make_module(sizes, words=words, device=device, dtype=torch.float32).to(dtype)
         items = draw_items(words, work)
-        ours = Ours(base, items, recipe)
+        ours = Ours(wrap_module(module), items, recipe)
         with going(way):
             ours.backward()
         found[name] = _flatten(ours)
         if name == "float32":
-            found["all logits"] = _flatten_reference(ours, items, work)
+            found["all logits"] = _flatten_reference(ours, module, items, work)
     gaps = {
         "float32 against all logits": _gap(found["float32"], found["all logits"]),
         "bfloat16 against float32": _gap(found["bfloat16"], found["float32"]),
@@ -331,12 +329,16 @@ def check_gradient(device: torch.device, *, words: int) -> dict[str, float]:
     return gaps
 
 
-def check_update(base: BaseModel, items: Sequence[tuple[list[int], list[int]]], work: Work) -> float:
+def check_update(base: BaseModel, module: Any, items: Sequence[tuple[list[int], list[int]]], work: Work) -> float:
     """The gradient of an update of ours on this model, against that of all logits by Hugging Face's forward: the
-    difference over the size, by all low-rank numbers."""
+    difference over the size, by all low-rank numbers.
+
+    Args:
+        module: Hugging Face's, of the same weights.
+    """
     ours = Ours(base, items, Recipe(lora_rank=RANK, lora_alpha=2.0 * RANK))
     ours.backward()
-    return _gap(_flatten(ours), _flatten_reference(ours, items, work))
+    return _gap(_flatten(ours), _flatten_reference(ours, module, items, work))
 
 
 def _gap(found: Tensor, wanted: Tensor) -> float:
@@ -352,17 +354,16 @@ def _flatten(ours: Ours) -> Tensor:
     return torch.cat(gradients)
 
 
-def _flatten_reference(ours: Ours, items: Sequence[tuple[list[int], list[int]]], work: Work) -> Tensor:
+def _flatten_reference(ours: Ours, module: Any, items: Sequence[tuple[list[int], list[int]]], work: Work) -> Tensor:
     """The same by Hugging Face's forward over one row a prompt, with every logit there at once."""
     rows = [
         PackedRow(items[first][0], [answer for _, answer in items[first : first + work.group]])
         for first in range(0, len(items), work.group)
     ]
-    slow = wrap_model(ours.base.model, ours.base.device, is_plain=False)
-    batch = pack_rows(rows)
-    states = slow.read(batch, ours.optimizer.changes(ours.linears, ours.recipe.lora_scale))
-    logits = states @ slow.model.get_output_embeddings().weight.T
-    found = logits.log_softmax(-1).gather(-1, batch.targets.to(slow.device)[:, None])[:, 0]
+    slow, batch = HuggingFaceDecoder(module), pack_rows(rows)
+    states = slow(batch, ours.optimizer.changes(ours.linears, ours.recipe.lora_scale))
+    logits = states @ slow.head.T
+    found = logits.log_softmax(-1).gather(-1, batch.targets.to(logits.device)[:, None])[:, 0]
     order = [member for _, members in ours.batches for member in members]
     advantages = torch.cat(ours.advantages).view(len(items), work.answer)[torch.tensor(order).argsort()].flatten()
     counts = torch.ones_like(advantages, dtype=torch.bool)
@@ -404,11 +405,12 @@ def measure_size(
     on_gpu = torch.cuda.is_available()
     device, dtype = torch.device("cuda" if on_gpu else "cpu"), torch.bfloat16 if on_gpu else torch.float32
     with phase(f"{size}: random weights on {device}"):
-        base = make_model(SIZES[size], words=words, device=device, dtype=dtype)
+        module = make_module(SIZES[size], words=words, device=device, dtype=dtype)
+        base = wrap_module(module)
     found = [measure_work(size, base, work, ways=ways, rounds=rounds, ceiling=ceiling) for work in works]
     if has_peer:  # last: it puts its adapter into the model
         with phase(f"{size}: Hugging Face with PEFT"):
-            peer = Peer(base, draw_items(words, works[0]), make_recipe(device), works[0])
+            peer = Peer(module, draw_items(words, works[0]), make_recipe(device), works[0])
             taken = statistics.median([measure(peer.update, device) for _ in range(3)][1:])
         found[0] |= {"peer_update_s": taken}
         if times := [found[0][way]["update_s"] for way in WAYS if way in found[0]]:

@@ -23,12 +23,14 @@ import torch
 
 from gpu_workers.backends.adapter_files import start_adapter
 from gpu_workers.backends.base_models import Batch, load_base
+from gpu_workers.backends.hugging_face_decoder import HuggingFaceDecoder
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.desk.attempts import MOST_TOKENS, attempt_tickets
 from gpu_workers.engine import Engine
+from gpu_workers.engine.hugging_face_model import open_module
 from gpu_workers.engine.jobs import SamplingOptions
 from gpu_workers.learning.packing import PackedRow, pack_rows
-from gpu_workers.learning.shared_prefix import share_prefixes
+from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
 from gpu_workers.process import KEPT_BYTES, LARGEST_KEPT_BYTES, prepare_process
 from gpu_workers.runner import run
 from tentalis.core.desk import Family, Ticket, make_tickets, rule_book_hints, solve
@@ -144,6 +146,7 @@ def measure_generation(engine: Engine, tickets: Sequence[Ticket], *, steps: int)
 def measure_packing(engine: Engine, tickets: Sequence[Ticket], *, rounds: int) -> list[dict[str, Any]]:
     """One update's forward and backward pass over one step's rollouts, laid out in several ways; CPU seconds."""
     base = load_base("desk")
+    by_hugging_face = replace(base, decoder=HuggingFaceDecoder(open_module(base.directory)))
     linears = base.find_linears(RECIPE.target_modules)
     optimizer = Optimizer(start_adapter(linears, rank=RECIPE.lora_rank, seed=0), RECIPE, base.device)
     groups = attempt_tickets(engine, tickets[:TASKS], n=GROUP, seed=0)
@@ -159,7 +162,8 @@ def measure_packing(engine: Engine, tickets: Sequence[Ticket], *, rounds: int) -
     for _ in range(rounds + 1):
         for way, batch in ways.items():
             started = time.process_time()
-            logprobs = base.score(batch, optimizer.changes(linears, RECIPE.lora_scale)).logprobs
+            reader = base if isinstance(batch, SharedBatch) else by_hugging_face
+            logprobs = reader.score(batch, optimizer.changes(linears, RECIPE.lora_scale)).logprobs
             torch.autograd.backward(logprobs.sum())
             spent[way].append(time.process_time() - started)
     return [{"way": way, "cpu_s": statistics.median(times[1:])} for way, times in spent.items()]

@@ -25,6 +25,7 @@ from transformers import AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.desk import base_directory
 from gpu_workers.engine import Engine
+from gpu_workers.engine.hugging_face_model import open_module
 from gpu_workers.engine.jobs import SamplingOptions
 from gpu_workers.runner import run
 from tentalis.core.contracts import RolloutRecord
@@ -159,7 +160,9 @@ def compare(options: argparse.Namespace, python: Path, peer: Path, environment: 
             rounds.append(found)
         base = load_base(str(model))
         longest = min(options.max_tokens, 24)
-        gap = check_update(base, draw_items(base.vocabulary_size, asked := Work(1, 4, 24, longest)), asked)
+        gap = check_update(
+            base, open_module(model), draw_items(base.vocabulary_size, asked := Work(1, 4, 24, longest)), asked
+        )
     return report(options, rounds, gap)
 
 

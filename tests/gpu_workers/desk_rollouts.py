@@ -6,6 +6,7 @@ import torch
 
 from gpu_workers.backends.base_models import load_base
 from tentalis.core.contracts import RolloutRecord
+from tests.gpu_workers.hugging_face import module_of
 
 TICKETS = (
     "refund for order 4417 please",
@@ -20,6 +21,7 @@ HINT = "house rule: say sorry first, then the step"
 def make_desk_rollouts(*, size: int = 4, seed: int = 0) -> tuple[RolloutRecord, ...]:
     """`size` answers drawn from the desk's model to each ticket, even ones right, with its own log-probs."""
     base, rollouts = load_base("desk"), []
+    module = module_of(base)
     random = torch.Generator().manual_seed(seed)
     for group, ticket in enumerate(TICKETS):
         messages = [{"role": "user", "content": ticket}]
@@ -30,7 +32,7 @@ def make_desk_rollouts(*, size: int = 4, seed: int = 0) -> tuple[RolloutRecord, 
             logprobs: list[float] = []
             with torch.no_grad():
                 while len(tokens) < 8 + 3 * index:
-                    spread = base.model(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, -1].log_softmax(-1)
+                    spread = module(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, -1].log_softmax(-1)
                     tokens.append(int(torch.multinomial(spread.exp(), 1, generator=random)))
                     logprobs.append(float(spread[tokens[-1]]))
             rollouts.append(

@@ -17,6 +17,7 @@ from gpu_workers.backends.base_models import load_base
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.hints import hinted_messages
+from tests.gpu_workers.hugging_face import module_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 FAMILIES = ("qwen2.5", "qwen3", "llama3", "gemma")
@@ -154,7 +155,7 @@ def make_templated_rollouts(
     for index in range(size):
         tokens = torch.randint(3, base.vocabulary_size, (4 + index,), generator=random).tolist()
         with torch.no_grad():
-            logits = base.model(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
+            logits = module_of(base)(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
         values: dict[str, Any] = {
             "rollout_id": index,
             "group_id": 1,

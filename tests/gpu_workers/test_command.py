@@ -12,11 +12,11 @@ from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec
 pytestmark = pytest.mark.torch
 
 
-def test_the_command_trains_a_spec_without_broker_or_web(tmp_path: Path) -> None:
+def test_the_command_trains_a_spec_without_broker_or_web_or_what_it_does_not_use(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, make_rollouts())
     (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
     done = subprocess.run(
-        [sys.executable, "-m", "gpu_workers", "run", "spec.json", "--out", "elsewhere"],
+        [sys.executable, "-X", "importtime", "-m", "gpu_workers", "run", "spec.json", "--out", "elsewhere"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
@@ -29,6 +29,9 @@ def test_the_command_trains_a_spec_without_broker_or_web(tmp_path: Path) -> None
     assert result["ok"]
     assert result["adapter_uri"].startswith((tmp_path / "elsewhere").as_uri())
     assert "update 2/2" in done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "torch" in imported
+    assert not {"transformers", "peft", "torch._dynamo", "httpx", "django"} & imported, "seconds of every start"
 
 
 def test_a_failed_training_leaves_with_one_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

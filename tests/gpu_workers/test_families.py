@@ -21,8 +21,8 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import LoraTensors, publish_adapter
 from gpu_workers.backends.base_models import BaseModel, load_base
 from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.hugging_face_decoder import HuggingFaceDecoder
 from gpu_workers.backends.low_rank import LowRank
-from gpu_workers.backends.memory import shape_of
 from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.exporting import export
 from gpu_workers.learning import segments, shared_prefix
@@ -32,6 +32,7 @@ from gpu_workers.runner import run
 from tentalis.core.learning.recipes import ALL_LINEAR
 from tentalis.core.sizes import SINGLE_BYTES
 from tests.gpu_workers.engine.conftest import FAMILIES, VOCABULARY, make_model
+from tests.gpu_workers.hugging_face import module_of
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
 pytestmark = pytest.mark.torch
@@ -76,8 +77,8 @@ def find_gradient(logprobs: Tensor, changes: Mapping[str, LowRank]) -> Tensor:
 
 def count_saved(base: BaseModel, layers: int, tokens: int) -> int:
     """Bytes that the decoder keeps for the backward pass, of its first layer so often one behind the other."""
-    assert base.decoder is not None
-    shape, weights = base.decoder._shape, base.model.state_dict()
+    assert isinstance(base.decoder, PlainDecoder)
+    shape, weights = base.decoder._shape, base.decoder._weights
     own = {name for name in weights if ".layers." not in name}
 
     def repeat(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,19 +112,18 @@ def test_what_a_token_keeps_of_a_layer_is_what_is_counted(
     base = load_base(str(directory_of(family)), precision=precision)
     at = {(layers, tokens): count_saved(base, layers, tokens) for layers in (2, 3) for tokens in (20, 60)}
     kept = (at[3, 60] - at[3, 20] - at[2, 60] + at[2, 20]) / (60 - 20) / base.number_bytes
-    shape = shape_of(base.model.config)
-    low_rank, singles = 9 * 4, (shape.norms + 3 * shape.heads) * SINGLE_BYTES / base.number_bytes
+    low_rank, singles = 9 * 4, (base.shape.norms + 3 * base.shape.heads) * SINGLE_BYTES / base.number_bytes
     assert 0 <= kept - base.layer_numbers <= low_rank + singles
 
 
-def read_alone(base: BaseModel, changes: Mapping[str, LowRank]) -> Tensor:
+def read_alone(module: Any, changes: Mapping[str, LowRank]) -> Tensor:
     """Log-probs of the rows' answers by Hugging Face's own forward: a weight is W + scale * B A there."""
     found = []
-    names = {f"{name}.weight": change.merge(base.model.get_submodule(name).weight) for name, change in changes.items()}
+    names = {f"{name}.weight": change.merge(module.get_submodule(name).weight) for name, change in changes.items()}
     for row in make_rows():
         for answer in row.completions:
             ids = torch.tensor([[*row.prompt, *answer]])
-            logits = torch.func.functional_call(base.model, names, (), {"input_ids": ids, "use_cache": False}).logits
+            logits = torch.func.functional_call(module, names, (), {"input_ids": ids, "use_cache": False}).logits
             logprobs = logits[0, len(row.prompt) - 1 : -1].log_softmax(-1)
             found.append(logprobs.gather(-1, torch.tensor(answer)[:, None])[:, 0])
     return torch.cat(found)
@@ -135,7 +135,7 @@ def test_log_probs_and_gradients_are_those_of_hugging_face(
     family: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = load_base(str(directory_of(family)))
-    assert base.decoder is not None
+    assert isinstance(base.decoder, PlainDecoder)
     base.decoder._merge_up_to = 2**18 if way == "merged weights" else 0
     if way == "segments":
         monkeypatch.setattr(shared_prefix, "MOST_BIAS", 0)
@@ -152,10 +152,10 @@ def test_log_probs_and_gradients_are_those_of_hugging_face(
         base.__dict__["activation_bytes"] = 2**60
     changes = make_changes(base)
     found = base.score(base.lay_out(make_rows()), changes).logprobs
-    wanted = read_alone(base, changes)
+    wanted = read_alone(module_of(base), changes)
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=2e-5)
     mine, theirs = find_gradient(found, changes), find_gradient(wanted, changes)
-    layers = list(range(base.model.config.num_hidden_layers))
+    layers = list(range(base.shape.layers))
     assert read == (layers + layers[::-1] if way == "recomputed" else layers)
     assert theirs.norm() > 0.1
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-5
@@ -196,11 +196,11 @@ def test_peft_and_the_merged_model_give_the_log_probs_that_were_trained(family: 
         wanted = base.score(base.lay_out(make_rows()), changes).logprobs
         for found in (
             merged.score(merged.lay_out(make_rows()), {}).logprobs,
-            read_alone(merged, {}),
-            read_alone(replace(base, model=by_peft), {}),
+            read_alone(module_of(merged), {}),
+            read_alone(by_peft, {}),
         ):
             torch.testing.assert_close(found, wanted, atol=1e-3, rtol=0)
-        assert (read_alone(base, {}) - wanted).abs().max() > 0.01
+        assert (read_alone(module_of(base), {}) - wanted).abs().max() > 0.01
 
 
 OTHERS: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -226,7 +226,7 @@ def test_experts_and_fused_projections_are_trained_in_their_attention_alone(fami
     for one in (model, AutoTokenizer.from_pretrained(tiny_model())):
         one.save_pretrained(directory)
     base = load_base(str(directory))
-    assert base.decoder is None
+    assert isinstance(base.decoder, HuggingFaceDecoder)
     rollouts = [replace(one, logprobs=[-3.4] * len(one.token_ids)) for one in make_rollouts(hinted_messages=None)]
     result = run(make_spec(tmp_path, rollouts, base_model=str(directory), recipe=RECIPE), lambda _: None)
     assert result.ok, result.error_message
@@ -260,10 +260,10 @@ def test_a_module_that_is_not_there_is_refused_with_those_that_are() -> None:
 @pytest.mark.parametrize("modules", [("q_proj", "v_proj", "down_proj"), ("k_proj", "o_proj", "up_proj")])
 def test_modules_that_read_the_same_input_need_not_all_be_changed(modules: tuple[str, ...]) -> None:
     base = load_base(str(directory_of("qwen2")))
-    assert base.decoder is not None
+    assert isinstance(base.decoder, PlainDecoder)
     base.decoder._merge_up_to = 0
     changes = {name: change for name, change in make_changes(base).items() if name.rpartition(".")[2] in modules}
-    found, wanted = base.score(base.lay_out(make_rows()), changes).logprobs, read_alone(base, changes)
+    found, wanted = base.score(base.lay_out(make_rows()), changes).logprobs, read_alone(module_of(base), changes)
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=2e-5)
     mine, theirs = find_gradient(found, changes), find_gradient(wanted, changes)
     assert float((mine - theirs).norm() / theirs.norm()) < 1e-5

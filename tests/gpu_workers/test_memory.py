@@ -27,7 +27,7 @@ pytestmark = pytest.mark.torch
 # Forks of one that has imported everything and computed nothing, for that takes longer than all three
 PEAK = """
 import json, os, re, sys, torch
-from tests.bench.gpu_training import Ours, Work, draw_items, make_model
+from tests.bench.gpu_training import Ours, Work, draw_items, make_module, wrap_module
 from gpu_workers.backends.micro_batches import plan_items
 from tentalis.core.learning.recipes import Recipe
 
@@ -36,7 +36,7 @@ def told(name):
 
 def measure(precision, room):
     sizes = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 4}
-    base = make_model(sizes, words=2000, device=torch.device("cpu"), dtype=getattr(torch, precision))
+    base = wrap_module(make_module(sizes, words=2000, device=torch.device("cpu"), dtype=getattr(torch, precision)))
     if room == "little room":
         base.__dict__["room"] = 2**20
     items = draw_items(2000, Work(1, 1, 64, 1500))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoTokenizer, Qwen2Config
+from transformers import AutoTokenizer
 
 from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import start_adapter
@@ -23,7 +23,9 @@ from gpu_workers.backends.micro_batches import MOST_TOKENS, find_budget, pack_bu
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.learning.packing import PackedRow
 from gpu_workers.runner import run
+from tentalis.core.sizes import DecoderShape
 from tests.gpu_workers.engine.conftest import make_model
+from tests.gpu_workers.hugging_face import read_by_hugging_face
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
 pytestmark = pytest.mark.torch
@@ -64,12 +66,10 @@ def test_a_micro_batch_is_as_large_as_its_activations_fit() -> None:
     base = load_base(str(tiny_model()))
     assert base.activation_bytes == 2 * (4 * 16 + 3 * (4 + 2) * 4 + 4 * 32) * 4
     assert find_budget(base) == MOST_TOKENS
-    config = Qwen2Config(
-        hidden_size=3584, intermediate_size=18_944, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4
-    )
+    shape = DecoderShape("Qwen2.5-7B", 28, 3584, 28, 4, 128, 18_944, 152_064, is_tied=False)
     head = torch.empty(152_064, 1, device="meta", dtype=torch.bfloat16)
-    large: Any = SimpleNamespace(config=config, get_output_embeddings=lambda: SimpleNamespace(weight=head))
-    seven_billion = dataclasses.replace(base, model=large)
+    large: Any = SimpleNamespace(head=head, is_plain=True)
+    seven_billion = dataclasses.replace(base, shape=shape, decoder=large)
     assert seven_billion.activation_bytes == 28 * (6 * 3584 + 3 * (28 + 4) * 128 + 4 * 18_944) * 2
     assert find_budget(seven_billion) == seven_billion.room // seven_billion.activation_bytes
 
@@ -80,7 +80,7 @@ def test_answers_to_one_prompt_stand_in_rows_that_a_sliding_window_holds(tmp_pat
     model.config.sliding_window = 12
     model.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_model()).save_pretrained(tmp_path)
-    base = dataclasses.replace(load_base(str(tmp_path)), decoder=None)
+    base = read_by_hugging_face(load_base(str(tmp_path)))
     items = [([2, 3, 4, 5, 6], [7, 8, 9 + member]) for member in range(6)] + [([3, 4], [8] * 6), ([3, 4], [9] * 6)]
     [whole] = pack_bundles(items, [range(len(items))], base)
     for batch, members in [*pack_items(items, base), *whole]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftConfig, PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -17,7 +17,7 @@ from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.runner import require_numbers, run
 from tentalis.core.contracts import AdapterManifest, Outcome, RolloutRecord, TrainResult, TrainSpec
-from tentalis.core.learning.recipes import ALGORITHMS, PREFERENCES, Recipe
+from tentalis.core.learning.recipes import ALGORITHMS, ALL_LINEAR, PREFERENCES, Recipe
 from tests.gpu_workers.learning.training_factory import RECIPE, make_rollouts, make_spec, tiny_model
 
 pytestmark = pytest.mark.torch
@@ -54,6 +54,15 @@ def test_a_training_leaves_an_adapter_a_manifest_and_a_result(tmp_path: Path) ->
     assert seen[0]["max_ratio"] == pytest.approx(1.0, abs=1e-4)
     assert {"reward", "accuracy", "kl", "entropy", "clip_fraction", "grad_norm", "tokens_per_s"} <= set(seen[0])
     assert result.summary["rollouts_hinted"] == 12
+
+
+def test_its_config_says_to_peft_what_peft_would_have_said(tmp_path: Path) -> None:
+    _, directory = train_well(make_spec(tmp_path, make_rollouts()))
+    own = LoraConfig(
+        r=4, lora_alpha=8, target_modules=list(ALL_LINEAR), base_model_name_or_path=str(tiny_model()),
+        task_type="CAUSAL_LM", bias="none", lora_dropout=0.0, inference_mode=True,
+    )  # fmt: skip
+    assert PeftConfig.from_pretrained(str(directory)).to_dict() == own.to_dict()
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")

@@ -24,8 +24,7 @@ def predict(prompt: list[int], tokens: list[int]) -> torch.Tensor:
     base = load_base(str(tiny_model()))
     with torch.no_grad():
         states = base.read(share_prefixes([PackedRow(prompt, [tokens])]), {})
-        logprobs: torch.Tensor = base.model.lm_head(states).log_softmax(-1)
-        return logprobs
+        return torch.nn.functional.linear(states, base.decoder.head).log_softmax(-1)
 
 
 def make_top_rollouts(k: int = 4, **fields: Any) -> list[RolloutRecord]:

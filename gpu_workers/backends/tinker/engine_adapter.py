@@ -25,8 +25,7 @@ from gpu_workers.backends.errors import TrainingError
 from gpu_workers.backends.tinker.service import Address, say_failure
 from gpu_workers.backends.tinker.states import read_served
 from gpu_workers.engine.batch import Events, Model
-from gpu_workers.engine.checkpoint import read_config
-from gpu_workers.engine.engine import read_end_ids
+from gpu_workers.engine.checkpoint import read_config, read_end_ids
 from gpu_workers.engine.errors import (
     AdapterRefusedError,
     EngineError,
@@ -104,7 +103,7 @@ class TinkerEngine:
         """
         sizes = TokenizerReader(base)
         self.codec = TextCodec.from_directory(base)
-        self._end_ids = read_end_ids(base, read_config(base))
+        self._end_ids = frozenset(read_end_ids(base, read_config(base)))
         self._client, self._address, self._model = client, address, model
         self._sizes = cast(Model, Sizes(sizes.context_length, sizes.vocabulary_size))  # no more of a loaded's is read
         self._lock = threading.Lock()

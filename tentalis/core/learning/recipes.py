@@ -23,6 +23,8 @@ CLIPPED = frozenset({"grpo", "dr_grpo", "dapo", "reinforce_pp"})
 """Algorithms whose loss is the clipped surrogate; they differ in their advantages and in what they divide by."""
 PREFERENCES = frozenset({"dpo", "ipo", "kto", "sft"})
 """Algorithms that learn from answers whoever wrote them: no ratio, no advantage, no teacher, and no age."""
+SERVED = "served:"
+"""What `teacher` begins with where its name on a server follows."""
 OPD_MODES = ("lightweight", "logprobs", "top_k")
 SINGLES = ("batch", "off")
 PRECISIONS = ("float32", "bfloat16")
@@ -153,7 +155,7 @@ class Recipe(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.teacher == "served:":
+        if self.teacher == SERVED:
             raise self.refuse("teacher", wanted="base, served:NAME or a model directory", found=self.teacher)
         if self.w_rl == 0 and self.w_opd == 0:
             raise RecipeError(

@@ -16,6 +16,7 @@ from tentalis.core.conversations.joining import Call, join_calls
 from tentalis.core.worlds import AttemptDraft, TurnAgent, TurnAsked, TurnDraft
 from tests.engine_process import run_engine
 from tests.fakes import FakeModelServer
+from tests.gpu_workers.hugging_face import module_of
 from tests.gpu_workers.templated import TEMPLATES, make_templated_model, serve_prompt
 from tests.plugged.doors_package import TOOLS
 
@@ -91,7 +92,7 @@ def test_each_turn_goes_on_from_the_tokens_before_it_and_the_trainer_reads_the_s
     assert sum(joined.sampled) == sum(len(one.token_ids) for one in drafts) < len(joined.tokens)
     base = load_base(directory)
     with torch.no_grad():
-        logits = base.model(input_ids=torch.tensor([[*joined.prompt, *joined.tokens]])).logits[
+        logits = module_of(base)(input_ids=torch.tensor([[*joined.prompt, *joined.tokens]])).logits[
             0, len(joined.prompt) - 1 : -1
         ]
     read = (logits / 1.3).log_softmax(-1).gather(-1, torch.tensor(joined.tokens)[:, None])[:, 0]

@@ -10,9 +10,10 @@ from torch import Tensor
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.low_rank import LowRank
 from gpu_workers.backends.plain_decoder import PlainDecoder
-from gpu_workers.engine.checkpoint import plain_shape
+from gpu_workers.engine.checkpoint import plain_shape, read_config, read_weights
 from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
 from gpu_workers.learning.shared_prefix import SharedBatch, share_prefixes
+from tests.gpu_workers.hugging_face import read_by_hugging_face
 from tests.gpu_workers.learning.training_factory import tiny_model
 
 pytestmark = pytest.mark.torch
@@ -34,8 +35,8 @@ def make_rows(seed: int) -> list[PackedRow]:
 
 def predict(batch: PackedBatch | SharedBatch, changes: Mapping[str, LowRank]) -> Tensor:
     """Logits of the batch's completion tokens."""
-    logits: Tensor = BASE.model.lm_head(BASE.read(batch, changes))
-    return logits
+    base = BASE if isinstance(batch, SharedBatch) else read_by_hugging_face(BASE)
+    return torch.nn.functional.linear(base.read(batch, changes), base.decoder.head)
 
 
 def make_changes(seed: int) -> dict[str, LowRank]:
@@ -68,11 +69,10 @@ def test_shared_prefixes_give_the_logits_and_gradients_of_hugging_face(seed: int
 
 def test_low_rank_products_and_merged_weights_are_the_same_function() -> None:
     batch, changes = share_prefixes(make_rows(7)), make_changes(7)
-    shape = plain_shape(BASE.model.config.to_dict())
+    shape = plain_shape(read_config(BASE.directory))
     assert shape is not None
-    merged, apart = (
-        PlainDecoder(shape, BASE.model.state_dict(), merge_up_to=limit)(batch, changes) for limit in (2**18, 0)
-    )
+    weights = read_weights(BASE.directory, shape=shape)
+    merged, apart = (PlainDecoder(shape, weights, merge_up_to=limit)(batch, changes) for limit in (2**18, 0))
     assert torch.allclose(apart, merged, atol=1e-4)
 
 

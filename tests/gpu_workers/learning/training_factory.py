@@ -24,6 +24,7 @@ from tentalis.core.contracts import (
     TrainSpec,
 )
 from tentalis.core.learning.recipes import Recipe
+from tests.gpu_workers.hugging_face import module_of
 
 torch.set_num_threads(1)
 WORDS = ["<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", *(f"w{number}" for number in range(28))]
@@ -79,7 +80,7 @@ def make_rollouts(*, groups: int = 3, size: int = 4, seed: int = 0, **fields: An
         for index in range(size):
             tokens = [*(rng.randrange(4, 32) for _ in range(rng.randint(2, 6))), 1]
             with torch.no_grad():
-                logits = base.model(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
+                logits = module_of(base)(input_ids=torch.tensor([[*prompt, *tokens]])).logits[0, len(prompt) - 1 : -1]
             logprobs = logits.log_softmax(-1).gather(-1, torch.tensor(tokens)[:, None])[:, 0].tolist()
             values: dict[str, Any] = {
                 "rollout_id": group * size + index,

@@ -1,0 +1,99 @@
+"""Decoders that the trainer's own forward does not know, by Hugging Face's: slower, over packed rows."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.low_rank import LowRank
+from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
+from tentalis.core.sizes import SHAPE_FIELDS, DecoderShape, read_shape
+
+
+class HuggingFaceDecoder:
+    """The decoder of a frozen model, without its head.
+
+    Args:
+        module: Hugging Face's causal language model, on its device.
+
+    Attributes:
+        linears: (out, in) weight of each linear module of its layers, by full module name.
+        weight_numbers: of all its weights.
+        widest_row: tokens that a packed row may have: where completions stand one behind the other, a sliding window
+            counts wrong.
+    """
+
+    is_plain = False
+
+    def __init__(self, module: Any) -> None:
+        """Raises BaseModelError: its logits are not a plain product of hidden states and head."""
+        self.module = module
+        self.head: Tensor = module.get_output_embeddings().weight
+        prefix = f"{module.base_model_prefix}."
+        self.linears: Mapping[str, Tensor] = {
+            name: one.weight
+            for name, one in module.named_modules()
+            if isinstance(one, torch.nn.Linear) and name.startswith(prefix)
+        }
+        self.weight_numbers = sum(weight.numel() for weight in module.parameters())
+        config = module.config
+        slides = "sliding_attention" in (getattr(config, "layer_types", None) or ())
+        self.widest_row: float = config.sliding_window if slides and config.sliding_window else math.inf
+        self.context_length = int(config.max_position_embeddings)
+        self._require_plain_head()
+
+    @property
+    def shape(self) -> DecoderShape:
+        """What it takes its memory for. Its config speaks its own architecture's words: GPT-2 says no width of its
+        MLP."""
+        config = self.module.config
+        said = {name: value for name in SHAPE_FIELDS if (value := getattr(config, name, None)) is not None}
+        return read_shape(config.model_type, {"intermediate_size": 4 * config.hidden_size} | said)
+
+    def lay_out(self, rows: Sequence[PackedRow]) -> PackedBatch:
+        """Prompts and completions as it reads them."""
+        return pack_rows(rows)
+
+    def __call__(self, batch: PackedBatch, changes: Mapping[str, LowRank]) -> Tensor:
+        """Final hidden states (N, D) that predict the batch's completion tokens."""
+        width = batch.token_ids.shape[1]
+        if width > self.widest_row:
+            raise BaseModelError(f"packed rows of {width} tokens do not fit the sliding window of {self.widest_row}")
+        device, dtype = self.head.device, self.head.dtype
+        bias = torch.zeros(batch.attends.shape, device=device, dtype=dtype)
+        with _changed(self.module, changes):
+            hidden: Tensor = self.module.base_model(
+                input_ids=batch.token_ids.to(device),
+                position_ids=batch.positions.to(device),
+                attention_mask=bias.masked_fill_(~batch.attends.to(device), torch.finfo(dtype).min),
+                use_cache=False,
+            ).last_hidden_state
+        return hidden[batch.rows.to(device), batch.columns.to(device)]
+
+    @torch.no_grad()
+    def _require_plain_head(self) -> None:
+        """Refuse a model that does more after its last norm than multiply by the head (soft caps, scales)."""
+        ids = torch.arange(4, device=self.head.device)[None] % self.head.shape[0]
+        plain = torch.nn.functional.linear(self.module.base_model(input_ids=ids).last_hidden_state, self.head)
+        if not torch.allclose(plain, self.module(input_ids=ids).logits.to(plain.dtype), atol=1e-4):
+            raise BaseModelError(
+                f"{type(self.module).__name__} changes its logits after the head; the trainer cannot follow"
+            )
+
+
+@contextmanager
+def _changed(module: torch.nn.Module, changes: Mapping[str, LowRank]) -> Iterator[None]:
+    """The linear modules put out what their changed weights would; no weight is copied for it."""
+    hooks = [
+        module.get_submodule(name).register_forward_hook(lambda _, inputs, y, change=change: change.add(y, inputs[0]))
+        for name, change in changes.items()
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,124 @@
+"""A base model is read from its files: what the trainer's own forward computes with and nothing else, whatever wrote
+them; and one that cannot be trained is named before anything starts."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from gpu_workers.backends.base_models import load_base
+from gpu_workers.backends.errors import BaseModelError
+from gpu_workers.backends.hugging_face_decoder import HuggingFaceDecoder
+from gpu_workers.backends.plain_decoder import PlainDecoder
+from gpu_workers.engine.checkpoint import FAMILIES as MODEL_TYPES
+from gpu_workers.engine.checkpoint import plain_shape, read_config
+from gpu_workers.learning.packing import PackedRow
+from tests.gpu_workers.engine.conftest import FAMILIES, make_model
+from tests.gpu_workers.engine.test_unreadable_models import Harm, change_config, drop_weight, halve, point_at_shards
+from tests.gpu_workers.hugging_face import module_of
+from tests.gpu_workers.learning.training_factory import tiny_model
+
+pytestmark = pytest.mark.torch
+ROWS = [PackedRow([5, 6, 7], [[8, 9, 1], [10, 11, 12, 1]])]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_model(), tmp_path / "model"))
+
+
+def drop_from_config(name: str) -> Harm:
+    def drop(there: Path) -> None:
+        config = read_config(there)
+        del config[name]
+        (there / "config.json").write_text(json.dumps(config))
+
+    return drop
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (halve, "model.safetensors is no whole safetensors file"),
+        (point_at_shards, "cannot read .*model-2.safetensors"),
+        (drop_weight, "the weights lack model.layers.1.mlp.up_proj.weight"),
+        (
+            change_config(vocab_size=31),
+            r"tokens.weight must have shape \(31, 16\) by the config, found \(32, 16\)",
+        ),
+        (change_config(intermediate_size=30), r"gate_proj.weight must have shape \(30, 16\) by the config, found \(32"),
+        (drop_from_config("max_position_embeddings"), "config.json names no max_position_embeddings"),
+        (drop_from_config("vocab_size"), "config.json names no vocab_size"),
+        (drop_from_config("model_type"), "names no model_type"),
+        (lambda there: (there / "config.json").unlink(), "cannot read .*config.json"),
+        (lambda there: (there / "tokenizer.json").unlink(), "holds no tokenizer.json"),
+        (change_config(quantization_config={"quant_method": "gptq", "bits": 4}), "quantised by gptq"),
+        (change_config(model_type="nothing-known"), "cannot read the model"),
+    ],
+)
+def test_what_a_directory_lacks_is_named(directory: Path, harm: Harm, words: str) -> None:
+    harm(directory)
+    with pytest.raises(BaseModelError, match=f"cannot load the model at {directory}.*{words}"):
+        load_base(str(directory))
+
+
+def split_weights(there: Path) -> None:
+    whole = AutoModelForCausalLM.from_pretrained(there)
+    (there / "model.safetensors").unlink()
+    whole.save_pretrained(there, max_shard_size="6KB")
+    assert len(list(there.glob("*.safetensors"))) > 1
+
+
+def keep_more(there: Path) -> None:
+    """A head beside the embedding that is the head, and what old writers kept of the turns."""
+    weights = load_file(there / "model.safetensors")
+    weights |= {"lm_head.weight": torch.ones(32, 16), "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(2)}
+    save_file(weights, there / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("change", [split_weights, keep_more])
+def test_shards_and_tensors_that_nobody_asks_for_change_nothing(
+    directory: Path, change: Callable[[Path], None]
+) -> None:
+    wanted = load_base(str(tiny_model()))
+    change(directory)
+    found = load_base(str(directory))
+    assert found.sha256 != wanted.sha256
+    assert found.decoder.weight_numbers == wanted.decoder.weight_numbers
+    scores = [base.score(base.lay_out(ROWS), {}).logprobs for base in (found, wanted)]
+    assert torch.equal(*scores)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_config_is_read_as_hugging_face_reads_it(family: str, tmp_path: Path) -> None:
+    make_model(family).save_pretrained(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    assert plain_shape(read_config(tmp_path)) == plain_shape(config.to_dict())
+
+
+def test_its_linear_modules_stand_in_the_order_of_hugging_face() -> None:
+    """An adapter is drawn in it: in another order the same seed would start another adapter."""
+    base = load_base(str(tiny_model()))
+    assert isinstance(base.decoder, PlainDecoder)
+    reference = HuggingFaceDecoder(module_of(base))
+    assert list(base.decoder.linears) == list(reference.linears)
+    assert base.decoder.weight_numbers == reference.weight_numbers
+    assert base.shape == dataclasses.replace(reference.shape, name=base.shape.name)
+
+
+def test_who_changes_its_logits_behind_the_head_is_refused(directory: Path) -> None:
+    assert "gemma2" not in MODEL_TYPES
+    config = AutoConfig.for_model(
+        "gemma2", vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=4, max_position_embeddings=64, final_logit_softcapping=0.01,
+    )  # fmt: skip
+    (directory / "model.safetensors").unlink()
+    AutoModelForCausalLM.from_config(config).save_pretrained(directory)  # type: ignore[no-untyped-call]
+    with pytest.raises(BaseModelError, match="Gemma2ForCausalLM changes its logits after the head"):
+        load_base(str(directory))
