@@ -78,30 +78,29 @@ def plan_memory(
     weights: int,
     adapter_numbers: int,
     number_bytes: int,
-    vocabulary: int,
-    logits: int,
     layer_numbers: int,
     tokens: int,
     predicted: int,
+    reading: int,
     recomputes: bool,
 ) -> MemoryPlan:
     """What an update takes whose largest micro-batch is so large.
 
     Args:
         weights: numbers of the frozen model.
-        number_bytes: of a number that flows through it; logits: numbers of these that are there at a time.
+        number_bytes: of a number that flows through it.
         layer_numbers: that a token keeps of each layer.
         tokens: read in the micro-batch; predicted: of its answers.
+        reading: bytes that log-probs are read off in.
     """
     width, layer = shape.width, layer_numbers * number_bytes * tokens
     states = predicted * width * (SINGLE_BYTES + 2 * number_bytes)
-    block = min(logits, predicted * vocabulary) * (2 * SINGLE_BYTES + 2 * number_bytes)
     kept = shape.layers * (width * number_bytes * tokens if recomputes else layer) + states
     return MemoryPlan(
         weights=weights * number_bytes,
         adapter=adapter_numbers * OPTIMISER_BYTES,
         kept=kept + (layer if recomputes else 0),
-        working=max(block, layer),
+        working=max(reading, layer),
         tokens=tokens,
         recomputes=recomputes,
     )

@@ -1,5 +1,6 @@
 """Sharing prompts and their completions out over micro-batches of a bounded size."""
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -11,12 +12,16 @@ from gpu_workers.backends.base_models import BaseModel, Batch
 from gpu_workers.backends.low_rank import LowRank
 from gpu_workers.backends.memory import MemoryPlan, plan_memory
 from gpu_workers.backends.ranks import gather_all, take_share
-from gpu_workers.learning.logprobs import find_most_logits
+from gpu_workers.learning.logprobs import count_reading_bytes
 from gpu_workers.learning.packing import PackedRow, find_size, split_blocks
 from tentalis.core.contracts import RolloutRecord
 
 MOST_TOKENS = 65_536
-
+PART_TOKENS, PART_BYTES = 512, 2**29
+"""A processor multiplies so many tokens as quickly as more of them: a micro-batch there is of so many, or of as many as
+keep so much until its backward pass, where that is more."""
+PROMPT_SHARE = 1 / 16
+"""Of what is computed of a prompt's completions, at most, that their prompt may take for being computed again."""
 
 Completion = tuple[Sequence[int], Sequence[int]]
 """A prompt and what stands behind it, as token ids."""
@@ -48,9 +53,8 @@ def pack_items(items: Sequence[Completion], model: BaseModel) -> list[Packed]:
 
 
 def _pack_members(items: Sequence[Completion], members: Sequence[int], model: BaseModel) -> list[Packed]:
-    budget = find_budget(model)
-    rows = _make_rows(items, members, widest=min(budget, model.decoder.widest_row))
-    return _pack([[row] for row in rows], model, budget=budget)
+    rows = _make_rows(items, members, widest=_find_widest(model), part=find_part(model))
+    return _pack([[row] for row in rows], model)
 
 
 def pack_bundles(
@@ -77,7 +81,7 @@ def pack_bundles(
                 whole.append(block)
             else:
                 spread.append(unit)
-    parts = [[packed] for packed in _pack(whole, model, budget=budget)]
+    parts = [[packed] for packed in _pack(whole, model)]
     return parts + [_pack_members(items, unit, model) for unit in spread]
 
 
@@ -101,8 +105,8 @@ def _fill(
     return units
 
 
-def _pack(blocks: Sequence[Sequence[_Row]], model: BaseModel, *, budget: int) -> list[Packed]:
-    parts = _split_evenly([[row.tokens for row in block] for block in blocks], budget=budget)
+def _pack(blocks: Sequence[Sequence[_Row]], model: BaseModel) -> list[Packed]:
+    parts = _split_evenly([[row.tokens for row in block] for block in blocks], budget=find_part(model))
     batches = [[row for index in part for row in blocks[index]] for part in parts]
     return [
         Packed(model.lay_out([row.tokens for row in rows]), [member for row in rows for member in row.members])
@@ -122,13 +126,23 @@ def _split_evenly(blocks: Sequence[Sequence[PackedRow]], *, budget: int) -> list
     return parts
 
 
-def _make_rows(items: Sequence[Completion], members: Iterable[int], *, widest: float) -> list[_Row]:
-    """Each prompt with as many of its completions as a row of that many tokens has room for, one at least."""
-    return [
-        _Row(PackedRow(prompt, [items[member][1] for member in part]), part)
-        for prompt, of_prompt in _group_by_prompt(items, members).items()
-        for part in _split_group(of_prompt, [len(items[member][1]) for member in of_prompt], room=widest - len(prompt))
-    ]
+def _make_rows(
+    items: Sequence[Completion], members: Iterable[int], *, widest: float, part: float = math.inf
+) -> list[_Row]:
+    """Each prompt with as many of its completions as a row has room for, one at least.
+
+    Args:
+        widest: tokens of a row. part: the same, unless the prompt is so long that it is dear to compute again.
+    """
+    rows: list[_Row] = []
+    for prompt, of_prompt in _group_by_prompt(items, members).items():
+        sizes = [len(items[member][1]) for member in of_prompt]
+        room = min(widest, max(part, len(prompt) / PROMPT_SHARE)) - len(prompt)
+        rows.extend(
+            _Row(PackedRow(prompt, [items[member][1] for member in mine]), mine)
+            for mine in _split_group(of_prompt, sizes, room=room)
+        )
+    return rows
 
 
 def _group_by_prompt(items: Sequence[Completion], members: Iterable[int]) -> dict[tuple[int, ...], list[int]]:
@@ -172,19 +186,40 @@ def _split_group(members: Sequence[int], sizes: Sequence[int], *, room: float) -
 
 
 def find_budget(model: BaseModel) -> int:
-    """Tokens of a micro-batch: as many as its memory holds the activations of, at least one."""
+    """Tokens of a micro-batch at most: as many as its memory holds the activations of, at least one."""
     return max(1, min(MOST_TOKENS, model.room // model.activation_bytes))
 
 
-def plan_items(items: Sequence[Completion], model: BaseModel, *, modules: Collection[str], rank: int) -> MemoryPlan:
+def find_part(model: BaseModel) -> int:
+    """Tokens of a micro-batch that is put together of prompts with their completions."""
+    budget = find_budget(model)
+    if model.device.type == "cuda":  # a larger product is a quicker one
+        return budget
+    return min(budget, max(PART_TOKENS, PART_BYTES // model.activation_bytes))
+
+
+def _find_widest(model: BaseModel) -> float:
+    return min(find_budget(model), model.decoder.widest_row)
+
+
+def plan_items(
+    items: Sequence[Completion],
+    model: BaseModel,
+    *,
+    modules: Collection[str],
+    rank: int,
+    in_bundles: bool = False,
+) -> MemoryPlan:
     """What training on these takes at most, whichever of them are in an update.
 
     Args:
         modules: last names of the linear modules that are changed.
+        in_bundles: completions of a prompt are wanted at once (see `pack_bundles`).
     """
-    budget = find_budget(model)
-    rows = _make_rows(items, range(len(items)), widest=min(budget, model.decoder.widest_row))
-    parts = _split_evenly([[row.tokens] for row in rows], budget=budget)
+    rows = _make_rows(
+        items, range(len(items)), widest=_find_widest(model), part=math.inf if in_bundles else find_part(model)
+    )
+    parts = _split_evenly([[row.tokens] for row in rows], budget=find_part(model))
     batches = [[rows[index].tokens for index in part] for part in parts]
     largest = max(batches, key=lambda batch: sum(row.size_tokens for row in batch), default=[])
     tokens = sum(row.size_tokens for row in largest)
@@ -193,11 +228,10 @@ def plan_items(items: Sequence[Completion], model: BaseModel, *, modules: Collec
         weights=model.decoder.weight_numbers,
         adapter_numbers=sum(rank * sum(weight.shape) for weight in model.find_linears(modules).values()),
         number_bytes=model.number_bytes,
-        vocabulary=model.vocabulary_size,
-        logits=find_most_logits(model.device),
         layer_numbers=model.layer_numbers,
         tokens=tokens,
-        predicted=tokens - sum(len(row.prompt) for row in largest),
+        predicted=(predicted := tokens - sum(len(row.prompt) for row in largest)),
+        reading=count_reading_bytes(predicted, model.decoder.head),
         recomputes=model.recomputes(tokens),
     )
 

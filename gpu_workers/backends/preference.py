@@ -84,7 +84,7 @@ class PreferenceTrainingLoop:
         texts = recipe.rehearsal_texts if recipe.algorithm == "sft" else 0
         rehearsed = ask_first(lambda: write_texts(spec, base, count=texts))
         items = gather([*found.learnt, *rehearsed, *found.held_out]).items
-        self._memory = plan_items(items, base, modules=recipe.target_modules, rank=recipe.lora_rank)
+        self._memory = plan_items(items, base, modules=recipe.target_modules, rank=recipe.lora_rank, in_bundles=True)
         require_memory(self._memory, base.device)
         is_compared = recipe.algorithm != "sft"  # imitation looks at nothing but the answers themselves
         self._examples = self._refer(found.learnt) if is_compared else [*found.learnt, *rehearsed]

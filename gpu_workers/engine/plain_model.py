@@ -415,7 +415,8 @@ class _Reader:
 
     def embedding(self) -> Tensor:
         """As it is stored: a row is made float32 when it is read."""
-        return self._weights[EMBEDDING].to(self._device)
+        # a copy: what lies in a file keeps all of that file in memory
+        return self._weights[EMBEDDING].to(self._device, copy=True)
 
     def head(self) -> Product:
         """Float32 in and out."""

@@ -224,7 +224,7 @@ def _refuse_messages(message: str) -> NoReturn:
 def _token_bytes(backend: Tokenizer, added: Mapping[int, str]) -> list[bytes]:
     """What each token writes, by id; read off the tokenizer's own decoder."""
     vocabulary = {index: token for token, index in backend.get_vocab(with_added_tokens=True).items()}
-    decoder = json.dumps(json.loads(backend.to_str()).get("decoder"))
+    decoder = "" if backend.decoder is None else json.dumps(json.loads(backend.decoder.__getstate__()))
     size = max(vocabulary, default=-1) + 1
     if '"ByteLevel"' in decoder:
         spell = _spell_byte_level(_byte_letters())

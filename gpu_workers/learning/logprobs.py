@@ -8,9 +8,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from gpu_workers.learning.fusing import fused, has_kernels
+from tentalis.core.sizes import SINGLE_BYTES
 
 MOST_LOGITS = 2**26
 """Logits that are there at a time: at 150,000 words, those of 440 tokens in a quarter of a gigabyte."""
+FEW_LOGITS = 2**21
+"""Of these, log-probs that are there at a time: what is computed of one row fits a processor's cache, and logits turn
+into chances where they lie."""
 GPU_BYTES_A_LOGIT = 160
 """Of a GPU's memory, so that its blocks are large enough to be products of full speed: they take a 25th of it."""
 
@@ -20,6 +24,15 @@ def find_most_logits(device: torch.device) -> int:
     if device.type != "cuda":
         return MOST_LOGITS
     return int(torch.cuda.get_device_properties(device).total_memory // GPU_BYTES_A_LOGIT)
+
+
+def count_reading_bytes(count: int, head: Tensor) -> int:
+    """What `token_logprobs` takes for a moment to read so many tokens, about."""
+    logits, number_bytes = count * head.shape[0], head.element_size()
+    there = min(find_most_logits(head.device), logits)
+    if head.device.type == "cuda":
+        return there * (2 * SINGLE_BYTES + 2 * number_bytes)
+    return there * number_bytes + 3 * SINGLE_BYTES * min(FEW_LOGITS, logits)
 
 
 class TokenLogprobs(NamedTuple):
@@ -96,13 +109,11 @@ class _Reading(torch.autograd.Function):
         means = hidden.new_empty(count, width, dtype=exact) if learns else None
         slopes = hidden.new_empty(count, width, dtype=exact) if learns and entropy_has_gradient else None
         is_fused = hidden.is_cuda and slopes is None
-        spaces = hidden.new_empty(
-            2, 0 if is_fused else min(rows, count), words, dtype=exact
-        )  # one memory for all blocks
+        spaces = hidden.new_empty(0 if is_fused else 1 if slopes is None else 2, min(rows, count), words)
         for start in range(0, count, rows):
             block = slice(start, min(start + rows, count))
-            logits = F.linear(hidden[block], head)
             if is_fused:
+                logits = F.linear(hidden[block], head)
                 picked = logits.gather(-1, token_ids[block, None])[:, 0]
                 asked = None if support_ids is None else logits.gather(-1, support_ids[block])
                 sums, entropy[block], weights = _weigh(logits, is_wanted=means is not None)
@@ -112,18 +123,26 @@ class _Reading(torch.autograd.Function):
                 if means is not None:
                     means[block] = weights @ head
                 continue
-            logprobs, chances = spaces[:, : block.stop - start]
-            torch.log_softmax(logits, -1, dtype=exact, out=logprobs)
-            torch.exp(logprobs, out=chances)
-            taken[block] = logprobs.gather(-1, token_ids[block, None])[:, 0]
-            if support is not None and support_ids is not None:
-                support[block] = logprobs.gather(-1, support_ids[block])
+            chances, *weighted = spaces[:, : block.stop - start]  # one memory for all blocks
+            torch.mm(hidden[block], head.T, out=chances)
+            few = max(1, FEW_LOGITS // words)
+            for first in range(start, block.stop, few):
+                part = slice(first, min(first + few, block.stop))
+                here = slice(first - start, part.stop - start)
+                logprobs = torch.log_softmax(chances[here], -1, dtype=exact)
+                taken[part] = logprobs.gather(-1, token_ids[part, None])[:, 0]
+                if support is not None and support_ids is not None:
+                    support[part] = logprobs.gather(-1, support_ids[part])
+                exps = logprobs.exp()
+                chances[here] = exps
+                products = exps.mul_(logprobs)
+                entropy[part] = -products.sum(-1)
+                for one in weighted:
+                    one[here] = products
             if means is not None:
-                means[block] = chances.to(head.dtype) @ head
-            weighted = chances.mul_(logprobs)
-            entropy[block] = -weighted.sum(-1)
+                means[block] = chances @ head
             if means is not None and slopes is not None:
-                slopes[block] = -((weighted.to(head.dtype) @ head) + entropy[block, None] * means[block])
+                slopes[block] = -((weighted[0] @ head) + entropy[block, None] * means[block])
         ctx.save_for_backward(head, token_ids, support_ids, means, slopes)
         ctx.dtype = hidden.dtype
         if not entropy_has_gradient:

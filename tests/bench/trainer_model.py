@@ -3,7 +3,8 @@
 The model is a kept one of TENTALIS_HOME, a directory, or `tiny`: a random model of two layers, by which the program is
 tried out in a minute. Both sides draw the same number of answers to the same prompts, reward them by the same rule (an
 even sum of their token ids: who learns what is no matter here), update once and go on with what they learnt. Each runs
-in a process of its own; the first step warms up and is not counted. Memory is the most that a process ever held.
+in a process of its own; the first step warms up and is not counted. Memory is the most that such a process ever held:
+ours is engine and trainer in one, as TRL's is, and so has the weights twice (in use each is a process of its own).
 """
 
 import argparse
@@ -27,6 +28,7 @@ from gpu_workers.desk import base_directory
 from gpu_workers.engine import Engine
 from gpu_workers.engine.hugging_face_model import open_module
 from gpu_workers.engine.jobs import SamplingOptions
+from gpu_workers.process import prepare_process
 from gpu_workers.runner import run
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.desk import make_tickets
@@ -199,6 +201,7 @@ def report(options: argparse.Namespace, rounds: Sequence[Mapping[str, Any]], gap
 
 
 def main() -> None:
+    prepare_process()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     work = json.loads(Path(sys.argv[1]).read_bytes())
     with tempfile.TemporaryDirectory(dir=sys.argv[2]) as directory:

@@ -19,7 +19,14 @@ from gpu_workers.artifacts import path_from_uri
 from gpu_workers.backends.adapter_files import start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.backends.errors import BaseModelError
-from gpu_workers.backends.micro_batches import MOST_TOKENS, find_budget, pack_bundles, pack_items
+from gpu_workers.backends.micro_batches import (
+    MOST_TOKENS,
+    PART_TOKENS,
+    find_budget,
+    find_part,
+    pack_bundles,
+    pack_items,
+)
 from gpu_workers.backends.optimizer import Optimizer
 from gpu_workers.learning.packing import PackedRow
 from gpu_workers.runner import run
@@ -91,6 +98,20 @@ def test_answers_to_one_prompt_stand_in_rows_that_a_sliding_window_holds(tmp_pat
     too_long = base.lay_out([PackedRow([2] * 9, [[3] * 4])])
     with pytest.raises(BaseModelError, match="13 tokens do not fit the sliding window of 12"):
         base.score(too_long, {})
+
+
+def test_a_processor_reads_no_more_at_once_than_makes_it_quicker() -> None:
+    """Unless a prompt is so long that it is dear to read again for every few of its completions."""
+    base = dataclasses.replace(load_base(str(tiny_model())))
+    base.__dict__["activation_bytes"] = 2**21
+    assert find_part(base) == PART_TOKENS < find_budget(base)
+    few = [([number, 5], [8] * 100) for number in range(40)]
+    assert all(batch.token_ids.numel() <= PART_TOKENS for batch, _ in pack_items(few, base))
+    for size, parts in ((10, 4), (200, 1)):
+        items = [([7] * size, [8] * 200) for _ in range(8)]
+        assert len(pack_items(items, base)) == parts
+    (whole,) = pack_bundles([([7] * 10, [8] * 200) for _ in range(8)], [range(8)], base)
+    assert len(whole) == 1, "a loss of them all at once wants them all at once"
 
 
 groups = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=4)
