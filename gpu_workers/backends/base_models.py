@@ -258,7 +258,7 @@ def _load(
         else:
             decoder = HuggingFaceDecoder(open_module(directory, dtype).to(device))
             shape, context_length = decoder.shape, decoder.context_length
-    except (OSError, ValueError, KeyError, EngineError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EngineError) as error:
         raise BaseModelError(f"cannot load the model at {directory}: {error}") from error
     return BaseModel(
         directory=directory,
