@@ -13,8 +13,8 @@ from tentalis.core.sizes import SINGLE_BYTES
 MOST_LOGITS = 2**26
 """Logits that are there at a time: at 150,000 words, those of 440 tokens in a quarter of a gigabyte."""
 FEW_LOGITS = 2**21
-"""Of these, log-probs that are there at a time: what is computed of one row fits a processor's cache, and logits turn
-into chances where they lie."""
+"""Of these, log-probs that are there at a time on a processor: what is computed of a few rows fits its cache, and
+logits turn into chances where they lie."""
 GPU_BYTES_A_LOGIT = 160
 """Of a GPU's memory, so that its blocks are large enough to be products of full speed: they take a 25th of it."""
 
@@ -125,7 +125,7 @@ class _Reading(torch.autograd.Function):
                 continue
             chances, *weighted = spaces[:, : block.stop - start]  # one memory for all blocks
             torch.mm(hidden[block], head.T, out=chances)
-            few = max(1, FEW_LOGITS // words)
+            few = rows if hidden.is_cuda else max(1, FEW_LOGITS // words)
             for first in range(start, block.stop, few):
                 part = slice(first, min(first + few, block.stop))
                 here = slice(first - start, part.stop - start)
