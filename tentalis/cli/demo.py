@@ -72,10 +72,10 @@ def demo(
 def _make_project(starter: Mapping[str, Any], model: str, environment: Mapping[str, str]) -> str:
     """Make a project to show the loop on, whose checks judge alone; its slug."""
     slug = f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
-    tentalis = [sys.executable, "-m", "tentalis", "project"]
-    new = [*tentalis, "new", slug, "--from", "-", *(["--model", model] if model else [])]
-    for argv, told in ((new, json.dumps(starter)), ([*tentalis, "judges", slug, "--who", "none"], "")):
-        done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, input=told, text=True, check=False)
-        if done.returncode:
-            raise typer.Exit(done.returncode)
+    told = {**starter, "project": {**starter["project"], "review_policy": {"who": "none"}}}
+    argv = [sys.executable, "-m", "tentalis", "project", "new", slug, "--from", "-"]
+    argv += ["--model", model] if model else []
+    done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, input=json.dumps(told), text=True, check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode)
     return slug

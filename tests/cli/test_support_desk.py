@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.checks.language import read_check, read_checks
 from apps.checks.models import NamedCheck
 from apps.evals.models import Item
@@ -91,3 +91,17 @@ def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
         2,
         True,
     )
+
+
+def test_a_starter_says_who_judges(signed_in: Run, tmp_path: Path) -> None:
+    """As the demo has it: checks alone."""
+    User.objects.update(is_superuser=True)
+    url = "http://127.0.0.1:9/v1"
+    Provider.objects.create(name="box", kind="vllm", base_url=url, default_model="base", granted_to="everyone")
+    told = write_support_desk()
+    told |= {"rows": told["rows"][:6], "shown": {"recipe": {}, "replies": []}}
+    told["project"]["review_policy"] = {"who": "none"}
+    (tmp_path / "told.json").write_text(json.dumps(told))
+    outcome = signed_in("project", "new", "judged", "--from", str(tmp_path / "told.json"), "--server", "box")
+    assert outcome.code == 0, outcome.err
+    assert Project.objects.get(slug="judged").review_policy == {"who": "none"}
