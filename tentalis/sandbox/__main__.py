@@ -1,0 +1,45 @@
+"""`python -m tentalis.sandbox --directory DIR`: a sandbox host. Writes `ready` when it may be asked."""
+
+import argparse
+import asyncio
+import os
+import platform
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tentalis.sandbox import kernel
+from tentalis.sandbox.errors import SandboxError, SandboxUnavailableError
+from tentalis.sandbox.host import WARM, Host
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tentalis.sandbox", description=__doc__)
+    parser.add_argument("--directory", type=Path, required=True, help="its own; what is left in it is cleared away")
+    parser.add_argument("--warm", type=int, default=WARM, help="processes that are kept ready to become sandboxes")
+    parser.add_argument("--parent", type=int, help="the process it ends with")
+    options = parser.parse_args(argv)
+    try:
+        if not kernel.is_known_machine():
+            raise SandboxUnavailableError(f"sandboxes want Linux on x86_64 or aarch64, found {platform.platform()}")
+        if options.parent is not None:
+            kernel.end_with_parent(signal.SIGTERM)
+            if os.getppid() != options.parent:
+                return 1
+        options.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        host = Host(options.directory.resolve(), warm=options.warm)
+        asyncio.run(host.serve(_announce))
+    except SandboxError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def _announce() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,390 @@
+"""Pid 1 of a sandbox: starts programs, keeps shells, reads and writes files, collects the dead.
+
+It may do no more than what runs beside it may, and its answers are believed no more.
+"""
+
+import contextlib
+import os
+import selectors
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from tentalis.sandbox import kernel
+from tentalis.sandbox.frames import pack, take_frame
+
+SHELL: Final = "/bin/bash"
+HOME: Final = "/work"
+ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "LANG": "C.UTF-8", "USER": "worker"}
+PIECE_BYTES: Final = 2**16
+BACKLOG_BYTES: Final = 2**16
+"""Of what jobs in the background of a shell said between two commands: this much is shown with the next."""
+STATUS_BYTES: Final = 3
+FIRST_TO_GO: Final = "500"  # of what the kernel ends when memory is short: the programs, not the agent
+_COMMANDS_FD, _STATUS_FD = 198, 199
+_PROLOGUE: Final = '__keep() { return "$__status"; }; __status=0\n'
+_SIGNALLED: Final = 128  # as shells count: 137 is SIGKILL
+
+
+def serve_agent(control: socket.socket, *, environment: Mapping[str, str], reaps_all: bool, closes: bool) -> NoReturn:
+    """Do what the host says, until it is gone.
+
+    Args:
+        environment: of what is started.
+        reaps_all: also whose parents are gone. closes: programs get no descriptors but their own. Only who tries to
+            break out has one of them not so.
+    """
+    _Agent(control, environment, reaps_all, closes).run()
+
+
+@dataclass
+class _Stream:
+    """A pipe from a program. Of what comes through `left` bytes are handed on; the rest is read and counted."""
+
+    name: str
+    left: int
+
+
+@dataclass
+class _Running:
+    """A program, or a command in a shell: number `n` to the host."""
+
+    n: int
+    process: "subprocess.Popen[bytes]"
+    streams: dict[int, _Stream] = field(default_factory=dict)
+    dropped: int = 0
+
+
+@dataclass
+class _Shell:
+    """A shell between commands and in one: `n` is None between."""
+
+    process: "subprocess.Popen[bytes]"
+    commands: int
+    status: int
+    output: int
+    n: int | None = None
+    stream: _Stream = field(default_factory=lambda: _Stream("out", 0))
+    dropped: int = 0
+    told: bytes = b""
+    backlog: bytes = b""
+
+
+class _Refused(Exception):
+    """What was asked for cannot be done; the words go back."""
+
+
+class _Agent:
+    def __init__(self, control: socket.socket, environment: Mapping[str, str], reaps_all: bool, closes: bool) -> None:
+        self._control = control
+        self._environment = environment
+        self._reaps_all = reaps_all
+        self._closes = closes
+        self._programs: dict[int, _Running] = {}  # by pid
+        self._shells: dict[str, _Shell] = {}
+        self._received = bytearray()
+        self._selector = selectors.DefaultSelector()
+        self._orders: dict[str, Callable[[dict[str, Any], bytes], None]] = {
+            "exec": self._exec,
+            "shell": self._ask_shell,
+            "kill": self._kill,
+            "read": self._read,
+            "write": self._write,
+            "pause": self._pause,
+        }
+
+    def run(self) -> NoReturn:
+        woken, wakes = socket.socketpair()
+        woken.setblocking(False)
+        wakes.setblocking(False)
+        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._watch(self._control.fileno(), self._listen)
+        self._watch(woken.fileno(), lambda: self._reap(woken))
+        while True:
+            for key, _ in self._selector.select():
+                if key.fd in self._selector.get_map():  # not closed by one before it
+                    key.data()
+
+    def _watch(self, descriptor: int, then: Callable[[], Any]) -> None:
+        self._selector.register(descriptor, selectors.EVENT_READ, then)
+
+    def _close(self, *descriptors: int) -> None:
+        for descriptor in descriptors:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(descriptor)
+            os.close(descriptor)
+
+    def _listen(self) -> None:
+        part = self._control.recv(2**18)
+        if not part:
+            os._exit(0)  # the host is gone; with us goes everything here
+        self._received += part
+        while frame := take_frame(self._received):
+            head, payload = frame
+            try:
+                self._orders[head["do"]](head, payload)
+            except (_Refused, OSError) as error:
+                words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+                name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+                self._tell(head["n"], "refused", words=f"{name}{words}")
+
+    def _tell(self, n: int, event: str, payload: bytes = b"", **rest: Any) -> None:
+        self._control.sendall(pack({"n": n, "event": event, **rest}, payload))
+
+    # programs
+
+    def _start(
+        self, argv: list[str], cwd: str, environment: Mapping[str, str], **rest: Any
+    ) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen(
+            argv, cwd=cwd, env={**self._environment, **environment}, start_new_session=True, **rest
+        )
+        with contextlib.suppress(OSError):  # it may be over already
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_GO, encoding="utf-8")
+        return process
+
+    def _exec(self, head: dict[str, Any], stdin: bytes) -> None:
+        given = os.memfd_create("stdin")
+        pipes = [os.pipe() for _ in range(2)]
+        try:
+            os.write(given, stdin)
+            os.lseek(given, 0, os.SEEK_SET)
+            process = self._start(
+                head["argv"], head["cwd"], head["environment"],
+                stdin=given, stdout=pipes[0][1], stderr=pipes[1][1], close_fds=self._closes,
+            )  # fmt: skip
+        except BaseException:
+            self._close(pipes[0][0], pipes[1][0])
+            raise
+        finally:
+            self._close(given, pipes[0][1], pipes[1][1])
+        running = _Running(head["n"], process)
+        for name, (descriptor, _) in zip(("out", "err"), pipes, strict=True):
+            os.set_blocking(descriptor, False)
+            running.streams[descriptor] = _Stream(name, head["output_bytes"])
+            self._watch(descriptor, lambda at=descriptor: self._pass_on(running, at))  # type: ignore[misc]
+        self._programs[process.pid] = running
+
+    def _pass_on(self, running: _Running, descriptor: int) -> bool:
+        """A piece of a stream. False when there is none now, or ever again."""
+        piece = self._take(descriptor)
+        if piece is None:
+            return False
+        if not piece:
+            if running.streams.pop(descriptor, None):
+                self._close(descriptor)
+            return False
+        running.dropped += self._hand_on(running.n, running.streams[descriptor], piece)
+        return True
+
+    def _take(self, descriptor: int) -> bytes | None:
+        """b"" at the end of a pipe, None when nothing is in it now."""
+        try:
+            return os.read(descriptor, PIECE_BYTES)
+        except BlockingIOError:
+            return None
+
+    def _hand_on(self, n: int, stream: _Stream, piece: bytes) -> int:
+        """Returns how many bytes were beyond the limit."""
+        shown = piece[: stream.left]
+        stream.left -= len(shown)
+        if shown:
+            self._tell(n, "output", shown, stream=stream.name)
+        return len(piece) - len(shown)
+
+    def _reap(self, woken: socket.socket) -> None:
+        woken.recv(4096)
+        for pid, code in self._collect():
+            if running := self._programs.pop(pid, None):
+                running.process.returncode = code
+                self._finish(running, code)
+            for name, shell in list(self._shells.items()):
+                if shell.process.pid == pid:
+                    shell.process.returncode = code
+                    self._end_shell(name, code)
+
+    def _collect(self) -> Iterator[tuple[int, int]]:
+        while True:
+            try:
+                if self._reaps_all:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                else:
+                    own = [*self._programs, *(shell.process.pid for shell in self._shells.values())]
+                    pid, status = next((found for one in own if (found := os.waitpid(one, os.WNOHANG))[0]), (0, 0))
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            yield pid, code if code >= 0 else _SIGNALLED - code
+
+    def _finish(self, running: _Running, code: int) -> None:
+        """Read out what it left in its pipes; who still holds the other ends was left behind, and is not waited for."""
+        for descriptor, stream in list(running.streams.items()):
+            left = stream.left + PIECE_BYTES  # and no more: somebody may write for ever
+            while left > 0 and self._pass_on(running, descriptor):
+                left -= PIECE_BYTES
+            if running.streams.pop(descriptor, None):
+                self._close(descriptor)
+        self._tell(running.n, "done", code=code, dropped=running.dropped)
+
+    # shells
+
+    def _ask_shell(self, head: dict[str, Any], command: bytes) -> None:
+        shell = self._shells.get(head["name"]) or self._start_shell(head["name"], head["environment"])
+        if shell.n is not None:
+            raise _Refused(f"shell {head['name']}: it is at another command")
+        if b"\0" in command:
+            raise _Refused("wanted a command without a NUL, found one")
+        shell.n, shell.dropped, shell.stream = head["n"], 0, _Stream("out", head["output_bytes"])
+        if shell.backlog:
+            shell.dropped += self._hand_on(shell.n, shell.stream, shell.backlog)
+            shell.backlog = b""
+        quoted = shlex.quote(command.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        closed = f"{_COMMANDS_FD}<&- {_STATUS_FD}>&-".encode()
+        report = f'; __status=$?; printf "%s\\n" "$__status" >&{_STATUS_FD}\n'.encode()
+        self._write_all(shell.commands, b"__keep; eval " + quoted + b" " + closed + report)
+
+    def _write_all(self, descriptor: int, text: bytes) -> None:
+        view = memoryview(text)
+        with contextlib.suppress(BrokenPipeError):  # it has just ended: its end is told
+            while view:
+                view = view[os.write(descriptor, view) :]
+
+    def _start_shell(self, name: str, environment: Mapping[str, str]) -> _Shell:
+        if not Path(SHELL).exists():
+            raise _Refused(f"a shell wants {SHELL}, found none in this image")
+        commands, status, output = os.pipe(), os.pipe(), os.pipe()
+        try:
+            os.dup2(commands[0], _COMMANDS_FD, inheritable=False)
+            os.dup2(status[1], _STATUS_FD, inheritable=False)
+            process = self._start(
+                [SHELL, "--norc", "--noprofile", f"/dev/fd/{_COMMANDS_FD}"], HOME, environment,
+                stdin=subprocess.DEVNULL, stdout=output[1], stderr=output[1], pass_fds=(_COMMANDS_FD, _STATUS_FD),
+            )  # fmt: skip
+        except BaseException:
+            self._close(commands[1], status[0], output[0])
+            raise
+        finally:
+            self._close(commands[0], status[1], output[1])
+            for number in (_COMMANDS_FD, _STATUS_FD):
+                with contextlib.suppress(OSError):
+                    os.close(number)
+        shell = _Shell(process, commands[1], status[0], output[0])
+        for descriptor in (status[0], output[0]):
+            os.set_blocking(descriptor, False)
+        self._watch(shell.output, lambda: self._hear_shell(shell))
+        self._watch(shell.status, lambda: self._hear_status(shell))
+        self._shells[name] = shell
+        self._write_all(shell.commands, _PROLOGUE.encode())
+        return shell
+
+    def _hear_shell(self, shell: _Shell) -> bool:
+        piece = self._take(shell.output)
+        if not piece:
+            if piece == b"":
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(shell.output)
+            return False
+        if shell.n is None:
+            shell.backlog = (shell.backlog + piece)[-BACKLOG_BYTES:]
+        else:
+            shell.dropped += self._hand_on(shell.n, shell.stream, piece)
+        return True
+
+    def _hear_status(self, shell: _Shell) -> None:
+        piece = self._take(shell.status)
+        if not piece:
+            if piece == b"":
+                self._selector.unregister(shell.status)
+            return
+        line, found, rest = (shell.told + piece).partition(b"\n")
+        shell.told = (rest if found else line)[:STATUS_BYTES]  # who runs beside it may write here too
+        if found:
+            self._end_command(shell, int(line[:STATUS_BYTES]) if line.isdigit() else 1, has_ended=False)
+
+    def _end_command(self, shell: _Shell, code: int, *, has_ended: bool) -> None:
+        if shell.n is None:
+            return
+        left = shell.stream.left + PIECE_BYTES
+        while left > 0 and self._hear_shell(shell):
+            left -= PIECE_BYTES
+        n, shell.n = shell.n, None
+        self._tell(n, "done", code=code, dropped=shell.dropped, has_ended=has_ended)
+
+    def _end_shell(self, name: str, code: int) -> None:
+        shell = self._shells.pop(name)
+        self._end_command(shell, code, has_ended=True)
+        self._close(shell.commands, shell.status, shell.output)
+
+    def _kill(self, head: dict[str, Any], _: bytes) -> None:
+        """End what a command started, as far as it stayed in its session; a shell itself only when `whole`."""
+        shells = [shell for shell in self._shells.values() if shell.n == head["target"]]
+        for shell in shells:
+            self._kill_session(shell.process.pid, spared=None if head["whole"] else shell.process.pid)
+        for pid, running in self._programs.items():
+            if running.n == head["target"]:
+                self._kill_session(pid, spared=None)
+
+    def _kill_session(self, session: int, *, spared: int | None) -> None:
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == spared:
+                continue
+            with contextlib.suppress(OSError, IndexError):
+                columns = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                if int(columns[3]) == session:
+                    os.kill(int(entry.name), signal.SIGKILL)
+
+    # files
+
+    def _open(self, path: str, flags: int, mode: int = 0) -> int:
+        """A regular file of the sandbox's own disk or its system, never a device, a pipe or the kernel's."""
+        descriptor = os.open(Path(HOME, path), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            raise _Refused(f"{path}: wanted a file, found a {_KINDS.get(stat.S_IFMT(found.st_mode), 'device')}")
+        if kernel.is_of_proc(descriptor):
+            os.close(descriptor)
+            raise _Refused(f"{path}: wanted a file of a disk, found one of the kernel's")
+        return descriptor
+
+    def _read(self, head: dict[str, Any], _: bytes) -> None:
+        descriptor = self._open(head["path"], os.O_RDONLY)
+        try:
+            size = os.fstat(descriptor).st_size
+            self._tell(head["n"], "done", os.pread(descriptor, head["bytes"], head["offset"]), size=size)
+        finally:
+            os.close(descriptor)
+
+    def _write(self, head: dict[str, Any], content: bytes) -> None:
+        if head["makes_parents"]:
+            Path(HOME, head["path"]).parent.mkdir(parents=True, exist_ok=True)
+        descriptor = self._open(head["path"], os.O_WRONLY | os.O_CREAT, head["mode"])
+        try:
+            os.ftruncate(descriptor, 0)
+            self._write_all(descriptor, content)
+            os.fchmod(descriptor, head["mode"])
+        finally:
+            os.close(descriptor)
+        self._tell(head["n"], "done")
+
+    def _pause(self, head: dict[str, Any], _: bytes) -> None:
+        """Stop everything but us, or let it go on: for a snapshot in which nothing moves."""
+        with contextlib.suppress(ProcessLookupError):  # nobody else is there
+            os.kill(-1, signal.SIGSTOP if head["stops"] else signal.SIGCONT)
+        self._tell(head["n"], "done")
+
+
+_KINDS: Final = {
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+}

@@ -1,0 +1,225 @@
+"""Asking a sandbox host: what worlds and commands use."""
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tentalis.sandbox.errors import BY_CODE, SandboxError, SandboxLostError, SandboxUnavailableError
+from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, SOCKET, FrameError, pack, receive
+
+START_WITHIN_S: Final = 30.0
+STOP_WITHIN_S: Final = 30.0
+HOST_ENVIRONMENT: Final = ("PATH", "LANG", "LC_ALL", "TZ")
+"""All that a host is told of its starter's environment."""
+OnOutput = Callable[[str, bytes], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a command.
+
+    Args:
+        code: as shells count: 128 and the signal where one ended it.
+        out, err: as far as the limit of output goes; a shell has all in `out`.
+        dropped: bytes beyond it.
+        timed_out: it was killed from outside for its time was over.
+        has_ended: of a shell: it is gone with its variables, and the next command gets a new one.
+    """
+
+    code: int
+    out: bytes
+    err: bytes
+    dropped: int
+    timed_out: bool
+    has_ended: bool
+
+
+class SandboxClient:
+    """A connection to the host of a directory. Threads may share it; their questions wait for each other."""
+
+    def __init__(self, directory: Path) -> None:
+        self._lock = threading.Lock()
+        self._connection = socket.socket(socket.AF_UNIX)
+        place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._connection.connect(f"/proc/self/fd/{place}/{SOCKET}")  # a whole path may be too long for a socket
+        except OSError as error:
+            self._connection.close()
+            raise SandboxLostError(f"no sandbox host answers in {directory}: {error.strerror}") from None
+        finally:
+            os.close(place)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def describe(self) -> dict[str, Any]:
+        """The backend, what holds sandboxes in here, how many there are, and what a host before left."""
+        return self._ask({"do": "describe"})[0]
+
+    def add_image(self, directory: Path) -> str:
+        """Copy a directory in as an image, once for each content: its files are laid over the root of what starts from
+        it."""
+        return str(self._ask({"do": "add_image", "directory": str(directory.resolve())})[0]["image"])
+
+    def drop_image(self, image: str) -> None:
+        """Forget an image or a snapshot. Sandboxes that stand on it go on."""
+        self._ask({"do": "drop_image", "image": image})
+
+    def create(self, image: str, *, sandbox: str = "", limits: Mapping[str, Any] | None = None) -> str:
+        """A sandbox of an image or a snapshot, under a name: the one there is, if it was made of the same.
+
+        Args:
+            limits: fields of `tentalis.sandbox.limits.Limits`; those left out are as there.
+        """
+        name = sandbox or uuid.uuid4().hex
+        self._ask({"do": "create", "sandbox": name, "image": image, "limits": dict(limits or {})})
+        return name
+
+    def run(
+        self,
+        sandbox: str,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str = "/work",
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        key: str = "",
+        on_output: OnOutput | None = None,
+    ) -> Result:
+        """Run a program to its end.
+
+        Args:
+            key: asked again under it, the program is not run again, and its answer is the same.
+            on_output: told each piece as it comes: out or err, and the bytes.
+        """
+        head = {"do": "exec", "argv": list(argv), "cwd": cwd}
+        return self._command({**head, **_common(sandbox, environment, timeout_s, key)}, stdin, on_output)
+
+    def ask_shell(
+        self,
+        sandbox: str,
+        command: str,
+        *,
+        shell: str = "main",
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        key: str = "",
+        on_output: OnOutput | None = None,
+    ) -> Result:
+        """A command in a shell that lasts: its directory, variables and background jobs are there for the next one.
+
+        Args:
+            environment: of the shell when this command starts it.
+        """
+        head = {"do": "shell", "shell": shell, **_common(sandbox, environment, timeout_s, key)}
+        return self._command(head, command.encode(errors="surrogateescape"), on_output)
+
+    def read(self, sandbox: str, path: str, *, offset: int = 0, most_bytes: int | None = None) -> bytes:
+        """A file, or a piece of it."""
+        head: dict[str, Any] = {"do": "read", "sandbox": sandbox, "path": path, "offset": offset}
+        return self._ask(head if most_bytes is None else {**head, "bytes": most_bytes})[1]
+
+    def write(self, sandbox: str, path: str, content: bytes, *, mode: int = 0o644, makes_parents: bool = False) -> None:
+        """A whole file, in the place of what was there."""
+        head = {"do": "write", "sandbox": sandbox, "path": path, "mode": mode, "makes_parents": makes_parents}
+        self._ask(head, content)
+
+    def snapshot(self, sandbox: str, *, image: str = "") -> str:
+        """Its files as they are now, to start others from; processes are not kept. Under the name of one that is there
+        nothing is taken again."""
+        return str(self._ask({"do": "snapshot", "sandbox": sandbox, "image": image or uuid.uuid4().hex})[0]["image"])
+
+    def fork(self, sandbox: str, *, to: str = "") -> str:
+        """Another sandbox with its files as they are now."""
+        name = to or uuid.uuid4().hex
+        self._ask({"do": "fork", "sandbox": sandbox, "to": name})
+        return name
+
+    def stats(self, sandbox: str) -> dict[str, Any]:
+        """Commands, age_s, disk_bytes and files; where cgroups count also processes, memory_bytes, memory_peak_bytes
+        and memory_kills."""
+        return self._ask({"do": "stats", "sandbox": sandbox})[0]
+
+    def destroy(self, sandbox: str) -> None:
+        """End it with everything in it; when this returns it is gone. None of that name is fine."""
+        self._ask({"do": "destroy", "sandbox": sandbox})
+
+    def _command(self, head: dict[str, Any], payload: bytes, on_output: OnOutput | None) -> Result:
+        heard = {"out": bytearray(), "err": bytearray()}
+
+        def hear(stream: str, data: bytes) -> None:
+            heard[stream] += data
+            if on_output:
+                on_output(stream, data)
+
+        done, _ = self._ask(head, payload, hear)
+        return Result(out=bytes(heard["out"]), err=bytes(heard["err"]), **done)
+
+    def _ask(
+        self, head: dict[str, Any], payload: bytes = b"", hear: OnOutput | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        with self._lock:
+            try:
+                self._connection.sendall(pack(head, payload))
+                while frame := receive(self._connection):
+                    told, data = frame
+                    event = told.pop("event")
+                    if event == "output" and hear:
+                        hear(told["stream"], data)
+                    elif event == "error":
+                        raise BY_CODE.get(told["code"], SandboxError)(told["words"])
+                    else:
+                        return told, data
+            except (OSError, FrameError) as error:
+                raise SandboxLostError(f"the sandbox host is gone: {error}") from None
+        raise SandboxLostError("the sandbox host is gone")
+
+
+def _common(sandbox: str, environment: Mapping[str, str] | None, timeout_s: float, key: str) -> dict[str, Any]:
+    return {"sandbox": sandbox, "environment": dict(environment or {}), "timeout_s": timeout_s, "key": key}
+
+
+@contextlib.contextmanager
+def start_host(directory: Path, *, warm: int | None = None) -> Iterator["subprocess.Popen[bytes]"]:
+    """A host of our own for as long as we want it: a process with an environment of a few names, which ends with us.
+
+    Raises:
+        SandboxUnavailableError: it cannot confine anything here, and why.
+    """
+    argv = [sys.executable, "-I", "-m", "tentalis.sandbox", "--directory", str(directory), "--parent", str(os.getpid())]
+    if warm is not None:
+        argv += ["--warm", str(warm)]
+    environment = {name: os.environ[name] for name in HOST_ENVIRONMENT if name in os.environ}
+    process = subprocess.Popen(
+        argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        assert process.stderr
+        is_told = select.select([process.stdout], [], [], START_WITHIN_S)[0]
+        if not is_told or process.stdout.readline() != b"ready\n":
+            process.kill()
+            words = process.stderr.read().decode(errors="replace").strip().splitlines()
+            raise SandboxUnavailableError(words[-1] if words else "the sandbox host did not start")
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()

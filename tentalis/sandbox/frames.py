@@ -1,0 +1,91 @@
+"""How the host speaks with who asks it, and with the agent in a sandbox: a JSON object, then bytes, both with their
+length."""
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio  # not loaded in a sandbox
+
+SOCKET: Final = "host.sock"
+"""In a host's directory: where it is asked."""
+DEFAULT_TIMEOUT_S: Final = 60.0
+"""Of a command whose asker names no other."""
+MAX_HEAD_BYTES: Final = 2**20
+MAX_PAYLOAD_BYTES: Final = 2**24
+_LENGTHS: Final = struct.Struct(">II")
+Frame = tuple[dict[str, Any], bytes]
+
+
+class FrameError(Exception):
+    """The other side does not keep to this; nothing more can be read from it."""
+
+
+def pack(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
+    text = json.dumps(head, separators=(",", ":")).encode()
+    _check_lengths(len(text), len(payload))
+    return _LENGTHS.pack(len(text), len(payload)) + text + payload
+
+
+def take_frame(buffer: bytearray) -> Frame | None:
+    """Take the first whole frame out of what has been received; None while there is none."""
+    if len(buffer) < _LENGTHS.size:
+        return None
+    head, payload = _LENGTHS.unpack_from(buffer)
+    _check_lengths(head, payload)
+    end = _LENGTHS.size + head + payload
+    if len(buffer) < end:
+        return None
+    text, rest = bytes(buffer[_LENGTHS.size : _LENGTHS.size + head]), bytes(buffer[_LENGTHS.size + head : end])
+    del buffer[:end]
+    return _read_head(text), rest
+
+
+def receive(connection: socket.socket) -> Frame | None:
+    """Wait for a frame; None when the other side is gone."""
+    lengths = _receive_exactly(connection, _LENGTHS.size)
+    if lengths is None:
+        return None
+    head, payload = _LENGTHS.unpack(lengths)
+    _check_lengths(head, payload)
+    rest = _receive_exactly(connection, head + payload)
+    return None if rest is None else (_read_head(rest[:head]), rest[head:])
+
+
+async def read_frame(reader: "asyncio.StreamReader") -> Frame | None:
+    """The same for an asyncio stream."""
+    try:
+        head, payload = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
+        _check_lengths(head, payload)
+        return _read_head(await reader.readexactly(head)), await reader.readexactly(payload)
+    except (EOFError, ConnectionError):
+        return None
+
+
+def _receive_exactly(connection: socket.socket, count: int) -> bytes | None:
+    received = bytearray()
+    while len(received) < count:
+        part = connection.recv(min(count - len(received), 2**20))
+        if not part:
+            return None
+        received += part
+    return bytes(received)
+
+
+def _check_lengths(head: int, payload: int) -> None:
+    if head > MAX_HEAD_BYTES or payload > MAX_PAYLOAD_BYTES:
+        wanted = f"at most {MAX_HEAD_BYTES:,} bytes of JSON and {MAX_PAYLOAD_BYTES:,} of payload"
+        raise FrameError(f"wanted {wanted}, found {head:,} and {payload:,}")
+
+
+def _read_head(text: bytes) -> dict[str, Any]:
+    try:
+        head = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FrameError("wanted a JSON object, found something else") from None
+    if not isinstance(head, dict):
+        raise FrameError(f"wanted a JSON object, found a {type(head).__name__}")
+    return head

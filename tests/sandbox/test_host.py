@@ -1,0 +1,253 @@
+"""The host as a process: what it knows, what it leaves, and what becomes of those who ask when it dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tentalis.platform.processes import process_identity, wait_until_gone
+from tentalis.sandbox.client import HOST_ENVIRONMENT, SandboxClient, start_host
+from tentalis.sandbox.errors import SandboxLostError, SandboxUnavailableError
+from tests.sandbox.conftest import make_image
+
+PLAIN_USER = 61_000  # as good as anybody
+
+
+def children_of(pid: int) -> list[int]:
+    """All of them, near and far."""
+    found, todo = [], [pid]
+    while todo:
+        for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            near = [int(word) for word in task.read_text().split()]
+            found += near
+            todo += near
+    return found
+
+
+def groups_of(directory: Path) -> list[Path]:
+    return [Path(line) for line in (directory / "store.cgroups").read_text().splitlines()]
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    return make_image(tmp_path / "image")
+
+
+def test_it_is_told_a_few_names_of_its_starters_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENTALIS_SECRET_KEY", "a secret")
+    monkeypatch.setenv("TENTALIS_DATABASE_URL", "postgres://somewhere")
+    with start_host(tmp_path / "host") as process:
+        for pid in (process.pid, *children_of(process.pid)):
+            text = Path(f"/proc/{pid}/environ").read_bytes().decode()
+            assert {line.split("=")[0] for line in text.split("\0") if line} <= set(HOST_ENVIRONMENT)
+        assert "psycopg" not in Path(f"/proc/{process.pid}/maps").read_text()
+
+
+def test_only_its_own_user_may_ask_it(tmp_path: Path) -> None:
+    with start_host(tmp_path / "host"):
+        assert (tmp_path / "host/host.sock").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "host").stat().st_mode & 0o777 == 0o700
+
+
+def test_two_hosts_do_not_share_a_directory(tmp_path: Path) -> None:
+    second = start_host(tmp_path / "host")
+    with start_host(tmp_path / "host"), pytest.raises(SandboxUnavailableError, match="another sandbox host works here"):
+        second.__enter__()
+
+
+def wait_for_warm(client: SandboxClient, count: int) -> None:
+    while client.describe()["warm"] < count:
+        time.sleep(0.01)
+
+
+def test_it_keeps_processes_ready_and_uses_each_once(tmp_path: Path, image: Path) -> None:
+    with start_host(tmp_path / "host", warm=2) as process:
+        client = SandboxClient(tmp_path / "host")
+        kept = client.add_image(image)
+        wait_for_warm(client, 2)
+        ready = set(children_of(process.pid))
+        first = client.create(kept)
+        client.write(first, "hello", b"mine")
+        wait_for_warm(client, 2)
+        assert len(set(children_of(process.pid)) - ready) == 1  # the first was one of them, and has been replaced
+        second = client.create(kept)
+        assert client.read(second, "hello") == b"hello\n"
+        client.close()
+
+
+def test_when_it_is_stopped_nothing_is_left(tmp_path: Path, image: Path) -> None:
+    directory = tmp_path / "host"
+    with start_host(directory) as process:
+        client = SandboxClient(directory)
+        kept = client.add_image(image)
+        for number in range(5):
+            sandbox = client.create(kept, sandbox=f"s{number}")
+            client.ask_shell(sandbox, "sleep 1000 &")
+        client.snapshot("s0", image="snapshot")
+        client.fork("s1", to="fork")
+        groups = groups_of(directory)
+        pids = children_of(process.pid)
+        assert len(pids) > 10
+        identities = [process_identity(pid) for pid in pids]
+        client.close()
+    assert not any(process_identity(int(one.partition(":")[0])) == one for one in identities if one)
+    assert not any(group.exists() for group in groups)
+    assert list((directory / "store").iterdir()) == []
+    assert not (directory / "host.sock").exists()
+
+
+def test_who_asks_a_host_that_dies_is_told_that_it_was_lost_and_the_next_host_clears_up(
+    tmp_path: Path, image: Path
+) -> None:
+    directory = tmp_path / "host"
+    found: list[Exception] = []
+    with start_host(directory) as process:
+        client = SandboxClient(directory)
+        sandbox = client.create(client.add_image(image))
+        running = [process_identity(pid) for pid in children_of(process.pid)]
+
+        def ask() -> None:
+            try:
+                client.run(sandbox, ["/bin/sh", "-c", "echo here; sleep 1000"], on_output=lambda *_: process.kill())
+            except SandboxLostError as error:
+                found.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join(60)
+        process.wait(30)
+        assert len(found) == 1
+        for identity in running:
+            assert wait_until_gone(identity, timeout_s=10)
+        client.close()
+        groups = groups_of(directory)
+    with start_host(directory):
+        client = SandboxClient(directory)
+        left = client.describe()["left"]
+        assert left["layers"] == 1
+        assert left["sandboxes"] >= len(groups)  # the one that ran, and those that were ready
+        assert client.describe()["sandboxes"] == 0
+        client.close()
+
+
+def test_it_ends_with_what_started_it(tmp_path: Path) -> None:
+    script = f"""
+import sys, time
+from pathlib import Path
+from tentalis.sandbox.client import start_host
+with start_host(Path({str(tmp_path / "host")!r})) as process:
+    print(process.pid, flush=True)
+    time.sleep(1000)
+"""
+    starter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert starter.stdout is not None
+    identity = process_identity(int(starter.stdout.readline()))
+    starter.send_signal(signal.SIGKILL)
+    starter.wait()
+    starter.stdout.close()
+    assert wait_until_gone(identity, timeout_s=20)
+
+
+def test_many_episodes_leave_nothing(tmp_path: Path, image: Path) -> None:
+    directory = tmp_path / "host"
+    with start_host(directory, warm=1) as process:
+        client = SandboxClient(directory)
+        kept = client.add_image(image)
+        for number in range(30):
+            sandbox = client.create(kept)
+            client.ask_shell(sandbox, f"echo {number} > hello; sleep 1000 &")
+            if not number % 10:
+                fork = client.fork(sandbox)
+                client.destroy(fork)
+            client.destroy(sandbox)
+        client.drop_image(kept)
+        wait_for_warm(client, 1)
+        assert len(children_of(process.pid)) == 2  # the zygote, and who is ready
+        assert [sum(entry.is_dir() for entry in group.iterdir()) for group in groups_of(directory)] in ([], [1], [1, 1])
+        assert list((directory / "store/layers").iterdir()) == []
+        assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) < 30
+        client.close()
+
+
+def test_a_sandbox_that_is_gone_is_lost_and_says_nothing_of_who_worked_in_it(tmp_path: Path, image: Path) -> None:
+    with start_host(tmp_path / "host", warm=0) as process:
+        client = SandboxClient(tmp_path / "host")
+        sandbox = client.create(client.add_image(image))
+        before = set(children_of(process.pid))
+        zygote = min(before)
+        first = next(iter(before - {zygote}))
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(SandboxLostError):
+            client.run(sandbox, ["/bin/true"])
+        with pytest.raises(SandboxLostError):
+            client.create(client.add_image(image), sandbox=sandbox)
+        client.close()
+
+
+def test_a_host_that_cannot_confine_says_why_and_runs_nothing(tmp_path: Path) -> None:
+    """Here because what it calls is not there: a machine without libseccomp."""
+    script = "import ctypes, sys\nold = ctypes.CDLL\n"
+    script += "def absent(name, *a, **k):\n"
+    script += "    if name and 'seccomp' in name: raise OSError(name)\n    return old(name, *a, **k)\n"
+    script += "ctypes.CDLL = absent\nfrom tentalis.sandbox.__main__ import main\n"
+    script += f"sys.exit(main(['--directory', {str(tmp_path / 'host')!r}]))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "wanted libseccomp.so.2 (Debian: libseccomp2), found none\n"
+
+
+def test_whoever_is_not_root_has_sandboxes_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In a process that gave its rights away: no cgroup is its own, so each process is limited by itself."""
+    if os.geteuid():
+        pytest.skip("the other tests show it")
+    with tempfile.TemporaryDirectory(prefix="tentalis-plain-") as name:
+        place = Path(name)
+        make_image(place / "image")
+        for path in (place, *place.rglob("*")):
+            os.chown(path, PLAIN_USER, PLAIN_USER, follow_symlinks=False)
+        script = f"""
+import asyncio, concurrent.futures.thread, os, sys
+from pathlib import Path
+from tentalis.sandbox import kernel
+from tentalis.sandbox.embedded import Embedded, Ended, Output
+from tentalis.sandbox.limits import Limits
+from tentalis.sandbox.store import Store
+os.setgroups([])
+os.setresgid(*[{PLAIN_USER}] * 3)
+os.setresuid(*[{PLAIN_USER}] * 3)
+kernel.set_open_to_own_user(True)  # as who was started as that user is
+place = Path({name!r})
+store = Store(place / "store", None); store.open()
+backend = Embedded(place / "store")
+async def main():
+    image = store.add_image(place / "image")
+    sandbox = await backend.make(image, Limits(memory_bytes=64 * 2**20, processes=20, disk_bytes=4 * 2**20))
+    script = "id -u; cat hello; echo more >> hello; ls /proc/1/fd; ls {name}; "
+    script += "head -c 100M /dev/zero | tail >/dev/null; for i in $(seq 40); do sleep 5 & done; wait"
+    async for told in sandbox.run(["/bin/sh", "-c", script], cwd="/work", environment={{}}, stdin=b"", timeout_s=20):
+        print(told.data.decode() if isinstance(told, Output) else f"code {{told.code}}")
+    async with sandbox.paused() as written:
+        image = store.keep("s", written, image, most_bytes=2**20, most_entries=100)
+    await sandbox.destroy()
+    sandbox = await backend.make(image, Limits())
+    data, _ = await sandbox.read("hello", offset=0, most_bytes=100)
+    print(data.decode(), backend.describe()["cgroups"])
+    await sandbox.destroy()
+asyncio.run(main())
+backend.close()
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        words = done.stdout
+    assert words.startswith("1000\n\nhello\n")
+    assert "/proc/1/fd': Permission denied" in words
+    assert f"'{name}': No such file" in words
+    assert "memory exhausted" in words or "annot allocate" in words
+    assert "fork" in words
+    assert words.endswith("hello\nmore\n {}\n")
