@@ -34,6 +34,7 @@ COMMANDS: dict[str, Entry] = {
     "demo": Entry("tentalis.cli.demo", "demo", "Watch a worker learn on the built-in desk."),
     "gateway": Entry("tentalis.cli.gateway", "gateway", "Serve agents: models, with every token kept."),
     "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
+    "sandbox": Entry("tentalis.cli.sandbox", "app", "Run what nobody trusts."),
     # for agents
     "mcp": Entry("tentalis.cli.mcp", "mcp", "Serve the platform's tools to an agent (Model Context Protocol)."),
     "openclaw": Entry("tentalis.cli.openclaw", "app", "Connect an OpenClaw."),

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +27,8 @@ from tentalis.platform.probes import http_probe, postgres_probe, redis_probe
 from tentalis.platform.stack import LOOPBACK, PROJECT_DIRECTORY, web_environment
 from tentalis.platform.state import StackState, read_state
 from tentalis.plugins import GROUPS, find_plugins
+from tentalis.sandbox.client import SandboxClient, start_host
+from tentalis.sandbox.errors import SandboxError
 
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_FREE_BYTES = 2**30
@@ -109,6 +112,7 @@ def examine(home: Home, environ: Mapping[str, str]) -> Diagnosis:
         _check_engine,
         _check_model_server,
         _check_training,
+        _check_sandboxes,
         _check_plugins,
         _check_services,
     ):
@@ -365,6 +369,30 @@ def _check_training(patient: _Patient) -> Iterator[Finding]:
             yield Finding("tinker", False, f"wanted {' and '.join(PREFIX + name for name in lacking)}, found nothing")
         else:
             yield Finding("tinker", True, f"trains {settings['TINKER_OPTIONS'].get('model', 'no model: set one')}")
+
+
+def _check_sandboxes(_: _Patient) -> Iterator[Finding]:
+    """Whether a sandbox can be made here, by making one, and what limits all that runs in it together."""
+    with tempfile.TemporaryDirectory(prefix="tentalis-doctor-") as directory:
+        try:
+            with start_host(Path(directory), warm=0):
+                client = SandboxClient(Path(directory))
+                told = client.describe()
+                image = Path(directory) / "image"
+                image.mkdir()
+                client.create(client.add_image(image))
+                client.close()
+        except SandboxError as error:
+            yield Finding("sandboxes", None, f"none can be made, and nothing that needs one runs: {error}")
+            return
+    walls = ["namespaces", "system call filter", *(["Landlock"] if told["landlock"] else [])]
+    counted = told["cgroups"]
+    if {"memory", "pids"} <= set(counted):
+        versions = " and ".join(f"v{version}" for version in sorted(set(counted.values())))
+        limits = f"memory and processes counted by cgroups ({versions})"
+    else:
+        limits = "no cgroup may be written: memory is limited for each process, not for all of a sandbox together"
+    yield Finding("sandboxes", True, f"{', '.join(walls)}; {limits}")
 
 
 def _check_services(patient: _Patient) -> Iterator[Finding]:

@@ -157,3 +157,11 @@ def test_a_truncated_model_is_seen(tmp_path: Path, content: bytes, count: int) -
     file = tmp_path / "model.safetensors"
     file.write_bytes(content)
     assert count_tensors(file) == count
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sandboxes want Linux")
+def test_it_tells_what_holds_sandboxes_in_by_making_one(home: Home, environ: dict[str, str]) -> None:
+    is_good, words = finding(examine(home, environ), "sandboxes")
+    assert is_good
+    assert words.startswith("namespaces, system call filter")
+    assert "cgroup" in words
