@@ -1,7 +1,6 @@
 """Sandboxes of this machine, from the command line."""
 
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 
 from tentalis.cli.output import AsJson
 from tentalis.sandbox.client import SandboxClient, start_host
-from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S
+from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, MAX_PAYLOAD_BYTES
 from tentalis.sandbox.limits import Limits
 
 app = typer.Typer(no_args_is_help=True)
@@ -53,7 +52,9 @@ def run(
     with tempfile.TemporaryDirectory(prefix="tentalis-sandbox-") as directory, start_host(Path(directory), warm=0):
         client = SandboxClient(Path(directory))
         sandbox = client.create(client.add_image(image), limits=limits)
-        stdin = b"" if os.isatty(0) else sys.stdin.buffer.read()
+        stdin = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(MAX_PAYLOAD_BYTES + 1)
+        if len(stdin) > MAX_PAYLOAD_BYTES:
+            raise typer.BadParameter(f"standard input: wanted at most {MAX_PAYLOAD_BYTES:,} bytes, found more")
         result = client.run(
             sandbox, command, stdin=stdin, timeout_s=timeout, on_output=None if as_json else show
         )  # fmt: skip

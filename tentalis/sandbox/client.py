@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tentalis.sandbox.errors import BY_CODE, SandboxError, SandboxLostError, SandboxUnavailableError
+from tentalis.sandbox.errors import (
+    BY_CODE,
+    SandboxError,
+    SandboxLostError,
+    SandboxRefusedError,
+    SandboxUnavailableError,
+)
 from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, SOCKET, FrameError, pack, receive
 
 START_WITHIN_S: Final = 30.0
@@ -168,9 +174,13 @@ class SandboxClient:
     def _ask(
         self, head: dict[str, Any], payload: bytes = b"", hear: OnOutput | None = None
     ) -> tuple[dict[str, Any], bytes]:
+        try:
+            asked = pack(head, payload)
+        except FrameError as error:
+            raise SandboxRefusedError(str(error)) from None
         with self._lock:
             try:
-                self._connection.sendall(pack(head, payload))
+                self._connection.sendall(asked)
                 while frame := receive(self._connection):
                     told, data = frame
                     event = told.pop("event")

@@ -246,6 +246,7 @@ class Embedded:
         warm: how many processes are kept ready to become sandboxes.
         counts: by cgroups, where they can be had.
         """
+        filters = compile_filters()
         self.outer_id = self.outer_user()
         self._swept_file = store.parent / f"{store.name}.cgroups"
         self.swept = self._sweep()
@@ -254,7 +255,7 @@ class Embedded:
         self._swept_file.write_text("\n".join(str(tree.root) for tree in self.hierarchies), encoding="utf-8")
         if os.geteuid() == 0:
             os.setgroups([])
-        self._blanks = Blanks(store, self.outer_id, compile_filters(), self.hierarchies, warm)
+        self._blanks = Blanks(store, self.outer_id, filters, self.hierarchies, warm)
 
     @staticmethod
     def outer_user() -> int:

@@ -318,6 +318,7 @@ def test_nonsense_is_refused_in_words(asked: Asked, sandbox: str) -> None:
         (lambda: client.run(sandbox, ["true"], environment={"A": "b\0"}), "environment: wanted"),
         (lambda: client.ask_shell(sandbox, "a\0b"), "without a NUL"),
         (lambda: client.write(sandbox, "", b""), "path: wanted a path"),
+        (lambda: client.write(sandbox, "f", bytes(17 * MIB)), "wanted at most 1,048,576 bytes of JSON and 16,777,216"),
         (lambda: client.write(sandbox, "/no/where", b""), "No such file"),
         (lambda: client.write(sandbox, "f", b"", mode=0o4755), "mode: wanted"),
         (lambda: client.create(asked.image, sandbox="x" * 201), "a name of 1 to 200"),
