@@ -1,8 +1,9 @@
 """Which system calls a sandbox may make: two BPF programs, made by libseccomp.
 
-The list is what Docker's default profile allows a container without capabilities, minus what reads or steers
-other processes (ptrace, process_vm_readv, kcmp, pidfd_getfd). What is not on it does not exist (ENOSYS), what is named
-as refused is not permitted (EPERM). Source: github.com/moby/profiles, seccomp/default.json.
+The list is what Docker's default profile allows a container without capabilities, minus what reads or steers other
+processes (ptrace, process_vm_readv, prlimit64 of others) or what programs of today do without. What is not on it does
+not exist (ENOSYS), what is named as refused is not permitted (EPERM).
+Source: github.com/moby/profiles, seccomp/default.json at cd3bed80: nothing is allowed here that is not allowed there.
 """
 
 import ctypes
