@@ -203,6 +203,8 @@ def _common(sandbox: str, environment: Mapping[str, str] | None, timeout_s: floa
 def start_host(directory: Path, *, warm: int | None = None) -> Iterator["subprocess.Popen[bytes]"]:
     """A host of our own for as long as we want it: a process with an environment of a few names, which ends with us.
 
+    Linux ends it with the thread that started it: start it from one that lasts.
+
     Raises:
         SandboxUnavailableError: it cannot confine anything here, and why.
     """
