@@ -1,5 +1,7 @@
 """Hosts to ask. What another backend must do too is in `test_conformance.py`: add its name to BACKENDS."""
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +13,22 @@ from tentalis.sandbox.client import SandboxClient, start_host
 
 BACKENDS = ("embedded",)
 
-if sys.platform != "linux":
-    collect_ignore_glob = ["test_*.py"]
+NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "true")
+
+
+def find_obstacle() -> str:
+    """Why no sandbox could be made here, whatever our code does; "" where one could."""
+    if sys.platform != "linux":
+        return "sandboxes want Linux"
+    if shutil.which(NAMESPACES[0]) and subprocess.run(NAMESPACES, capture_output=True, check=False).returncode:
+        return "this machine, or the container that it is, allows no user namespaces"
+    return ""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _where_there_are_namespaces() -> None:
+    if obstacle := find_obstacle():
+        pytest.skip(obstacle)
 
 
 @dataclass(frozen=True)
