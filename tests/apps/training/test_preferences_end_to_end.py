@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.django_db]
 
 TICKETS, GROUP = 120, 6
 SMALL_GATE = {"panel_size": 150, "fresh_size": 60, "sweep_size": 20, "skills_size": 30}
+OF_FEW_ANSWERS = {"G4", "G5", "G9"}
+"""Gates that go by what is held out here, some twenty answers: either of their words is right."""
 RECIPES = {
     "dpo": {"minibatches": 8, "epochs": 2, "learning_rate": 2e-3, "held_out_share": 0.25, "nll_coef": 1.0},
     "kto": {"minibatches": 8, "learning_rate": 1e-3, "beta": 0.5, "held_out_share": 0.25},
@@ -146,13 +148,17 @@ def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
     assert run.parent == before
     assert run.metrics, "whatever came of it, its numbers stay"
     answers = {one["gate"]: one["passed"] for one in run.gates}
-    assert [gate for gate, passed in answers.items() if gate not in {"G5", "G9"} and not passed] == []
+    assert [gate for gate, passed in answers.items() if gate not in OF_FEW_ANSWERS and not passed] == []
     if run.state == TrainingRun.State.REFUSED:
         assert run.failure.startswith("not published: "), run.failure
         assert run.summary["val_loss"] > 0
         return run
     assert run.state == TrainingRun.State.SUCCEEDED, run.failure
     adapter = adopt(run)
+    if False in (answers["G4"], answers["G5"]):  # by what its trainer told: the gate had nothing to measure
+        assert adapter.state == Adapter.State.REFUSED
+        assert "refused: " in adapter.verdicts.get(question="safe").words
+        return run
     assert {one["gate"] for one in run.gates} == {f"G{number}" for number in range(1, 13)}
     assert run.summary["length_after_tokens"] > 1
     assert "sampled by the installation's own" in adapter.verdicts.get(question="safe").words
