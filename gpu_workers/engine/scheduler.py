@@ -320,7 +320,7 @@ class Scheduler:
         known = [prefixes.find(own) if prefixes and place not in whole else None for place, own in enumerate(names)]
         if part is not None:
             known = [part.known]
-        starts = [0 if part is None else part.shape[2] for part in known] or [0] * len(distinct)
+        starts = [0 if one is None else one.shape[2] for one in known] or [0] * len(distinct)
         hidden, cache = loaded.model.prefill(distinct, known)
         del known
         self.tally.prompt_tokens += sum(map(len, distinct)) - sum(starts)

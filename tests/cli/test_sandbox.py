@@ -15,8 +15,9 @@ pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE)
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    (tmp_path / "image/work").mkdir(parents=True)
-    (tmp_path / "image/work/note").write_text("a note\n")
+    work = tmp_path / "image" / "work"
+    work.mkdir(parents=True)
+    (work / "note").write_text("a note\n")
     return tmp_path / "image"
 
 

@@ -12,6 +12,8 @@ from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
 from tests.sandbox.conftest import Asked
 
 MIB = 2**20
+START = "/work"
+"""Where programs start in a sandbox, and what paths without a root are beneath."""
 
 
 def sh(asked: Asked, sandbox: str, script: str, **options: Any) -> Result:
@@ -58,7 +60,7 @@ def test_the_same_content_is_the_same_image(asked: Asked) -> None:
 def test_what_is_written_is_read_back(asked: Asked, sandbox: str) -> None:
     content = bytes(range(256)) * (3 * MIB // 256)
     asked.client.write(sandbox, "deep/er/file", content, mode=0o750, makes_parents=True)
-    assert asked.client.read(sandbox, "/work/deep/er/file") == content
+    assert asked.client.read(sandbox, f"{START}/deep/er/file") == content
     assert asked.client.read(sandbox, "deep/er/file", offset=len(content) - 2, most_bytes=100) == content[-2:]
     asked.client.write(sandbox, "deep/er/file", b"short")
     told = sh(asked, sandbox, "cat deep/er/file; stat -c %a deep/er/file; echo -n hi > seen").out
