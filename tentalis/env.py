@@ -203,6 +203,9 @@ VARIABLES: dict[str, Variable] = {
     for variable in [
         Variable("HOME", read_path, Path("~/.tentalis").expanduser(), "config, embedded data, artifacts and logs"),
         Variable("ARTIFACTS", read_path, None, "adapters and rollout files; default: artifacts under the home"),
+        Variable(
+            "SANDBOXES", read_path, None, "directory of a sandbox host beside this platform; unset: `up` runs its own"
+        ),
         Variable("BACKUP_DIR", read_path, None, "where backups go; default: backups under the home; better elsewhere"),
         Variable("DATABASE_URL", read_url("postgres", "postgresql"), None, "Postgres; unset: the embedded one", True),
         Variable(

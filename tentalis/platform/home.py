@@ -44,6 +44,10 @@ class Home:
         return self.root / "artifacts"
 
     @property
+    def sandboxes(self) -> Path:
+        return self.root / "sandboxes"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

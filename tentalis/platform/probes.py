@@ -7,8 +7,12 @@ import asyncio
 import struct
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from tentalis.sandbox.client import SandboxClient
+from tentalis.sandbox.errors import SandboxError, SandboxUnavailableError
 
 Probe = Callable[[], Coroutine[Any, Any, bool]]
 PROBE_TIMEOUT_S = 5.0
@@ -62,6 +66,25 @@ def http_probe(host: str, port: int, path: str, host_name: str = "localhost") ->
 
     async def is_ready() -> bool:
         return (await _ask(host, port, request, 32))[8:13] == b" 200 "
+
+    return is_ready
+
+
+def sandbox_probe(directory: Path) -> Probe:
+    """Ready when it says what it is, be it that it can confine nothing here."""
+
+    def ask() -> bool:
+        try:
+            with closing(SandboxClient(directory, timeout_s=PROBE_TIMEOUT_S)) as client:
+                client.describe()
+        except SandboxUnavailableError:
+            return True
+        except (SandboxError, OSError):
+            return False
+        return True
+
+    async def is_ready() -> bool:
+        return await asyncio.to_thread(ask)
 
     return is_ready
 

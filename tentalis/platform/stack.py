@@ -18,8 +18,16 @@ from tentalis.platform.derived import derive_password
 from tentalis.platform.errors import UnknownServiceError
 from tentalis.platform.home import Home
 from tentalis.platform.ports import choose_port
-from tentalis.platform.probes import SIGN_OF_LIFE_VARIABLE, http_probe, postgres_probe, redis_probe, sign_of_life_probe
+from tentalis.platform.probes import (
+    SIGN_OF_LIFE_VARIABLE,
+    http_probe,
+    postgres_probe,
+    redis_probe,
+    sandbox_probe,
+    sign_of_life_probe,
+)
 from tentalis.platform.service import Service
+from tentalis.sandbox.client import HOST_ENVIRONMENT, STOP_WITHIN_S
 
 PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 LOOPBACK = "127.0.0.1"
@@ -129,6 +137,7 @@ def plan_stack(
         *stores,
         *_plan_engine(plan, _torch_environment(environment, f"{PREFIX}ENGINE_KEY"), engine_port),
         *_plan_box(plan, of["box"], store_names),
+        *_plan_sandboxes(plan),
         *_plan_set_up(plan, of["web"], store_names, addresses),
         _plan_web(plan, _named("web", of["web"]), web_port),
         _plan_gateway(plan, _named("gateway", of["gateway"]), gateway_port),
@@ -299,6 +308,24 @@ def _plan_box(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ..
             after=tuple(store for store in stores if store == "redis"),
         )
         for name, pool, size, secrets in kinds
+    ]
+
+
+def _plan_sandboxes(plan: _Plan) -> list[Service]:
+    """Our own sandbox host, unless the settings name another. It is told nothing of ours."""
+    if plan.settings["SANDBOXES"]:
+        return []
+    directory = plan.home.sandboxes
+    return [
+        Service(
+            name="sandboxes",
+            argv=[sys.executable, "-I", "-m", "tentalis.sandbox", "--directory", str(directory), "--stays"],
+            environment={name: plan.base[name] for name in HOST_ENVIRONMENT if name in plan.base},
+            probe=sandbox_probe(directory),
+            patience_s=FROZEN_PATIENCE_S,
+            stop_timeout_s=STOP_WITHIN_S,
+            death_signal=signal.SIGTERM,
+        )
     ]
 
 

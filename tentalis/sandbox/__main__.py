@@ -11,25 +11,34 @@ from pathlib import Path
 
 from tentalis.sandbox import kernel
 from tentalis.sandbox.errors import SandboxError, SandboxUnavailableError
-from tentalis.sandbox.host import WARM, Host
+from tentalis.sandbox.host import WARM, Host, serve_refusals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tentalis.sandbox", description=__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="its own; what is left in it is cleared away")
     parser.add_argument("--warm", type=int, default=WARM, help="processes that are kept ready to become sandboxes")
+    parser.add_argument(
+        "--stays", action="store_true", help="where nothing can be confined: stay, and say so when asked"
+    )
     parser.add_argument("--parent", type=int, help="the process it ends with")
     options = parser.parse_args(argv)
+    directory = options.directory
     try:
-        if not kernel.is_known_machine():
-            raise SandboxUnavailableError(f"sandboxes want Linux on x86_64 or aarch64, found {platform.platform()}")
         if options.parent is not None:
             kernel.end_with_parent(signal.SIGTERM)
             if os.getppid() != options.parent:
                 return 1
-        options.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        host = Host(options.directory.resolve(), warm=options.warm)
-        asyncio.run(host.serve(_announce))
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not kernel.is_known_machine():
+            raise SandboxUnavailableError(f"sandboxes want Linux on x86_64 or aarch64, found {platform.platform()}")
+        asyncio.run(Host(directory.resolve(), warm=options.warm).serve(_announce))
+    except SandboxUnavailableError as error:
+        if options.stays:
+            asyncio.run(serve_refusals(directory.resolve(), error, _announce))
+            return 0
+        sys.stderr.write(f"{error}\n")
+        return 1
     except SandboxError as error:
         sys.stderr.write(f"{error}\n")
         return 1

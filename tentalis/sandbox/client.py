@@ -6,8 +6,8 @@ import select
 import socket
 import subprocess
 import sys
-import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,22 +50,54 @@ class Result:
 
 
 class SandboxClient:
-    """A connection to the host of a directory. Threads may share it; their questions wait for each other."""
+    """Asks the host of a directory. Threads may share it: each question has a connection to itself while it lasts."""
 
-    def __init__(self, directory: Path) -> None:
-        self._lock = threading.Lock()
-        self._connection = socket.socket(socket.AF_UNIX)
-        place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def __init__(self, directory: Path, *, timeout_s: float | None = None) -> None:
+        """Args:
+            timeout_s: in which each answer's next piece must come; None: a host may take its time, for commands do.
+        Raises:
+            SandboxLostError: no host answers there.
+        """
+        self._directory = directory
+        self._timeout_s = timeout_s
+        self._free: deque[socket.socket] = deque()
+        self._free.append(self._connect())
+
+    def _connect(self) -> socket.socket:
         try:
-            self._connection.connect(f"/proc/self/fd/{place}/{SOCKET}")  # a whole path may be too long for a socket
+            place = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            self._connection.close()
-            raise SandboxLostError(f"no sandbox host answers in {directory}: {error.strerror}") from None
+            raise SandboxLostError(f"no sandbox host answers in {self._directory}: {error.strerror}") from None
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(self._timeout_s)
+        try:
+            connection.connect(f"/proc/self/fd/{place}/{SOCKET}")  # a whole path may be too long for a socket
+        except OSError as error:
+            connection.close()
+            raise SandboxLostError(f"no sandbox host answers in {self._directory}: {error.strerror}") from None
         finally:
             os.close(place)
+        return connection
 
     def close(self) -> None:
-        self._connection.close()
+        """Close what is not in use. It may be asked again."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._free.pop().close()
+
+    def _take(self) -> socket.socket | None:
+        """A connection that nobody uses, and whose host is there; None: there is none."""
+        while self._free:
+            try:
+                connection = self._free.pop()
+            except IndexError:
+                break
+            ready = select.poll()
+            ready.register(connection, select.POLLIN)
+            if not ready.poll(0):
+                return connection
+            connection.close()  # nothing is to be read but its end
+        return None
 
     def describe(self) -> dict[str, Any]:
         """The backend, what holds sandboxes in here, how many there are, and what a host before left."""
@@ -178,21 +210,32 @@ class SandboxClient:
             asked = pack(head, payload)
         except FrameError as error:
             raise SandboxRefusedError(str(error)) from None
-        with self._lock:
-            try:
-                self._connection.sendall(asked)
-                while frame := receive(self._connection):
-                    told, data = frame
-                    event = told.pop("event")
-                    if event == "output" and hear:
-                        hear(told["stream"], data)
-                    elif event == "error":
-                        raise BY_CODE.get(told["code"], SandboxError)(told["words"])
-                    else:
-                        return told, data
-            except (OSError, FrameError) as error:
-                raise SandboxLostError(f"the sandbox host is gone: {error}") from None
-        raise SandboxLostError("the sandbox host is gone")
+        connection = self._take() or self._connect()
+        told: dict[str, Any] = {}
+        data, event = b"", ""
+        try:
+            connection.sendall(asked)
+            while frame := receive(connection):
+                told, data = frame
+                event = told.pop("event")
+                if event != "output" or not hear:
+                    break
+                event = ""
+                hear(told["stream"], data)
+        except (OSError, FrameError) as error:
+            event = ""
+            raise SandboxLostError(f"the sandbox host is gone: {error}") from None
+        finally:
+            if event:
+                self._free.append(connection)
+            else:  # it broke, and so did those that lead to the same host; or the rest of an answer is still to come
+                connection.close()
+                self.close()
+        if not event:
+            raise SandboxLostError("the sandbox host is gone")
+        if event == "error":
+            raise BY_CODE.get(told["code"], SandboxError)(told["words"])
+        return told, data
 
 
 def _common(sandbox: str, environment: Mapping[str, str] | None, timeout_s: float, key: str) -> dict[str, Any]:

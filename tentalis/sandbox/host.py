@@ -164,6 +164,47 @@ def _check_values(request: Mapping[str, Any]) -> None:
         raise SandboxRefusedError(f"wanted a piece of at most {MAX_PAYLOAD_BYTES:,} bytes, found another")
 
 
+async def serve_refusals(directory: Path, error: SandboxError, on_ready: Callable[[], None]) -> None:
+    """Answer whatever is asked with why nothing can be confined here, until somebody sends SIGTERM or SIGINT."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await read_frame(reader):
+                writer.write(pack({"event": "error", "code": error.code, "words": str(error)}))
+                await writer.drain()
+        except (ConnectionError, FrameError, asyncio.CancelledError):
+            pass  # it is gone, or does not speak as we do
+        finally:
+            writer.close()
+
+    await _listen(directory, talk, on_ready, asyncio.Event())
+
+
+async def _listen(
+    directory: Path,
+    talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
+    on_ready: Callable[[], None],
+    stop: asyncio.Event,
+) -> None:
+    """Until `stop`, which SIGTERM, SIGINT and SIGHUP set."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    os.chdir(directory)  # a path to a socket may be no longer than 107 bytes
+    Path(SOCKET).unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    old = os.umask(0o177)
+    listening.bind(SOCKET)
+    os.umask(old)
+    server = await asyncio.start_unix_server(talk, sock=listening)
+    try:
+        async with server:
+            on_ready()
+            await stop.wait()
+    finally:
+        Path(SOCKET).unlink(missing_ok=True)
+
+
 class Host:
     """One of them, in a directory of its own. Make it while the process has one thread."""
 
@@ -186,23 +227,10 @@ class Host:
 
     async def serve(self, on_ready: Callable[[], None]) -> None:
         """Until somebody sends SIGTERM or SIGINT. Then every sandbox is ended, and nothing is left."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop.set)
-        os.chdir(self._directory)  # a path to a socket may be no longer than 107 bytes
-        Path(SOCKET).unlink(missing_ok=True)
-        listening = socket.socket(socket.AF_UNIX)
-        old = os.umask(0o177)
-        listening.bind(SOCKET)
-        os.umask(old)
-        server = await asyncio.start_unix_server(self._talk, sock=listening)
         self._backend.keep_warm()
         try:
-            async with server:
-                on_ready()
-                await self._stop.wait()
+            await _listen(self._directory, self._talk, on_ready, self._stop)
         finally:
-            Path(SOCKET).unlink(missing_ok=True)
             await self._end_everything()
 
     async def _end_everything(self) -> None:

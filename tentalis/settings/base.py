@@ -21,6 +21,7 @@ except EnvironmentVariableError as error:
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 HOME: Path = TENTALIS["HOME"]
 ARTIFACTS: Path = TENTALIS["ARTIFACTS"] or HOME / "artifacts"
+SANDBOXES: Path = TENTALIS["SANDBOXES"] or HOME / "sandboxes"
 ENGINE_URL: str = TENTALIS["ENGINE_URL"] or f"http://127.0.0.1:{TENTALIS['ENGINE_PORT']}"
 
 INSTALLED_APPS = [

@@ -32,7 +32,7 @@ def names(stack: Stack) -> list[str]:
 
 def test_every_process_is_planned_after_what_it_needs(home: Home, config: Config, outside: dict[str, str]) -> None:
     stack = plan_stack(home, config, outside)
-    first, last = ["engine", "gpu", "migrate", "bootstrap"], ["relay", "queue-workers", "queue-control"]
+    first, last = ["engine", "gpu", "sandboxes", "migrate", "bootstrap"], ["relay", "queue-workers", "queue-control"]
     assert names(stack) == [*first, "web", "gateway", *last]
     after = {service.name: service.after for service in stack.services}
     assert after["web"] == after["gateway"] == after["relay"] == after["queue-workers"] == ("migrate",)
@@ -51,6 +51,16 @@ def test_the_training_box_and_the_engine_get_no_secret_of_the_web(
         assert "DJANGO_SETTINGS_MODULE" not in services[name].environment
     assert services["gpu"].environment["TENTALIS_REDIS_URL"] == REDIS_URL
     assert REDIS_URL not in services["engine"].environment.values()
+
+
+def test_the_sandbox_host_is_told_nothing_and_is_left_out_where_another_is_named(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    assert set(services["sandboxes"].environment) <= {"PATH", "LANG", "LC_ALL", "TZ"}
+    assert services["sandboxes"].after == ()
+    outside["TENTALIS_SANDBOXES"] = "/var/lib/other-host"
+    assert "sandboxes" not in names(plan_stack(home, config, outside))
 
 
 def test_trainings_at_tinker_have_a_process_that_alone_of_the_boxes_holds_the_key(
@@ -82,12 +92,12 @@ def test_only_the_bootstrap_gets_the_admin_password(home: Home, config: Config, 
 
 def test_a_process_computes_with_one_thread(home: Home, config: Config, outside: dict[str, str]) -> None:
     for service in plan_stack(home, config, outside).services:
-        assert service.environment["OMP_NUM_THREADS"] == "1"
+        assert service.environment.get("OMP_NUM_THREADS") == "1" or service.name == "sandboxes"
 
 
 def test_no_process_compiles_what_another_has_compiled(home: Home, config: Config, outside: dict[str, str]) -> None:
     for service in plan_stack(home, config, outside | {"PYTHONDONTWRITEBYTECODE": "1"}).services:
-        assert service.environment["PYTHONDONTWRITEBYTECODE"] == ""
+        assert service.environment.get("PYTHONDONTWRITEBYTECODE", "") == ""
 
 
 def test_queue_processes_are_as_many_as_the_setting_says(home: Home, config: Config, outside: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from tentalis.platform.home import Home
 from tentalis.platform.processes import wait_until_gone
 from tentalis.platform.state import read_state
 from tentalis.platform.up import RunningStack, ensure_embedded_servers, launch_stack, running_stack, stop_stack
+from tentalis.sandbox.client import SandboxClient
 from tests.chaos.stage import make_environ
 
 pytestmark = pytest.mark.broker
@@ -69,6 +70,15 @@ def test_the_servers_want_their_passwords_and_answer_with_them(standing: Running
         pytest.raises(redis.AuthenticationError),
     ):
         stranger.ping()
+
+
+def test_a_sandbox_host_is_among_the_services(home: Home, environ: dict[str, str]) -> None:
+    with running_stack(home, environ, is_throwaway=True, only=("sandboxes",)) as running:
+        assert [service.name for service in running.state().services] == ["sandboxes"]
+        client = SandboxClient(home.sandboxes)
+        assert client.describe()["backend"] == "embedded"
+        client.close()
+    assert not (home.sandboxes / "host.sock").exists()
 
 
 def test_no_password_stands_on_a_command_line(standing: RunningStack) -> None:

@@ -1,12 +1,15 @@
 """The host as a process: what it knows, what it leaves, and what becomes of those who ask when it dies."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -190,16 +193,63 @@ def test_a_sandbox_that_is_gone_is_lost_and_says_nothing_of_who_worked_in_it(tmp
         client.close()
 
 
-def test_a_host_that_cannot_confine_says_why_and_runs_nothing(tmp_path: Path) -> None:
-    """Here because what it calls is not there: a machine without libseccomp."""
+def without_libseccomp(*options: str) -> list[str]:
+    """The command of a host that cannot confine, because what it calls is not there."""
     script = "import ctypes, sys\nold = ctypes.CDLL\n"
     script += "def absent(name, *a, **k):\n"
     script += "    if name and 'seccomp' in name: raise OSError(name)\n    return old(name, *a, **k)\n"
     script += "ctypes.CDLL = absent\nfrom tentalis.sandbox.__main__ import main\n"
-    script += f"sys.exit(main(['--directory', {str(tmp_path / 'host')!r}]))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "wanted libseccomp.so.2 (Debian: libseccomp2), found none\n"
+    return [sys.executable, "-c", f"{script}sys.exit(main({list(options)!r}))"]
+
+
+LACKS = "wanted libseccomp.so.2 (Debian: libseccomp2), found none"
+
+
+def test_a_host_that_cannot_confine_says_why_and_runs_nothing(tmp_path: Path) -> None:
+    argv = without_libseccomp("--directory", str(tmp_path / "host"))
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{LACKS}\n")
+
+
+def test_one_that_is_to_stay_says_so_to_whoever_asks(tmp_path: Path, image: Path) -> None:
+    argv = without_libseccomp("--directory", str(tmp_path / "host"), "--stays")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == b"ready\n"
+            client = SandboxClient(tmp_path / "host")
+            for ask in (client.describe, partial(client.add_image, image)):
+                with pytest.raises(SandboxUnavailableError, match=re.escape(LACKS)):
+                    ask()
+            client.close()
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+    assert not (tmp_path / "host/host.sock").exists()
+
+
+def test_threads_ask_side_by_side(tmp_path: Path, image: Path) -> None:
+    with start_host(tmp_path / "host"):
+        client = SandboxClient(tmp_path / "host")
+        sandbox = client.create(client.add_image(image))
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.run, sandbox, ["/bin/sh", "-c", "until [ -e /tmp/go ]; do sleep .01; done"])
+            client.write(sandbox, "/tmp/go", b"")
+            assert waiting.result(60).code == 0
+        client.close()
+
+
+def test_who_asked_a_host_that_died_goes_on_with_the_next_one(tmp_path: Path, image: Path) -> None:
+    with start_host(tmp_path / "host") as process:
+        client = SandboxClient(tmp_path / "host")
+        sandbox = client.create(client.add_image(image))
+        process.kill()
+        process.wait(30)
+        with pytest.raises(SandboxLostError):
+            client.stats(sandbox)
+    with start_host(tmp_path / "host"):
+        assert client.describe()["sandboxes"] == 0
+        client.close()
 
 
 def test_whoever_is_not_root_has_sandboxes_too(tmp_path_factory: pytest.TempPathFactory) -> None:
