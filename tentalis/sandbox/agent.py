@@ -4,6 +4,7 @@ It may do no more than what runs beside it may, and its answers are believed no 
 """
 
 import contextlib
+import json
 import os
 import selectors
 import shlex
@@ -96,6 +97,8 @@ class _Agent:
             "kill": self._kill,
             "read": self._read,
             "write": self._write,
+            "tree": self._read_tree,
+            "processes": self._read_processes,
             "pause": self._pause,
         }
 
@@ -376,6 +379,43 @@ class _Agent:
             os.close(descriptor)
         self._tell(head["n"], "done")
 
+    def _read_tree(self, head: dict[str, Any], _: bytes) -> None:
+        """Everything beneath a directory, no link followed: a line of JSON, then the contents one behind the other."""
+        listed: list[tuple[str, str, int, int, str, bool]] = []
+        contents: list[bytes] = []
+        left, dropped = head["bytes"], 0
+        top = Path(HOME, head["path"])
+        if not top.is_dir():
+            raise _Refused(f"{head['path']}: wanted a directory, found none")
+        for root, directories, files, descriptor in os.fwalk(top):
+            directories.sort()
+            place = "" if root == str(top) else f"{Path(root).relative_to(top)}/"
+            if not place:
+                directories[:] = [name for name in directories if name not in head["without"]]
+                files = [name for name in files if name not in head["without"]]
+            for name in sorted([*directories, *files]):
+                entry, content = _read_entry(f"{place}{name}", name, descriptor, most_bytes=left)
+                left -= len(content) + len(entry[0]) + len(entry[4]) + _ENTRY_COSTS_BYTES
+                if left < 0:
+                    dropped += 1
+                    directories.clear()
+                    continue
+                listed.append(entry)
+                contents.append(content)
+        lines = json.dumps(listed).encode() + b"\n"
+        self._tell(head["n"], "done", b"".join([lines, *contents]), dropped=dropped)
+
+    def _read_processes(self, head: dict[str, Any], _: bytes) -> None:
+        """The command lines of what runs here, but ours: JSON."""
+        found = []
+        for entry in sorted(Path("/proc").iterdir()):
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    words = (entry / "cmdline").read_bytes()[:_COMMAND_LINE_BYTES].split(b"\0")
+                    found.append([word.decode(errors="replace") for word in words if word])
+        told = json.dumps([words for words in found if words]).encode()
+        self._tell(head["n"], "done", told[: head["bytes"]])
+
     def _pause(self, head: dict[str, Any], _: bytes) -> None:
         """Stop everything but us, or let it go on: for a snapshot in which nothing moves."""
         with contextlib.suppress(ProcessLookupError):  # nobody else is there
@@ -383,6 +423,30 @@ class _Agent:
         self._tell(head["n"], "done")
 
 
+def _read_entry(
+    path: str, name: str, descriptor: int, *, most_bytes: int
+) -> tuple[tuple[str, str, int, int, str, bool], bytes]:
+    """(path, kind, mode, size, target of a link, whether its content follows), and its content."""
+    found = os.lstat(name, dir_fd=descriptor)
+    kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)
+    if kind == stat.S_IFLNK:
+        return (path, "link", 0, 0, os.readlink(name, dir_fd=descriptor), False), b""
+    if kind != stat.S_IFREG:
+        return (path, "directory" if kind == stat.S_IFDIR else "other", mode, 0, "", False), b""
+    if found.st_size <= most_bytes:
+        with contextlib.suppress(OSError):  # nobody may read it, or it is no file any more
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            opened = os.open(name, flags, dir_fd=descriptor)
+            try:
+                content = os.pread(opened, max(found.st_size, 1), 0)
+            finally:
+                os.close(opened)
+            return (path, "file", mode, len(content), "", True), content
+    return (path, "file", mode, found.st_size, "", False), b""
+
+
+_ENTRY_COSTS_BYTES: Final = 64
+_COMMAND_LINE_BYTES: Final = 4_096
 _KINDS: Final = {
     stat.S_IFDIR: "directory",
     stat.S_IFIFO: "named pipe",

@@ -1,6 +1,7 @@
 """Asking a sandbox host: what worlds and commands use."""
 
 import contextlib
+import json
 import os
 import select
 import socket
@@ -47,6 +48,25 @@ class Result:
     dropped: int
     timed_out: bool
     has_ended: bool
+
+
+@dataclass(frozen=True)
+class TreeEntry:
+    """What lies at a path of a sandbox.
+
+    Args:
+        kind: file, directory, link or other.
+        mode: permissions; of a link 0.
+        target: of a link.
+        content: of a file; None where it is too long, or nobody may read it.
+    """
+
+    path: str
+    kind: str
+    mode: int
+    size_bytes: int
+    target: str
+    content: bytes | None
 
 
 class SandboxClient:
@@ -166,6 +186,38 @@ class SandboxClient:
         """A file, or a piece of it."""
         head: dict[str, Any] = {"do": "read", "sandbox": sandbox, "path": path, "offset": offset}
         return self._ask(head if most_bytes is None else {**head, "bytes": most_bytes})[1]
+
+    def read_tree(
+        self, sandbox: str, path: str, *, without: Sequence[str] = (), most_bytes: int | None = None
+    ) -> tuple[list[TreeEntry], int]:
+        """Everything beneath a directory in the order of its directories, and how many entries were left out because
+        names and contents are longer than `most_bytes`. Nothing of the sandbox's own takes part but its agent.
+
+        Args:
+            without: names in the directory itself that are not looked at.
+        Raises:
+            SandboxLostError: what came is no tree: the sandbox was tampered with.
+        """
+        head: dict[str, Any] = {"do": "read_tree", "sandbox": sandbox, "path": path, "without": list(without)}
+        told, data = self._ask(head if most_bytes is None else {**head, "bytes": most_bytes})
+        lines, _, contents = data.partition(b"\n")
+        entries, place = [], 0
+        try:
+            for name, kind, mode, size, target, has_content in json.loads(lines):
+                content = contents[place : place + size] if has_content else None
+                place += size if has_content else 0
+                entries.append(TreeEntry(str(name), str(kind), int(mode), int(size), str(target), content))
+        except (ValueError, TypeError, RecursionError):
+            raise SandboxLostError(f"sandbox {sandbox}: it does not tell its files as it should") from None
+        return entries, int(told["dropped"])
+
+    def read_processes(self, sandbox: str) -> list[list[str]]:
+        """The command line of each process in it, but its agent's."""
+        _, data = self._ask({"do": "read_processes", "sandbox": sandbox})
+        try:
+            return [[str(word) for word in words] for words in json.loads(data)]
+        except (ValueError, TypeError, RecursionError):
+            raise SandboxLostError(f"sandbox {sandbox}: it does not tell its processes as it should") from None
 
     def write(self, sandbox: str, path: str, content: bytes, *, mode: int = 0o644, makes_parents: bool = False) -> None:
         """A whole file, in the place of what was there."""

@@ -23,6 +23,8 @@ OUTER_ID: Final = 60_910
 """The user and group that sandboxes are when the host is root: in nobody's range (systemd.io/UIDS-GIDS)."""
 ANSWER_WITHIN_S: Final = 10.0
 KILL_WITHIN_S: Final = 1.0
+TREE_OVERHEAD: Final = 4
+"""What is written of names and contents may be so many times as long: JSON spells a byte of a name with six."""
 
 
 class Output(NamedTuple):
@@ -148,6 +150,16 @@ class Sandbox:
         head = {"do": "read", "path": path, "offset": offset, "bytes": most_bytes}
         told, data = await self._ask(head, most_bytes=most_bytes)
         return data, told.get("size", 0)
+
+    async def read_tree(self, path: str, *, without: Sequence[str], most_bytes: int) -> tuple[bytes, int]:
+        """Everything beneath a directory as its agent writes it, and how much was left out."""
+        head = {"do": "tree", "path": path, "without": list(without), "bytes": most_bytes}
+        told, data = await self._ask(head, most_bytes=TREE_OVERHEAD * most_bytes)
+        return data, told.get("dropped", 0)
+
+    async def read_processes(self, *, most_bytes: int) -> bytes:
+        """The command lines of what runs in it, as its agent writes them."""
+        return (await self._ask({"do": "processes", "bytes": most_bytes}, most_bytes=most_bytes))[1]
 
     async def write(self, path: str, content: bytes, *, mode: int, makes_parents: bool) -> None:
         await self._ask({"do": "write", "path": path, "mode": mode, "makes_parents": makes_parents}, content)

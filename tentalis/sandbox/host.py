@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tentalis.sandbox.agent import PIECE_BYTES
-from tentalis.sandbox.embedded import Embedded, Ended, Output, Sandbox
+from tentalis.sandbox.embedded import TREE_OVERHEAD, Embedded, Ended, Output, Sandbox
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
 from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, MAX_PAYLOAD_BYTES, SOCKET, FrameError, pack, read_frame
 from tentalis.sandbox.limits import Limits
@@ -32,6 +32,8 @@ WARM: Final = 4
 PIECE_COSTS_BYTES: Final = 200
 MAX_REMEMBERED: Final = 10_000
 MAX_COMMAND_S: Final = 3_600.0
+MAX_TREE_BYTES: Final = MAX_PAYLOAD_BYTES // TREE_OVERHEAD
+"""Of names and contents together."""
 
 Reply = Callable[..., Awaitable[None]]
 
@@ -97,6 +99,10 @@ _KINDS: Final = {
     "read": _Kind(
         {"sandbox": str, "path": str, "offset": int, "bytes": int}, {"offset": 0, "bytes": MAX_PAYLOAD_BYTES}
     ),
+    "read_tree": _Kind(
+        {"sandbox": str, "path": str, "without": list, "bytes": int}, {"without": [], "bytes": MAX_TREE_BYTES}
+    ),
+    "read_processes": _Kind({"sandbox": str}),
     "write": _Kind(
         {"sandbox": str, "path": str, "mode": int, "makes_parents": bool}, {"mode": 0o644, "makes_parents": False}
     ),
@@ -397,6 +403,16 @@ class Host:
         sandbox = self._find(request["sandbox"]).sandbox
         data, size = await sandbox.read(request["path"], offset=request["offset"], most_bytes=request["bytes"])
         await reply("done", data, size=size)
+
+    async def _read_tree(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
+        sandbox = self._find(request["sandbox"]).sandbox
+        most_bytes = min(request["bytes"], MAX_TREE_BYTES)
+        data, dropped = await sandbox.read_tree(request["path"], without=request["without"], most_bytes=most_bytes)
+        await reply("done", data, dropped=dropped)
+
+    async def _read_processes(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
+        sandbox = self._find(request["sandbox"]).sandbox
+        await reply("done", await sandbox.read_processes(most_bytes=MAX_TREE_BYTES))
 
     async def _write(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
         sandbox = self._find(request["sandbox"]).sandbox

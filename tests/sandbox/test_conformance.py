@@ -360,3 +360,38 @@ def find_processes(command_line: bytes) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def test_all_that_lies_in_a_directory_is_told_at_once(asked: Asked, sandbox: str) -> None:
+    sh(asked, sandbox, "chmod 640 hello; echo s > secret; chmod 0 secret; mkfifo pipe; ln -s notes there; ln -s / all")
+    found, left_out = asked.client.read_tree(sandbox, START)
+    told = {one.path: (one.kind, one.mode, one.content, one.target) for one in found}
+    assert left_out == 0
+    assert told["hello"] == ("file", 0o640, b"hello\n", "")
+    assert told["secret"] == ("file", 0, None, "")
+    assert told["pipe"][0] == "other"
+    assert told["there"] == ("link", 0, None, "notes")
+    assert told["notes/old/two"] == ("file", 0o644, b"2\n", "")
+    assert not any(path.startswith(("there/", "all/")) for path in told)
+    found, _ = asked.client.read_tree(sandbox, "/", without=["proc", "dev", "usr", "sys", "work"])
+    assert {"etc", "etc/passwd", "tmp"} <= {one.path for one in found}
+    assert not any(one.path.startswith(("work", "usr", "proc")) for one in found)
+
+
+def test_a_tree_that_is_too_large_is_told_in_part_and_says_so(asked: Asked, sandbox: str) -> None:
+    sh(asked, sandbox, "head -c 5000000 /dev/zero > long; mkdir many; cd many; seq 1 500 | xargs touch")
+    found, left_out = asked.client.read_tree(sandbox, START)
+    assert left_out == 0
+    assert [(one.size_bytes, one.content) for one in found if one.path == "long"] == [(5_000_000, None)]
+    found, left_out = asked.client.read_tree(sandbox, START, most_bytes=2_000)
+    assert len(found) < 50
+    assert left_out > 0
+    with pytest.raises(SandboxRefusedError, match="hello: wanted a directory, found none"):
+        asked.client.read_tree(sandbox, "hello")
+
+
+def test_what_runs_is_told_by_its_command_lines(asked: Asked, sandbox: str) -> None:
+    asked.client.ask_shell(sandbox, "sleep 271 & until grep -q sleep /proc/$!/cmdline; do :; done")
+    assert ["sleep", "271"] in asked.client.read_processes(sandbox)
+    asked.client.ask_shell(sandbox, "kill $!; wait")
+    assert not [words for words in asked.client.read_processes(sandbox) if words[0] == "sleep"]
