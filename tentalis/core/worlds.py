@@ -139,6 +139,19 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Solution:
+    """One way through a task, as an agent would go it.
+
+    Args:
+        calls: in a world with turns: made one behind the other, one a turn.
+        draft: its last word; in a world without turns its whole answer, steps included.
+    """
+
+    calls: Sequence[ToolCall] = ()
+    draft: AttemptDraft = AttemptDraft(text="Done.", answer="Done.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class EpisodeLimits:
     """How much an episode may take. One that reaches a limit ends as answered, with what there is.
 
@@ -264,6 +277,8 @@ class World:
         idempotent: a call that is asked again under its key acts once: it changes its state alone, or whom it asks
             knows the key. An episode that was interrupted in a call, or has no snapshot, can go on only where this
             holds; else it is played anew.
+        chance: mean outcome that who knows nothing reaches by luck, at most. Where it reaches more, the world's doctor
+            objects: what is learnt there would be luck.
     """
 
     name: ClassVar[str]
@@ -278,6 +293,7 @@ class World:
     made_of: ClassVar[Sequence[str]] = ()
     limits: ClassVar[EpisodeLimits] = EpisodeLimits()
     idempotent: ClassVar[bool] = False
+    chance: ClassVar[float] = 0.05
 
     @property
     def has_turns(self) -> bool:
@@ -363,6 +379,16 @@ class World:
     def verify(self, prompt: str, reference: Any, draft: AttemptDraft) -> Verification | None:
         """Check an attempt; None where this world cannot. Raises ValueError for a reference it cannot use."""
         return None
+
+    def solve(self, prompt: str, seed: int | None) -> Solution | None:
+        """A right way through a task that begins with this seed, for who examines the world; None where it knows
+        none: then nobody has shown that its tasks can be done."""
+        return None
+
+    def cheat(self, prompt: str, seed: int | None) -> Sequence[Solution]:
+        """Ways to be rewarded without the work that this world knows of, beside those that its doctor tries in every
+        world; each must be worth nothing."""
+        return ()
 
     def find_rules(self, prompt: str) -> Sequence[str] | None:
         """What a manager who knows the rules says of a task; None where the world has no rule book."""

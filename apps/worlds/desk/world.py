@@ -8,7 +8,16 @@ from apps.worlds.desk.rubric import DeskRubric
 from tentalis.core import desk
 from tentalis.core.conversations.turns import find_last_said, write_behind
 from tentalis.core.scoring.verdicts import VerdictQuestion, ask_in_turns
-from tentalis.core.worlds import AgentKind, AttemptDraft, HintGrammar, PanelItem, Verification, World
+from tentalis.core.worlds import (
+    AgentKind,
+    AttemptDraft,
+    DraftStep,
+    HintGrammar,
+    PanelItem,
+    Solution,
+    Verification,
+    World,
+)
 
 _SEEDS_PER_PANEL: Final = 1_000_003
 
@@ -95,6 +104,13 @@ class DeskWorld(World):
             missing_steps=verdict.missing_steps,
             details={"hints": list(verdict.hints)},
         )
+
+    def solve(self, prompt: str, seed: int | None) -> Solution:
+        """The house's own steps."""
+        ticket = desk.parse_ticket(prompt)
+        parts = desk.solve(ticket, ticket.house_option)
+        steps = [DraftStep(kind=kind, text=text) for kind, text in parts if kind != "result"]
+        return Solution(draft=AttemptDraft(text=desk.render_parts(parts), answer=steps[-1].text, steps=steps))
 
     def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
         """The conversation with the rule book's hints that are in `hint` behind the ticket, the person's last words.

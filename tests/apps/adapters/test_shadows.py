@@ -96,7 +96,7 @@ def test_what_would_act_a_second_time_is_left_to_what_serves(served: Worker, ali
     begin(served, alice)
     task = mirrored_task(served)
     assert find_own_shadow(task) is not None
-    for changes in ({"environment": "terminal"}, {"environment": "swe"}, {"parent": make_task(served.project, served)}):
+    for changes in ({"environment": "moon"}, {"environment": "mars"}, {"parent": make_task(served.project, served)}):
         changed = Task.objects.get(pk=task.pk)
         for name, value in changes.items():
             setattr(changed, name, value)

@@ -107,7 +107,7 @@ def test_a_reference_is_tried_on_an_example_before_anything_is_submitted(
     assert "Wrong:" in try_it(reference="7", reference_match="exact", example="The answer is 7.")
     assert "reference.value: wanted a number" in try_it(reference="seven", reference_match="number", example="7")
     assert "a ticket takes no reference" in try_it(reference="7", example="7", environment="desk")
-    assert 'value="swe"' not in client.get(address).content.decode()  # nor any other world that is not there
+    assert 'value="moon"' not in client.get(address).content.decode()  # nor any other world that is not there
     assert not Task.objects.exists()
 
 

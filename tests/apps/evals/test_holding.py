@@ -130,7 +130,7 @@ def test_the_question_costs_a_query_a_set_and_none_where_nothing_is_held_out(pro
 
 def test_items_hold_out_their_own_environment_and_project_alone(project: Project) -> None:
     task = make_judged_task(project, prompt=KEPT, group_size=1)
-    hold_out(project, KEPT, environment="terminal")
+    hold_out(project, KEPT, environment="moon")
     Taskset.objects.create(project=project, name="trained", environment="chat").items.create(
         split="train", prompt=KEPT, content_hash=hash_words(KEPT), bands=list_bands(KEPT)
     )

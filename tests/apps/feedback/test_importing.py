@@ -25,6 +25,7 @@ from apps.rollouts.models import Demonstration, PreferencePair
 from apps.rollouts.rejudging import rejudge_rollouts
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import FROM_SESSION, Task
+from apps.worlds.registry import WORLDS
 from tests.factories import make_project, make_user, make_worker
 
 PAIR = {"prompt": "Say hello.", "chosen": "Hello!", "rejected": "No."}
@@ -86,7 +87,7 @@ def test_only_who_leads_the_project_imports_judgements_and_only_where_they_fit(
         ({"form": "csv", "rows": "sft"}, "sft as JSON lines"),
         ({"group_size": 4}, "are done already"),
         ({"rows": "kto"}, "completion, label is not there"),
-        ({"environment": "swe"}, "wanted one of chat, desk, found 'swe'"),
+        ({"environment": "moon"}, f"wanted one of {', '.join(WORLDS.names)}, found 'moon'"),
     ):
         with pytest.raises(BadInputError, match=words):
             bring(project, alice, PAIR, **said)

@@ -113,7 +113,7 @@ def test_an_overall_score_orders_no_attempts_that_nothing_else_orders(project: P
     assert [one.reward for one in effective_judgement(task).values()] == [0.8, 0.8]
 
 
-@pytest.mark.parametrize("environment", ["swe", "gui", "chat"])
+@pytest.mark.parametrize("environment", ["moon", "mars", "chat"])
 def test_what_an_environment_cannot_measure_is_unscored_and_never_a_number(project: Project, environment: str) -> None:
     task = make_chat_task(project, environment=environment)
     project.weight_profiles = {

@@ -11,6 +11,7 @@ from apps.pipeline import flow
 from apps.tasks import services
 from apps.tasks.models import Attempt, Step, Task
 from apps.workers.models import Worker
+from apps.worlds.registry import WORLDS
 from tests.factories import make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,8 +36,7 @@ def test_a_submitted_task_is_queued_and_its_work_is_in_the_outbox(
         ({"prompt": "  "}, "prompt", "found none"),
         ({"prompt": "x" * 100_001}, "prompt", "found 100,001"),
         ({"prompt": "a\x00b"}, "prompt", "NUL"),
-        ({"environment": "moon"}, "environment", "found 'moon'"),
-        ({"environment": "gui"}, "environment", "wanted one of chat, desk, found 'gui'"),
+        ({"environment": "moon"}, "environment", f"wanted one of {', '.join(WORLDS.names)}, found 'moon'"),
         ({"environment": "desk"}, "prompt", "ticket"),
         ({"group_size": 0}, "group_size", "found 0"),
         ({"group_size": 65}, "group_size", "found 65"),

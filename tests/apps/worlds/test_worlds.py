@@ -7,7 +7,7 @@ import pytest
 from apps.worlds.chat.world import ChatWorld
 from apps.worlds.desk.world import DeskWorld
 from apps.worlds.errors import UnknownEnvironmentError
-from apps.worlds.registry import get_world
+from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.desk import is_held_out, look_up_stock, make_tickets, parse_ticket
 from tentalis.core.worlds import AttemptDraft, DraftStep, Verification
 
@@ -26,7 +26,7 @@ def verify(prompt: str, attempt: AttemptDraft) -> Verification:
 
 
 def test_an_environment_nobody_knows_lists_those_there_are() -> None:
-    with pytest.raises(UnknownEnvironmentError, match="one of chat, desk, found 'casino'") as raised:
+    with pytest.raises(UnknownEnvironmentError, match=f"one of {', '.join(WORLDS.names)}, found 'casino'") as raised:
         get_world("casino")
     assert "environment" in raised.value.errors
 
