@@ -1,0 +1,210 @@
+"""A task's sandbox: made with its files, asked by its shell, read behind the back of what ran in it."""
+
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from apps.worlds.sandboxes import open_client
+from tentalis.core.canon import content_hash
+from tentalis.core.terminal.scenes import Scene
+from tentalis.core.terminal.trees import Entry, Tree, spell_archive, with_parents
+from tentalis.sandbox.client import SandboxClient
+from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
+
+HOME: Final = "work"
+LIMITS: Final[Mapping[str, float]] = {
+    "memory_bytes": 256 << 20, "processes": 32, "disk_bytes": 16 << 20, "files": 4_000, "output_bytes": 256 << 10,
+    "lifetime_s": 900,
+}  # fmt: skip
+COMMAND_S: Final = 30.0
+SETTING_UP_S: Final = 20.0
+ENVIRONMENT: Final = {
+    "TZ": "UTC", "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}  # fmt: skip
+"""What its shell knows beside what every sandbox does: with one time for all commits a state is the same again."""
+SCRATCH: Final = ("proc", "dev", "sys", "usr", "tmp", HOME)
+"""In the root: what is not the sandbox's own, where anybody may write, and what is looked at by itself."""
+HAS_TIMES: Final = "/.git/index"
+"""Git's file that says when others were changed."""
+# fmt: off
+VOLATILE: Final = frozenset((
+    "BASHPID", "BASH_ARGC", "BASH_ARGV", "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE", "EPOCHREALTIME", "EPOCHSECONDS",
+    "LINENO", "PIPESTATUS", "PPID", "RANDOM", "SECONDS", "SRANDOM", "_",
+))
+# fmt: on
+"""Variables of bash that are others at each look."""
+_MADE_AT: Final = 1_767_225_600
+
+
+@dataclass(frozen=True)
+class CommandSaid:
+    """What a command came to."""
+
+    output: bytes
+    code: int
+    dropped: int = 0
+    timed_out: bool = False
+    has_ended: bool = False
+
+
+@dataclass(eq=False)
+class TaskSandbox:
+    """A sandbox with a task's files.
+
+    Attributes:
+        before: what lay in its home when everything was set up.
+    """
+
+    name: str
+    before: Tree = field(default_factory=dict)
+    files_beside: int = 0
+    has_shell: bool = False
+
+    @classmethod
+    def make(cls, scene: Scene) -> "TaskSandbox":
+        """Raises SandboxError: it cannot be made, which is nobody's fault who works in it."""
+        client = open_client()
+        made = cls(_create(client))
+        try:
+            made._set_up(client, scene)
+        except BaseException:
+            client.destroy(made.name)
+            raise
+        return made
+
+    def _set_up(self, client: SandboxClient, scene: Scene) -> None:
+        argv = ["/usr/bin/tar", "-xpf", "-", "-C", "/", "--no-same-owner"]
+        done = client.run(self.name, argv, stdin=_pack(scene.files), timeout_s=SETTING_UP_S)
+        if done.code:
+            raise SandboxLostError(f"its files could not be laid out: {done.err[-300:].decode(errors='replace')}")
+        for command in scene.starts:
+            said = self.ask(command, key="", timeout_s=SETTING_UP_S)
+            if said.code or said.timed_out:
+                raise SandboxLostError(f"it could not be set up: {said.output[-300:].decode(errors='replace')}")
+        self.before = self.read_home()
+        self.files_beside = self._count_beside(client, self.before)
+
+    def ask(self, command: str, *, key: str, timeout_s: float = COMMAND_S) -> CommandSaid:
+        """A command in its shell.
+
+        Raises:
+            SandboxError: it is gone.
+        """
+        done = open_client().ask_shell(self.name, command, environment=ENVIRONMENT, timeout_s=timeout_s, key=key)
+        self.has_shell = not done.has_ended
+        return CommandSaid(done.out, done.code, done.dropped, done.timed_out, done.has_ended)
+
+    def read_home(self) -> Tree:
+        """What lies in its home now; what has no room is one entry that says so."""
+        return _read_tree(open_client(), self.name, f"/{HOME}")
+
+    def read_programs(self) -> list[str]:
+        """The command lines of what runs in it."""
+        return [" ".join(words) for words in open_client().read_processes(self.name)]
+
+    def find_strays(self, now: Tree) -> list[str]:
+        """Paths outside its home and the scratch directories that were written, if any.
+
+        The disk counts what is written; only where that is more than what lies in the home is everything read.
+        """
+        client = open_client()
+        if self._count_beside(client, now) <= self.files_beside:
+            return []
+        found = _read_tree(client, self.name, "/", without=SCRATCH)
+        untouched = _read_untouched()
+        return sorted(path for path in {*found, *untouched} if found.get(path) != untouched.get(path))
+
+    def _count_beside(self, client: SandboxClient, now: Tree) -> int:
+        return int(client.stats(self.name)["files"]) - len(now)
+
+    def hash(self, now: Tree) -> str:
+        """Of what lies in its home and, where it has a shell, of that one's directory and variables. No times."""
+        return content_hash([spell_tree(now), self._spell_shell() if self.has_shell else ""])
+
+    def _spell_shell(self) -> str:
+        said = self.ask("builtin declare -p; builtin pwd -P", key="", timeout_s=SETTING_UP_S)
+        lines = said.output.decode(errors="replace").splitlines()
+        kept = [line for line in lines if not VOLATILE & set(line.partition("=")[0].split()[2:3])]
+        return "\n".join(kept)
+
+    def destroy(self) -> None:
+        open_client().destroy(self.name)
+
+
+def spell_tree(tree: Tree) -> list[Sequence[object]]:
+    """Kind, mode, target and content of everything; of archives what they hold, and of git's files none with times."""
+    spelled: list[Sequence[object]] = []
+    for path, entry in sorted(tree.items()):
+        if f"/{path}".endswith(HAS_TIMES):
+            continue
+        content = (
+            None if entry.content is None else sha256(json.dumps(spell_archive(entry.content)).encode()).hexdigest()
+        )
+        spelled.append([path, entry.kind, entry.mode, entry.target, entry.size_bytes if content is None else content])
+    return spelled
+
+
+def _create(client: SandboxClient) -> str:
+    image = _add_image()
+    try:
+        return client.create(image, limits=LIMITS)
+    except SandboxRefusedError:  # of another host, which knows no image of ours yet
+        _add_image.cache_clear()
+        return client.create(_add_image(), limits=LIMITS)
+
+
+@cache
+def _add_image() -> str:
+    """An empty home: each task's files are laid into it."""
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / HOME).mkdir()
+        Path(directory).chmod(0o755)
+        return open_client().add_image(Path(directory))
+
+
+@cache
+def _read_untouched() -> Tree:
+    """What a sandbox holds outside its home when nobody was in it."""
+    client = open_client()
+    name = _create(client)
+    try:
+        return _read_tree(client, name, "/", without=SCRATCH)
+    finally:
+        client.destroy(name)
+
+
+def _read_tree(client: SandboxClient, name: str, path: str, *, without: Sequence[str] = ()) -> Tree:
+    found, left_out = client.read_tree(name, path, without=without)
+    tree = {
+        one.path: Entry(
+            one.kind if one.kind in {"file", "directory", "link"} else "other",  # type: ignore[arg-type]
+            one.content if one.kind == "file" else b"",
+            one.mode,
+            one.target,
+            one.size_bytes,
+        )
+        for one in found
+    }
+    return {**tree, "…": Entry("other", size_bytes=left_out)} if left_out else tree
+
+
+def _pack(files: Tree) -> bytes:
+    """A tar archive of a task's files, with one time for all."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path, entry in with_parents(files).items():
+            one = tarfile.TarInfo(f"{HOME}/{path}")
+            one.mtime, one.mode, one.linkname = _MADE_AT, entry.mode or 0o777, entry.target
+            one.type = {"directory": tarfile.DIRTYPE, "link": tarfile.SYMTYPE}.get(entry.kind, tarfile.REGTYPE)
+            content = entry.content or b""
+            one.size = len(content) if entry.kind == "file" else 0
+            archive.addfile(one, io.BytesIO(content))
+    return stream.getvalue()

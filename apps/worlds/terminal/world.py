@@ -1,0 +1,271 @@
+"""The terminal world: small jobs at a shell in a sandbox, judged by what is left of its files and programs."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, ClassVar, Final
+
+from apps.worlds.terminal.sandboxed import COMMAND_S, CommandSaid, TaskSandbox
+from tentalis.core.conversations.turns import find_last_said, write_behind
+from tentalis.core.terminal import tasks
+from tentalis.core.terminal.judging import Judgement, judge
+from tentalis.core.terminal.shell import DONE, MOST_COMMAND_CHARS, RUN, TOOLS, show_result
+from tentalis.core.terminal.tasks import Task, read_task
+from tentalis.core.terminal.trees import Tree
+from tentalis.core.tool_calls import read_arguments
+from tentalis.core.worlds import (
+    AgentKind,
+    AttemptDraft,
+    DraftStep,
+    EpisodeLimits,
+    HintGrammar,
+    Observation,
+    PanelItem,
+    ToolCall,
+    Verification,
+    World,
+)
+
+_SEEDS_PER_PANEL: Final = 1_000_003
+_ERROR: Final = "error: "
+_SETTLES_WITHIN_S: Final = 2.0
+_LOOKS_EVERY_S: Final = 0.02
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What a call did.
+
+    Args:
+        changed: paths that were otherwise before it.
+    """
+
+    changed: frozenset[str]
+    is_done: bool
+
+
+@dataclass(eq=False)
+class _State:
+    task: Task
+    sandbox: TaskSandbox
+    now: Tree
+    digest: str
+    moments: list[_Moment] = field(default_factory=list)
+    answered: dict[str, Observation] = field(default_factory=dict)
+
+
+def _read_hints(text: str) -> str:
+    return ", ".join(tasks.find_hints(text))
+
+
+class TerminalWorld(World):
+    """Tasks in, files and programs as the house wants them out."""
+
+    name = "terminal"
+    label = "Terminal"
+    version = "1"
+    made_of = ("tentalis.core.terminal",)
+    profile: ClassVar = {"outcome": 0.7, "step_verifier": 0.3}
+    manager = "rule-book"
+    grammar = HintGrammar(_read_hints, '"pack NAME.tgz" or "let it save"')
+    limits = EpisodeLimits(turns=12, tokens=8_000, seconds=600.0, output_chars=4_000)
+    idempotent = True
+
+    def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
+        return TOOLS
+
+    def reset(self, prompt: str, seed: int | None) -> _State:
+        """Raises SandboxError where no sandbox can be had: that is nobody's fault who works in it."""
+        task = read_task(prompt)
+        sandbox = TaskSandbox.make(task.scene)
+        return _State(task, sandbox, sandbox.before, sandbox.hash(sandbox.before))
+
+    def act(self, state: _State, call: ToolCall, key: str) -> Observation:
+        """Run a command, or end the episode. The sandbox that is gone is raised, and no result."""
+        if key in state.answered:
+            return state.answered[key]
+        said = self._act(state, call, key)
+        state.answered[key] = said
+        return said
+
+    def _act(self, state: _State, call: ToolCall, key: str) -> Observation:
+        if call.name == DONE:
+            state.moments.append(_Moment(frozenset(), is_done=True))
+            return Observation(text="", ends=True)
+        if call.name != RUN:
+            return Observation(text=f"{_ERROR}there is no tool {call.name[:100]!r}: there are {RUN}, {DONE}")
+        arguments = read_arguments(call.arguments)
+        command = (arguments or {}).get("command")
+        if not isinstance(command, str) or not command.strip() or set(arguments or {}) != {"command"}:
+            return Observation(text=f'{_ERROR}{RUN}: wanted {{"command": text}}, found {call.arguments[:200]!r}')
+        if len(command) > MOST_COMMAND_CHARS:
+            found = f"found {len(command):,}"
+            return Observation(text=f"{_ERROR}{RUN}: wanted at most {MOST_COMMAND_CHARS:,} characters, {found}")
+        if not _is_text(command):
+            return Observation(text=f"{_ERROR}{RUN}: wanted a command of plain text, found a NUL or half a character")
+        said = state.sandbox.ask(command, key=key)
+        before, state.now = state.now, state.sandbox.read_home()
+        state.digest = state.sandbox.hash(state.now)
+        shown = _show(said)
+        state.moments.append(_Moment(_list_changed(before, state.now), is_done=False))
+        return Observation(text=shown, details={"exit_code": said.code})
+
+    def hash_state(self, state: _State) -> str:
+        """As the last call left it: what runs on in the background is no part of it."""
+        return state.digest
+
+    def close(self, state: _State) -> None:
+        state.sandbox.destroy()
+
+    def verify_state(self, prompt: str, reference: Any, state: _State, draft: AttemptDraft) -> Verification:
+        """Held against what the house wants of files and programs; whatever else was written is wrong."""
+        found, now = self._judge(state)
+        moments = _add_late(state.moments, _list_changed(state.now, now))
+        scores, reasons = _score_steps(draft.steps, moments, found)
+        touched = {found.find_wanted(path) for moment in moments for path in moment.changed}
+        checks = [
+            {"check": "wanted", "path": path, "passes": not words, "words": words} for path, words in found.wanted
+        ]
+        checks += [{"check": "untouched", "path": path, "passes": False, "words": "changed"} for path in found.strays]
+        return Verification(
+            outcome=float(found.is_right),
+            step_scores=scores,
+            step_reasons=reasons,
+            missing_steps=sum(bool(words) and path not in touched for path, words in found.wanted),
+            details={"actions": len(state.moments), "strays": len(found.strays)},
+            checks=checks,
+        )
+
+    def _judge(self, state: _State) -> tuple[Judgement, Tree]:
+        """What is so now, and what lies there. Programs may take a moment to do what they were told."""
+        scene, until = state.task.scene, time.monotonic() + _SETTLES_WITHIN_S
+        moves = bool(scene.ends or scene.keeps)
+        while True:
+            now = state.sandbox.read_home()
+            programs = state.sandbox.read_programs() if moves else []
+            found = judge(state.task, state.sandbox.before, now, programs, state.sandbox.find_strays(now))
+            if found.is_right or not moves or not state.moments or time.monotonic() > until:
+                return found, now
+            time.sleep(_LOOKS_EVERY_S)
+
+    def refuse_agent(self, kind: AgentKind) -> str:
+        return "" if kind.takes_turns else "cannot call the terminal's tools"
+
+    def find_rules(self, prompt: str) -> Sequence[str]:
+        return (read_task(prompt).house.hint,)
+
+    def find_kind(self, prompt: str) -> str:
+        try:
+            return read_task(prompt).kind
+        except tasks.TaskError:
+            return "no task"
+
+    def say_limits(self) -> Sequence[str]:
+        return tasks.say_forms()
+
+    def draw_prompt(self, rng: Random) -> str:
+        """A task of any family that is not held out."""
+        return tasks.draw_task(rng, held_out=False).text
+
+    def check_prompt(self, prompt: str) -> None:
+        """Refuse what is not exactly one task; raises ValueError."""
+        read_task(prompt)
+
+    def is_held_out(self, prompt: str) -> bool:
+        return tasks.is_held_out(prompt)
+
+    def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
+        return super().messages_for(prompt.strip(), system_prompt)
+
+    def hinted_messages(self, messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
+        """The conversation with the rule book's hints that are in `hint` behind the task.
+
+        Raises:
+            ValueError: the words hold none, or there is no task.
+        """
+        found = tasks.find_hints(hint)
+        if not found:
+            raise ValueError(f"the terminal reads hints like {self.grammar.example}; found {hint[:120]!r}")
+        hinted = [dict(message) for message in messages]
+        said = find_last_said(hinted)
+        content = None if said is None else write_behind(hinted[said], tasks.hinted_prompt("", found))
+        if said is None or content is None:
+            raise ValueError("wanted a task as one text among the messages, found none")
+        hinted[said]["content"] = content
+        return hinted
+
+    def panel(self, size: int, seed: int) -> list[PanelItem]:
+        """Held-out tasks; their sampling seeds follow from `seed`."""
+        rng = Random(seed)
+        return [_item(tasks.draw_task(rng, held_out=True), seed, place) for place in range(size)]
+
+    def skills(self, size: int, seed: int) -> list[PanelItem]:
+        """Held-out tasks of every family in turn, so that none is lost while the others gain."""
+        rng, families = Random(seed), list(tasks.FAMILIES)
+        return [
+            _item(tasks.draw_task(rng, held_out=True, families=[families[place % len(families)]]), seed, place)
+            for place in range(size)
+        ]
+
+
+def _item(task: Task, seed: int, place: int) -> PanelItem:
+    return PanelItem(prompt=task.text, seed=seed * _SEEDS_PER_PANEL + place)
+
+
+def _is_text(command: str) -> bool:
+    return "\0" not in command and not any("\ud800" <= letter <= "\udfff" for letter in command)
+
+
+def _list_changed(before: Tree, now: Tree) -> frozenset[str]:
+    return frozenset(path for path in {*before, *now} if before.get(path) != now.get(path))
+
+
+def _add_late(moments: Sequence[_Moment], late: frozenset[str]) -> list[_Moment]:
+    """With what programs did after the last look as the last command's doing."""
+    found = list(moments)
+    for place in reversed(range(len(found))):
+        if not found[place].is_done:
+            found[place] = replace(found[place], changed=found[place].changed | late)
+            break
+    return found
+
+
+def _show(said: CommandSaid) -> str:
+    """What a command printed as an agent reads it, and what became of it."""
+    text = said.output.decode(errors="replace")
+    if "\0" in text or text.count("\ufffd") * 10 > len(text):
+        text = f"[{len(said.output):,} bytes that are no text]"
+    notes = [f"[{said.dropped:,} more bytes, not kept]"] if said.dropped else []
+    notes += [f"[ended from outside after {COMMAND_S:.0f} s]"] if said.timed_out else []
+    notes += ["[the shell ended: the next command gets a new one]"] if said.has_ended else []
+    return show_result("\n".join(filter(None, [text.removesuffix("\n") if notes else text, *notes])), said.code)
+
+
+def _score_steps(
+    steps: Sequence[DraftStep], moments: Sequence[_Moment], found: Judgement
+) -> tuple[list[float | None], list[str]]:
+    """A score and a reason a step, by what became of what it touched: a step that touched nothing has none."""
+    faults, waiting = dict(found.wanted), list(moments)
+    scores: list[float | None] = []
+    reasons: list[str] = []
+    for step in steps:
+        score: float | None = None
+        reason = "nothing was changed by it"
+        if step.kind != "call":
+            reason = "words change nothing"
+        elif step.tool_result.startswith(_ERROR) and not step.tool_result.endswith("]"):
+            score, reason = 0.0, "the call could not be made"
+        elif waiting:
+            moment = waiting.pop(0)
+            paths = {found.find_wanted(path) for path in moment.changed}
+            wrong = [words for path in sorted(paths) if (words := faults.get(path) or found.find_stray(path))]
+            if moment.is_done:
+                score, reason = float(found.is_right), "" if found.is_right else "the task was not done"
+            elif wrong:
+                score, reason = 0.0, wrong[0]
+            elif any(path in faults for path in paths):
+                score, reason = 1.0, ""
+        scores.append(score)
+        reasons.append(reason)
+    return scores, reasons

@@ -1,0 +1,174 @@
+import json
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from apps.worlds.episodes import Episode
+from apps.worlds.playing import play as play_episodes
+from apps.worlds.sandboxes import open_client
+from apps.worlds.terminal.world import TerminalWorld
+from tentalis.core.terminal.tasks import draw_task, is_held_out
+from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft, World
+from tests.apps.worlds.terminal.playing import play, playing
+
+PACK = "#12 Pack the folder mail for the courier."
+STOP = "#7 Stop the worker mail."
+
+
+def test_a_shell_lasts_and_its_exit_codes_are_told(world: TerminalWorld) -> None:
+    with playing(world, PACK) as script:
+        assert script.run("cd mail; name='a b'; sleep 300 & true") == "[exit 0]"
+        assert (
+            script.run('pwd; echo "$name"; jobs')
+            == "/work/mail\na b\n[1]+  Running                 sleep 300 &\n[exit 0]"
+        )
+        assert script.run("printf half; exit_with() { return 7; }; exit_with") == "half\n[exit 7]"
+        assert script.run("exit 3") == "[the shell ended: the next command gets a new one]\n[exit 3]"
+        assert script.run("pwd; echo $name") == "/work\n\n[exit 0]"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("type", "{}", "error: there is no tool 'type': there are run, done"),
+        ("run", "{}", """error: run: wanted {"command": text}, found '{}'"""),
+        ("run", '{"command": 7}', "error: run: wanted"),
+        ("run", '{"command": "ls", "as": "root"}', "error: run: wanted"),
+        ("run", "ls", "error: run: wanted"),
+        (
+            "run",
+            json.dumps({"command": "x" * 1_000_000}),
+            "error: run: wanted at most 20,000 characters, found 1,000,000",
+        ),
+        ("run", json.dumps({"command": "echo \ud800"}), "error: run: wanted a command of plain text"),
+        ("run", json.dumps({"command": "echo \0"}), "error: run: wanted a command of plain text"),
+    ],
+    ids=["tool", "nothing", "a number", "more", "no JSON", "long", "half", "NUL"],
+)
+def test_a_call_that_cannot_be_made_is_said(world: TerminalWorld, name: str, arguments: str, words: str) -> None:
+    with playing(world, PACK) as script:
+        assert script.call(name, arguments).text.startswith(words)
+        found = script.verify()
+    assert found.outcome == 0.0
+    assert found.step_scores == [0.0]
+    assert found.step_reasons == ["the call could not be made"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("head -c 100000000 /dev/zero | tr '\\0' x", "more bytes, not kept]\n[exit 0]"),
+        ("head -c 3000 /dev/urandom", "[3,000 bytes that are no text]\n[exit 0]"),
+        ("kill -9 $$", "[the shell ended: the next command gets a new one]\n[exit 137]"),
+        ("head -c 90000000 /dev/zero > full", "No space left on device\n[exit 1]"),
+    ],
+)
+def test_what_a_command_runs_into_is_said(world: TerminalWorld, command: str, words: str) -> None:
+    with playing(world, PACK) as script:
+        assert script.run(command).endswith(words)
+        assert len(script.run("echo on")) == len("on\n[exit 0]")
+        assert script.verify().outcome == 0.0
+
+
+def test_a_command_that_hangs_is_ended_and_said(world: TerminalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    with playing(world, PACK) as script:
+        said = script.state.sandbox.ask("sleep 60", key="x", timeout_s=0.2)
+    assert (said.timed_out, said.code) == (True, 137)
+
+
+def test_a_sandbox_that_is_gone_is_raised_and_rewards_nobody(world: TerminalWorld) -> None:
+    class Leaving:
+        """A model that works well, in a sandbox that somebody else ends."""
+
+        def take_turns(self, asked: Sequence[TurnAsked], **_: Any) -> list[TurnDraft]:
+            call = ToolCall(id="c", name="run", arguments=json.dumps({"command": "tar -czf mail.tgz mail"}))
+            if asked[0].turn:
+                open_client().destroy(episode.state.sandbox.name)
+            return [TurnDraft(draft=AttemptDraft(), calls=[call])]
+
+    episode = Episode(key="e", prompt=PACK)
+    play_episodes([episode], world=world, agent=Leaving(), model="m")
+    assert episode.lost.startswith(("SandboxRefusedError", "SandboxLostError"))
+    assert episode.verification is None
+    assert open_client().describe()["sandboxes"] == 0
+
+
+def test_whatever_else_is_written_is_wrong(world: TerminalWorld) -> None:
+    right = ["tar -czf mail.tgz mail"]
+    assert play(world, PACK, right)[0].outcome == 1.0
+    assert play(world, PACK, ["echo x > /tmp/x; echo x > /dev/shm/x", *right])[0].outcome == 1.0
+    for extra in ("echo x > more", "chmod 600 mail/*", "rm -r store", "echo x > /etc/ld.so.preload", "touch /opt/x"):
+        found, _ = play(world, PACK, [*right, extra])
+        assert found.outcome == 0.0, extra
+        assert found.checks[-1]["check"] == "untouched"
+    assert play(world, PACK, ["echo x > more", "rm more", *right])[0].outcome == 1.0
+
+
+def test_programs_are_looked_at_and_not_asked(world: TerminalWorld) -> None:
+    with playing(world, STOP) as script:
+        script.run("echo drained > run/mail.state; rm run/mail.pid; ps() { true; }; kill() { true; }")
+        found = script.verify()
+    assert found.outcome == 0.0
+    assert [one["words"] for one in found.checks if not one["passes"]] == ["bin/mail.sh: wanted it ended, and it runs"]
+
+
+def test_the_same_prompt_is_the_same_state_and_the_same_calls_lead_to_the_same(world: TerminalWorld) -> None:
+    commit = "git init -q; git config user.email x; git config user.name x; git add .; git commit -qm x"
+    commands = ["cd mail; word=7", "tar -czf ../mail.tgz .", commit]
+    hashes = []
+    for _ in range(2):
+        with playing(world, PACK) as script:
+            told = [world.hash_state(script.state)]
+            for command in commands:
+                script.run(command)
+                told.append(world.hash_state(script.state))
+            hashes.append(told)
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes[0])) == 4
+
+
+def test_a_call_that_is_asked_again_is_not_made_again(world: TerminalWorld) -> None:
+    with playing(world, PACK) as script:
+        call = ToolCall(id="c", name="run", arguments=json.dumps({"command": "echo x >> more; wc -l < more"}))
+        assert world.act(script.state, call, "k").text == world.act(script.state, call, "k").text == "1\n[exit 0]"
+        assert world.act(script.state, call, "l").text == "2\n[exit 0]"
+
+
+def test_held_out_tasks_are_never_drawn_to_train_on(world: TerminalWorld) -> None:
+    rng = Random(1)
+    assert not any(is_held_out(world.draw_prompt(rng)) for _ in range(300))
+    panel, skills = world.panel(60, 3), world.skills(24, 3)
+    assert all(world.is_held_out(item.prompt) for item in [*panel, *skills])
+    assert panel == world.panel(60, 3)
+    assert [item.prompt for item in panel] != [item.prompt for item in world.panel(60, 4)]
+    assert len({draw.find_kind(item.prompt).partition(",")[0] for draw in (world,) for item in skills}) == 12
+
+
+def test_what_is_no_task_is_refused_in_words(world: TerminalWorld) -> None:
+    with pytest.raises(ValueError, match="wanted a task like '#4711 Pack the folder mail"):
+        world.check_prompt("Pack everything")
+    world.check_prompt(f" {PACK}\n")
+    assert world.find_kind("Pack everything") == "no task"
+    assert len(world.say_limits()) == 14
+
+
+def test_the_managers_hint_stands_behind_the_task(world: TerminalWorld) -> None:
+    assert world.find_rules(PACK) == ("pack NAME.tgz",)
+    opening = world.messages_for(f"{PACK}\n", "Be quick.")
+    hinted = world.hinted_messages(opening, "Next time pack NAME.tgz, please")
+    assert hinted[-1]["content"] == f"{PACK} Hint: pack NAME.tgz."
+    assert opening[-1]["content"] == PACK
+    with pytest.raises(ValueError, match="the terminal reads hints like"):
+        world.hinted_messages(opening, "do better")
+    assert isinstance(world, World)
+
+
+def test_every_rule_is_told_by_a_hint_that_is_read_again() -> None:
+    rng = Random(2)
+    for _ in range(200):
+        task = draw_task(rng, held_out=False)
+        hints = [way.hint for way in task.scene.ways.values()]
+        assert len(set(hints)) == 3
+        assert [TerminalWorld.grammar.read(f"So: {hint}.") for hint in hints] == hints
