@@ -35,6 +35,8 @@ COMMANDS: dict[str, Entry] = {
     "gateway": Entry("tentalis.cli.gateway", "gateway", "Serve agents: models, with every token kept."),
     "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
     "sandbox": Entry("tentalis.cli.sandbox", "app", "Run what nobody trusts."),
+    "verify": Entry("tentalis.cli.repo_task", "verify", "Find out what a patch of a repository comes to."),
+    "repo-task": Entry("tentalis.cli.repo_task", "app", "Tasks in repositories: admit them, import them."),
     # for agents
     "mcp": Entry("tentalis.cli.mcp", "mcp", "Serve the platform's tools to an agent (Model Context Protocol)."),
     "openclaw": Entry("tentalis.cli.openclaw", "app", "Connect an OpenClaw."),

@@ -1,0 +1,156 @@
+"""Tasks in repositories, from the command line: on this machine alone, in sandboxes of its own."""
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from tentalis.cli.output import AsJson, print_result, print_rows
+from tentalis.core.swe.patches import MAX_PATCH_BYTES
+from tentalis.core.swe.repo_tasks import PARSERS, Environment, RepoTaskError
+from tentalis.core.swe.swe_bench import read_row, say_needs
+from tentalis.sandbox.client import SandboxClient, start_host
+from tentalis.verification.admitting import admit_task
+from tentalis.verification.environments import WHEELHOUSE
+from tentalis.verification.harbor import MARK, load_harbor
+from tentalis.verification.loading import TASK_FILE, LoadedTask, load_task
+from tentalis.verification.verifying import KeptInFiles, Verifier
+
+app = typer.Typer(no_args_is_help=True)
+ADMISSION_FILE: Final = "admission.json"
+UNKNOWN_EXIT: Final = 3
+TaskPlace = Annotated[Path, typer.Argument(help=f"A directory with {TASK_FILE}, or one in Harbor's form.")]
+
+
+@app.callback()
+def root() -> None:
+    """Tasks in repositories."""
+
+
+def verify(
+    task: TaskPlace,
+    patch: Annotated[str, typer.Option(help="A file with a unified diff; - reads it from standard input.")],
+    cache: Annotated[Path | None, typer.Option(help="A directory where what came of patches is kept.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a task's tests on a patch, in a fresh sandbox, and say what it comes to.
+
+    What the patch does to tests or their settings is left out and reported. Exits 0 when it is resolved, 1 when it is
+    not, 3 when nothing could be found out.
+    """
+    loaded = _load(task)
+    text = _read_patch(patch)
+    with _verifier(cache) as verifier:
+        report = verifier.verify(loaded, text)
+    lines = [f"{report.status}: {report.words}", *(f"left out: {path} ({why})" for path, why in report.stripped)]
+    print_result(report.to_json(), "\n".join(lines), as_json=as_json)
+    raise typer.Exit(0 if report.is_resolved else 1 if report.is_known else UNKNOWN_EXIT)
+
+
+@app.command()
+def admit(
+    tasks: Annotated[list[Path], typer.Argument(help=f"Directories with {TASK_FILE}, or in Harbor's form.")],
+    as_json: AsJson = False,
+) -> None:
+    """Find out whether tasks may be used: three times in fresh sandboxes, the base fails and the gold patch passes.
+
+    Writes admission.json into each. A flaky test is dropped; a task that cannot be used is quarantined with the
+    reason. Exits 1 when one is, 3 when nothing could be found out of one.
+    """
+    rows: list[Mapping[str, Any]] = []
+    with _verifier(None) as verifier:
+        for directory in tasks:
+            found = admit_task(verifier, _load(directory))
+            told = {"task": str(directory), **found.to_json()}
+            if not found.is_known:
+                told["state"] = "unknown"
+            (directory / ADMISSION_FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            rows.append(told)
+    columns = ("task", "state", "fail_to_pass", "pass_to_pass", "leak", "reason")
+    print_rows(rows, columns, as_json=as_json, empty="no task")
+    if not as_json:
+        for row in rows:
+            for one in row["dropped"]:
+                typer.echo(f"{row['name']}: dropped {one['test']}: {one['why']}")
+    states = {row["state"] for row in rows}
+    raise typer.Exit(UNKNOWN_EXIT if "unknown" in states else 1 if "quarantined" in states else 0)
+
+
+@app.command(name="import")
+def import_row(
+    rows: Annotated[Path, typer.Argument(help="SWE-bench's rows, one JSON object a line.")],
+    instance: Annotated[str, typer.Argument(help="instance_id of the row.")],
+    out: Annotated[Path, typer.Option(help="The task's directory, made anew.")],
+    repo: Annotated[Path | None, typer.Option(help="A clone, or a bundle, that has the row's commit.")] = None,
+    wheelhouse: Annotated[Path | None, typer.Option(help="A directory with the wheels its tests want.")] = None,
+    python: Annotated[str, typer.Option(help="A version such as 3.11, or an interpreter's path.")] = "",
+    parser: Annotated[str, typer.Option(help=f"Whose tests they are: one of {', '.join(PARSERS[:3])}.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a task of a row of SWE-bench."""
+    row = _find_row(rows, instance)
+    if repo is None:
+        raise RepoTaskError(say_needs(row))
+    if out.exists():
+        raise RepoTaskError(f"wanted a directory that is not there yet, found {out}")
+    wheels = sorted(wheelhouse.glob("*.whl")) if wheelhouse else []
+    hashes = {place.name: sha256(place.read_bytes()).hexdigest() for place in wheels}
+    task = read_row(row, environment=Environment(python=python, wheels=hashes), parser=parser)
+    out.mkdir(parents=True)
+    if wheels:
+        (out / WHEELHOUSE).mkdir()
+        for place in wheels:
+            shutil.copy(place, out / WHEELHOUSE)
+    if repo.is_dir():
+        shutil.copytree(repo, out / task.repo, symlinks=True)
+    else:
+        shutil.copy(repo, out / task.repo)
+    (out / TASK_FILE).write_text(json.dumps(task.to_json(), indent=1) + "\n", encoding="utf-8")
+    loaded = load_task(out)
+    tests = len(task.tests)
+    message = f"{task.name}: {len(loaded.files):,} files, {tests} tests; now: tentalis repo-task admit {out}"
+    print_result({"name": task.name, "files": len(loaded.files), "tests": tests}, message, as_json=as_json)
+
+
+def _load(directory: Path) -> LoadedTask:
+    if not directory.is_dir():
+        raise RepoTaskError(f"wanted a task's directory, found none at {directory}")
+    return load_harbor(directory) if (directory / MARK).exists() else load_task(directory)
+
+
+def _read_patch(place: str) -> str:
+    try:
+        content = sys.stdin.buffer.read(MAX_PATCH_BYTES + 1) if place == "-" else Path(place).read_bytes()
+    except OSError as error:
+        raise RepoTaskError(f"{place}: {error.strerror}") from None
+    return content.decode(errors="replace")
+
+
+def _find_row(place: Path, instance: str) -> Mapping[str, Any]:
+    try:
+        with place.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    row = json.loads(line) if line.strip() else None
+                except ValueError:
+                    raise RepoTaskError(f"{place}, line {number}: wanted a JSON object, found {line[:60]!r}") from None
+                if isinstance(row, dict) and row.get("instance_id") == instance:
+                    return row
+    except OSError as error:
+        raise RepoTaskError(f"{place}: {error.strerror}") from None
+    raise RepoTaskError(f"{place}: wanted a row {instance}, found none")
+
+
+@contextlib.contextmanager
+def _verifier(cache: Path | None) -> Iterator[Verifier]:
+    with tempfile.TemporaryDirectory(prefix="tentalis-verify-") as name, start_host(Path(name), warm=1):
+        client = SandboxClient(Path(name))
+        yield Verifier(lambda: client, kept=KeptInFiles(cache) if cache else None)
+        client.close()

@@ -1,0 +1,57 @@
+"""Admitting a task: its tests on the base and on the gold patch, several times, in fresh sandboxes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tentalis.core.swe.admission import ROUNDS, Admission, decide_admission
+from tentalis.core.swe.guarding import find_guard
+from tentalis.core.swe.leakage import measure_leak
+from tentalis.core.swe.patches import PatchError, apply_patch, parse_patch
+from tentalis.core.swe.repo_tasks import TestRun
+from tentalis.sandbox.errors import SandboxError
+from tentalis.verification.environments import BuildError, find_interpreter, hash_environment
+from tentalis.verification.loading import LoadedTask
+from tentalis.verification.verifying import TRIES, Verifier
+
+
+def admit_task(verifier: Verifier, loaded: LoadedTask, *, rounds: int = ROUNDS) -> Admission:
+    """Whether a task may be used, and why not. What says nothing of it is tried again, and is not known then."""
+    task = loaded.task
+    refused = Admission(is_admitted=False, reason="", task=task, task_hash=loaded.hash)
+    is_scripted = task.parser == "script"
+    try:
+        patch = parse_patch(task.gold_patch)
+        changed = apply_patch(loaded.test_files, patch)
+    except PatchError as error:
+        return replace(refused, reason=f"the gold patch does not apply: {error}")
+    leak = measure_leak(task.issue, patch)
+    if not (loaded.solve if is_scripted else changed):
+        return replace(refused, reason=f"there is no {'solution' if is_scripted else 'gold patch'}", leak=leak)
+    own = {path for one in loaded.test_patch for path in one.paths}
+    for path in changed:
+        if why := find_guard(path, guarded=own, sources=task.sources):
+            return replace(
+                refused, leak=leak,
+                reason=f"the gold patch touches {path}, which is {why}: name it in `sources` if it is none",
+            )  # fmt: skip
+    try:
+        interpreter = find_interpreter(task.environment.python)
+        environment_hash = hash_environment(task.environment, interpreter)
+        base = [_run(verifier, loaded, {}, seed, is_solved=False) for seed in range(rounds)]
+        gold = [_run(verifier, loaded, changed, seed, is_solved=is_scripted) for seed in range(rounds)]
+    except (BuildError, SandboxError) as error:
+        return replace(refused, reason=str(error), leak=leak, is_known=False)
+    found = decide_admission(task, base, gold, leak=leak)
+    return replace(found, task_hash=loaded.hash, environment_hash=environment_hash)
+
+
+def _run(
+    verifier: Verifier, loaded: LoadedTask, changed: Mapping[str, bytes | None], seed: int, *, is_solved: bool
+) -> TestRun:
+    for number in range(TRIES):
+        try:
+            return verifier.run_tests(loaded, changed, hash_seed=seed, is_solved=is_solved)
+        except (BuildError, SandboxError):
+            if number + 1 == TRIES:
+                raise
+    raise AssertionError("a try is made at least")

@@ -1,0 +1,706 @@
+"""Runs the tests of a task within a sandbox, and tells which of them passed. Read as text and run by whatever Python
+the task wants, from 3.8 on: it imports nothing of ours.
+
+Two processes. This one is there before any of the candidate's code is and reads none of it: it knows which tests must
+run, takes what the other tells, and is sealed against it. The other one is forked to import and run. What it tells
+carries a word that is drawn for this one run; what is printed, written to files or returned as an exit code is nothing.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+
+MOST_OUTPUT = 16_384
+MOST_REPORT = 8 * 2**20
+MOST_WORDS = 200
+PR_SET_DUMPABLE = 4
+FIRST_TO_GO = "1000"
+SEALED = (
+    "builtins", "collections", "contextlib", "copy", "decimal", "difflib", "functools", "inspect", "io", "itertools",
+    "math", "operator", "os", "posix", "posixpath", "pprint", "re", "traceback", "types",
+)  # fmt: skip
+"""Modules that are as they were behind every test, beside those of the runners."""
+CHANGED_BY_PYTEST = ("_pytest.config.Config._getini_unknown_type",)
+RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
+WATCHED = {
+    "sys._getframe": ("_getframe", "currentframe", "inspect.stack"),
+    "sys._current_frames": ("_current_frames",),
+    "sys.settrace": ("settrace",),
+    "sys.setprofile": ("setprofile",),
+    "sys.addaudithook": ("addaudithook",),
+    "gc.get_objects": ("get_objects",),
+    "gc.get_referrers": ("get_referrers",),
+    "gc.get_referents": ("get_referents",),
+}
+"""Ways to look into or steer who tests, which code that is tested has no need of -> what stands in its text before."""
+LOOKED_AT = ("__closure__", "tb_frame", "gi_frame", "cr_frame", "ag_frame")
+
+
+def main():
+    job = json.loads(sys.stdin.buffer.read())
+    root = job["root"]
+    for path, content in job["write"].items():
+        _write(os.path.join(root, path), content)
+    for path, content in job["extra"].items():
+        _write(path, content)
+    for path in job["remove"]:
+        os.remove(os.path.join(root, path))
+    kept, places = _keep_tests(root, job["guarded"])
+    _seal()
+    if job["parser"] == "script":
+        found = _run_script(job)
+    else:
+        found = _run_tested(job, kept)
+    changed = [path for path, before in places.items() if _stat(path) != before]
+    if changed:
+        found["tampering"].append("%s was changed while tests ran" % os.path.relpath(changed[0], root))
+    sys.stdout.write(json.dumps(found))
+    sys.stdout.flush()
+
+
+def _run_tested(job, kept):
+    nonce = binascii.hexlify(os.urandom(16)).decode()
+    hears, tells = os.pipe()
+    sees, shows = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            _become_tested(job, hears, sees, shows)
+            _Tested(job, kept, nonce, tells).run()
+        except BaseException as error:
+            os.write(2, ("%s: %s\n" % (type(error).__name__, error)).encode(errors="replace"))
+        finally:
+            os._exit(1)
+    os.close(tells)
+    os.close(shows)
+    return _listen(child, hears, sees, nonce, job["timeout_s"])
+
+
+def _run_script(job):
+    """A script that says by a file what the work is worth. It is read when nobody is left who could write it."""
+    told = _make_told()
+    for script in job["scripts"]:
+        sees, shows = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                _become_tested(job, sees, sees, shows)
+                os.execv("/bin/bash", ["bash", script])
+            finally:
+                os._exit(127)
+        os.close(shows)
+        _wait_for(child, sees, job["timeout_s"], told)
+        if _find_others():
+            told["tampering"].append("%s left processes behind" % os.path.basename(script))
+        _end_all()
+        try:
+            os.waitpid(child, 0)
+        except ChildProcessError:
+            pass
+    for place in job["rewards"]:
+        if os.path.isfile(place) and not os.path.islink(place):
+            with open(place, "rb") as stream:
+                told["reward"] = stream.read(4096).decode(errors="replace")
+            break
+    return told
+
+
+def _wait_for(child, sees, timeout_s, told):
+    deadline = time.monotonic() + timeout_s
+    output = bytearray()
+    while not _has_ended(child):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            told["timed_out"] = True
+            break
+        if select.select([sees], [], [], min(left, 0.05))[0]:
+            piece = os.read(sees, 65_536)
+            if not piece:
+                time.sleep(0.01)
+            output += piece
+            del output[:-MOST_OUTPUT]
+    os.close(sees)
+    told["output"] = output.decode(errors="replace")
+
+
+def _find_others():
+    """Processes beside the first, this one and those that are over."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in (1, os.getpid()):
+            try:
+                with open("/proc/%s/stat" % name) as stream:
+                    if stream.read().rpartition(")")[2].split()[0] != "Z":
+                        found.append(int(name))
+            except OSError:
+                continue
+    return found
+
+
+def _write(path, content):
+    if os.path.isdir(os.path.dirname(path)) is False:
+        os.makedirs(os.path.dirname(path))
+    with open(path, "wb") as stream:
+        stream.write(binascii.a2b_base64(content))
+
+
+def _keep_tests(root, guarded):
+    """Content of the tests as they are now, and what the kernel knows of each: a change shows there, even one undone.
+
+    Beside each lies an empty directory where Python looks for what it compiled before: nothing can be put there
+    unseen.
+    """
+    kept, places = {}, {}
+    for path in guarded:
+        whole = os.path.join(root, path)
+        if path.endswith(".py"):
+            with open(whole, "rb") as stream:
+                kept[whole] = stream.read()
+        places[whole] = None
+    for place in {os.path.join(os.path.dirname(path), "__pycache__") for path in kept}:
+        os.makedirs(place)
+        places[place] = None
+    return kept, {path: _stat(path) for path in places}
+
+
+def _stat(path):
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns, found.st_size, stat.S_IFMT(found.st_mode)
+
+
+def _seal(opens=0):
+    """Nobody of the same user may look into this process, or take hold of what it has open."""
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, opens, 0, 0, 0):
+        raise OSError("prctl refuses PR_SET_DUMPABLE")
+
+
+def _make_told():
+    told = {"outcomes": {}, "words": {}, "tampering": [], "timed_out": False, "ended": "", "unbuilt": "", "output": ""}
+    return dict(told, reward=None)
+
+
+def _listen(child, hears, sees, nonce, timeout_s):
+    """What the other process tells until it ends or its time is over; then everything that it started is ended."""
+    told = _make_told()
+    deadline = time.monotonic() + timeout_s
+    heard, output = bytearray(), bytearray()
+    open_ends = {hears, sees}
+    is_over = False
+    while open_ends:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            told["timed_out"] = True
+            break
+        ready = select.select(list(open_ends), [], [], min(left, 0.5))[0]
+        for end in ready:
+            piece = os.read(end, 65_536)
+            if not piece:
+                open_ends.discard(end)
+            elif end == hears:
+                heard += piece
+            else:
+                output += piece
+                del output[:-MOST_OUTPUT]
+        if len(heard) > MOST_REPORT:
+            told["tampering"].append("the report of its tests was flooded")
+            break
+        while b"\n" in heard:
+            line, _, rest = heard.partition(b"\n")
+            heard = bytearray(rest)
+            is_over = _take_line(line, nonce, told) or is_over
+        if is_over:
+            break
+        if not ready and _has_ended(child):
+            break  # who holds the pipes still was left behind
+    _end_all()
+    try:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if hasattr(os, "waitstatus_to_exitcode") else 0
+    except ChildProcessError:
+        code = 0
+    if not is_over and not told["timed_out"]:
+        told["ended"] = "the process of its tests ended before them (%s)" % (
+            "exit code %d" % code if code >= 0 else "signal %d" % -code
+        )
+    told["output"] = output.decode(errors="replace")
+    return told
+
+
+def _has_ended(child):
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _end_all():
+    try:
+        os.kill(-1, signal.SIGKILL)  # all of this sandbox but its first process and us
+    except ProcessLookupError:
+        pass
+
+
+def _take_line(line, nonce, told):
+    word, _, text = line.decode(errors="replace").partition(" ")
+    if word != nonce:
+        told["tampering"].append("something else wrote into the report of its tests")
+        return False
+    said = json.loads(text)
+    kind = said["kind"]
+    if kind == "end":
+        return True
+    if kind == "unbuilt":
+        told["unbuilt"] = said["words"]
+        return True
+    if kind == "tampering":
+        if len(told["tampering"]) < 20:
+            told["tampering"].append(said["words"])
+    elif told["outcomes"].setdefault(said["test"], said["outcome"]) != said["outcome"]:
+        told["outcomes"][said["test"]] = "failed"
+    if said.get("words") and kind == "test":
+        told["words"][said["test"]] = said["words"]
+    return False
+
+
+# --- the process that imports and runs what nobody trusts ------------------------------------------------------------
+
+
+def _become_tested(job, hears, sees, shows):
+    os.setsid()
+    _seal(1)  # it is as open as any other program
+    sys.modules.pop("ctypes", None)
+    sys.modules.pop("_ctypes", None)
+    with open("/proc/self/oom_score_adj", "w") as stream:
+        stream.write(FIRST_TO_GO)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number, end in ((0, nowhere), (1, shows), (2, shows)):
+        os.dup2(end, number)
+    for end in {hears, sees, shows, nowhere}:
+        os.close(end)
+    sys.stdin = open(0)
+    sys.stdout = open(1, "w", buffering=1, errors="replace")
+    sys.stderr = open(2, "w", buffering=1, errors="replace")
+    os.environ.update(job["variables"])
+    os.chdir(job["root"])
+    sys.dont_write_bytecode = True
+    sys.argv = [job["root"]]
+    sys.path[:] = [one for one in sys.path if one] + job["packages"]
+
+
+class _Tested:
+    """What is done there. What it needs later is taken now, while everything is as Python brought it."""
+
+    def __init__(self, job, kept, nonce, tells):
+        self.job = job
+        self.wanted = dict.fromkeys(job["tests"])
+        self.run_by = {"unittest": self._run_unittest, "django": self._run_django, "pytest": self._run_pytest,
+                       "cases": self._run_cases}  # fmt: skip
+        self.report = _make_report(nonce, tells)
+        self.kept = kept
+        self.prints = []
+        self.has_equal = False
+
+    def run(self):
+        self.run_by[self.job["parser"]]()
+        self.has_equal = True
+        self.check()
+        self.report(kind="end")
+        os._exit(0)  # nothing that was to happen at its exit
+
+    def _open(self, *names):
+        """Let the repository in, and look at it from now on."""
+        import math  # noqa: F401
+        import operator  # noqa: F401
+
+        loaded = [name for name in sys.modules if name in SEALED or name.split(".")[0] in names]
+        self.prints = _take_prints(loaded)
+        self.find_equal = _make_equality_check(self.job["changed"])
+        self.has_equal = any(_holds(path, b"__eq__") or _holds(path, b"__ne__") for path in self.job["changed"])
+        _keep_imports(self.kept)
+        _watch(self.job, self.report)
+        root = self.job["root"]
+        roots = [os.path.normpath(os.path.join(root, one)) for one in self.job["roots"]]
+        sys.path[:0] = roots
+        return roots
+
+    def check(self):
+        """Whether whoever tests is as before; what is not is told."""
+        for space, holder, name, value, code, defaults in self.prints:
+            found = space.get(name)
+            if found is not value or (code and (found.__code__ is not code or found.__defaults__ is not defaults)):
+                self.report(kind="tampering", words="%s.%s is another" % (holder, name))
+        words = self.find_equal() if self.has_equal else ""
+        if words:
+            self.report(kind="tampering", words=words)
+
+    def tell(self, test, outcome, words=""):
+        self.check()
+        self.report(kind="test", test=test, outcome=outcome, words=str(words)[-MOST_WORDS:])
+
+    def _import_mock(self):
+        if any(b"mock" in content for content in self.kept.values()):
+            import unittest.mock  # noqa: F401
+
+    # unittest, and what is built on it
+
+    def _tell_results(self, kind):
+        """A class of results tells us too whatever it is told."""
+        tell, wanted = self.tell, self.wanted
+
+        def name(test):
+            whole = test.id()
+            if whole in wanted:
+                return whole
+            told = test.shortDescription() if hasattr(test, "shortDescription") else None
+            return told if told in wanted else whole
+
+        tellers = {
+            "addSuccess": lambda test: tell(name(test), "passed"),
+            "addError": lambda test, err: tell(name(test), "error", _say(err)),
+            "addFailure": lambda test, err: tell(name(test), "failed", _say(err)),
+            "addSubTest": lambda test, part, err: err is None or tell(name(test), "failed", _say(err)),
+            "addSkip": lambda test, reason: tell(name(test), "skipped", reason),
+            "addExpectedFailure": lambda test, err: tell(name(test), "failed", "it was expected to fail"),
+            "addUnexpectedSuccess": lambda test: tell(name(test), "failed", "it was not expected to pass"),
+        }
+
+        def join(own, teller):
+            def both(self, *words):
+                own(self, *words)
+                teller(*words)
+
+            return both
+
+        for method, teller in tellers.items():
+            setattr(kind, method, join(getattr(kind, method), teller))
+
+    def _run_unittest(self):
+        import importlib
+        import unittest
+
+        self._import_mock()
+        self._tell_results(unittest.TestResult)
+        result = unittest.TestResult()
+        load, suites = unittest.defaultTestLoader.loadTestsFromModule, unittest.TestSuite
+        case = unittest.TestCase
+        kept = {name: value for name, value in vars(case).items() if _is_check(name, value)}
+        import_module = importlib.import_module
+        roots = self._open("unittest")
+        chosen = []
+        for name, wanted in _group_by_module(self.wanted, roots).items():
+            try:
+                found = list(_flatten(load(import_module(name)), unittest.TestSuite))
+            except BaseException as error:
+                for test in wanted:
+                    self.tell(test, "error", "%s could not be imported: %s: %s" % (name, type(error).__name__, error))
+                continue
+            for test in found:
+                if test.id() in self.wanted or test.shortDescription() in self.wanted:
+                    _hold(test, kept, case)
+                    chosen.append(test)
+        suites(chosen).run(result)
+
+    def _run_django(self):
+        import runpy
+        import unittest
+        import unittest.runner
+
+        self._import_mock()
+        self._tell_results(unittest.TestResult)
+        run_path = runpy.run_path
+        self._open("unittest")
+        script, *rest = self.job["command"]
+        sys.argv = [script, *rest]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+        try:
+            run_path(script, run_name="__main__")
+        except SystemExit:
+            pass
+
+    # pytest
+
+    def _run_pytest(self):
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        try:
+            import pytest
+            import _pytest.unittest  # noqa: F401
+
+            for name in self.job["plugins"]:
+                __import__(name)
+        except ImportError as error:
+            self.report(kind="unbuilt", words=str(error))
+            os._exit(0)
+        wanted, tell, told, seal = self.wanted, self.tell, {}, self._seal_items
+        run_all = pytest.main
+
+        class Reporter:
+            @pytest.hookimpl(trylast=True)
+            def pytest_collection_modifyitems(self, config, items):
+                chosen = [one for one in items if one.nodeid in wanted]
+                config.hook.pytest_deselected(items=[one for one in items if one.nodeid not in wanted])
+                items[:] = chosen
+                seal(chosen)
+
+            @pytest.hookimpl(tryfirst=True)
+            def pytest_runtest_logreport(self, report):
+                said = told.setdefault(report.nodeid, {})
+                said[report.when] = "xfail" if hasattr(report, "wasxfail") else report.outcome
+                if report.outcome != "passed":
+                    said["words"] = str(getattr(report, "longreprtext", "")).strip().split("\n")[-1]
+
+            @pytest.hookimpl(trylast=True)
+            def pytest_runtest_logfinish(self, nodeid):
+                said = told.pop(nodeid, {})
+                words = said.pop("words", "")
+                outcomes = list(said.values())
+                if outcomes == ["passed"] * 3:
+                    tell(nodeid, "passed")
+                elif "failed" in outcomes:
+                    tell(nodeid, "failed" if said.get("call") == "failed" else "error", words)
+                else:
+                    tell(nodeid, "skipped", words or ", ".join(outcomes))
+
+            def pytest_collectreport(self, report):
+                if report.failed:
+                    words = str(report.longreprtext).strip().split("\n")[-1]
+                    for test in wanted:
+                        if test.split("::")[0] == report.nodeid.split("::")[0]:
+                            tell(test, "error", words)
+
+        files = dict.fromkeys(test.split("::")[0] for test in wanted)
+        plugins = [part for name in self.job["plugins"] for part in ("-p", name)]
+        options = ["-p", "no:cacheprovider", "-q", "--color=no", *plugins, *self.job["command"]]
+        self._open(*RUNNERS)
+        run_all([*options, *(one for one in files if os.path.exists(one))], plugins=[Reporter()])
+
+    def _seal_items(self, items):
+        """Tests stay what they were collected as."""
+        for one in items:
+            for holder in (getattr(one, "cls", None), getattr(one, "module", None)):
+                name = getattr(one, "originalname", None) or one.name
+                if holder is not None and name in vars(holder):
+                    self.prints.append(_print(vars(holder), holder.__name__, name, vars(holder)[name]))
+
+    # cases: what is wanted is known outside alone
+
+    def _run_cases(self):
+        self._open()
+        for case in self.job["cases"]:
+            self.report(kind="test", test=case["id"], outcome="value", words=_run_case(case["code"]))
+
+
+def _make_report(nonce, tells):
+    write, dumps = os.write, json.dumps
+
+    def report(**said):
+        line = memoryview(("%s %s\n" % (nonce, dumps(said))).encode())
+        while line:
+            line = line[write(tells, line) :]
+
+    return report
+
+
+def _run_case(code):
+    import ast
+
+    names = {"__name__": "case"}
+    try:
+        tree = ast.parse(code)
+        last = tree.body.pop()
+        exec(compile(tree, "<case>", "exec"), names)
+        value = eval(compile(ast.Expression(last.value), "<case>", "eval"), names)
+    except BaseException as error:
+        return "raised %s" % type(error).__name__
+    return repr(value) if _is_plain(value) else "<%s>" % type(value).__name__
+
+
+def _is_plain(value, depth=0):
+    kind = type(value)
+    if kind in (list, tuple):
+        return depth < 20 and all(_is_plain(one, depth + 1) for one in value)
+    if kind is dict:
+        return depth < 20 and all(_is_plain(one, depth + 1) for pair in value.items() for one in pair)
+    return value is None or kind in (bool, int, float, str, bytes)
+
+
+def _holds(path, words):
+    try:
+        with open(path, "rb") as stream:
+            return words in stream.read()
+    except OSError:
+        return False
+
+
+def _say(err):
+    return "%s: %s" % (err[0].__name__, err[1])
+
+
+def _flatten(suite, kind):
+    for one in suite:
+        if isinstance(one, kind):
+            yield from _flatten(one, kind)
+        else:
+            yield one
+
+
+def _group_by_module(wanted, roots):
+    """Module -> its tests, in order: the longest part of a test's name that a file stands for."""
+    groups, last = {}, ""
+    for test in wanted:
+        parts = test.split(".")
+        for count in range(len(parts) - 1, 0, -1):
+            place = os.path.join(*parts[:count])
+            if any(os.path.isfile(os.path.join(root, place + ".py")) for root in roots) or any(
+                os.path.isfile(os.path.join(root, place, "__init__.py")) for root in roots
+            ):
+                last = ".".join(parts[:count])
+                groups.setdefault(last, []).append(test)
+                break
+    return groups
+
+
+def _is_check(name, value):
+    return callable(value) and (not name.startswith("__") or name == "__call__")
+
+
+def _hold(test, kept, base):
+    """Give a test the checks themselves, and itself: who changes them in a class changes nothing for it."""
+    import types
+
+    kind, names = type(test), {}
+    for name, value in kept.items():
+        has_it = next((one for one in kind.__mro__ if name in vars(one)), None)
+        if has_it is base and type(value) is type(main) and "__class__" not in value.__code__.co_freevars:
+            names = names or dict(value.__globals__)
+            copied = types.FunctionType(value.__code__, names, name, value.__defaults__, value.__closure__)
+            copied.__kwdefaults__ = value.__kwdefaults__
+            setattr(kind, name, copied)
+    method = getattr(test, "_testMethodName", "")
+    if hasattr(test, method):
+        setattr(test, method, getattr(test, method))
+
+
+# --- looking whether it keeps off who tests it -----------------------------------------------------------------------
+
+
+def _take_prints(names):
+    """What stands in these modules and in their classes: the very things, and each function's code."""
+    prints = []
+    for name in names:
+        module = sys.modules[name]
+        for key, value in list(vars(module).items()):
+            if callable(value):
+                prints.append(_print(vars(module), name, key, value))
+            if isinstance(value, type) and value.__module__ == name:
+                whole = "%s.%s" % (name, value.__name__)
+                for inner, held in list(vars(value).items()):
+                    if "%s.%s" % (whole, inner) in CHANGED_BY_PYTEST:
+                        continue
+                    if callable(held) or isinstance(held, (staticmethod, classmethod, property)):
+                        prints.append(_print(vars(value), whole, inner, held))
+    return prints
+
+
+def _print(space, holder, name, value):
+    code = value.__code__ if type(value) is type(main) else None
+    return space, holder, name, value, code, value.__defaults__ if code else None
+
+
+def _make_equality_check(changed):
+    """Whether a class of the candidate's says that it is equal to whatever there is, as no honest one does."""
+    subclasses, function = type.__subclasses__, type(main)
+
+    def check():
+        waiting, seen = [object], {object}
+        while waiting:
+            for kind in subclasses(waiting.pop()):
+                if kind in seen:
+                    continue
+                seen.add(kind)
+                waiting.append(kind)
+                for name, wrong in (("__eq__", True), ("__ne__", False)):
+                    method = vars(kind).get(name)
+                    if type(method) is function and method.__code__.co_filename in changed:
+                        try:
+                            found = method(object(), object())
+                        except Exception:
+                            continue
+                        if found is not NotImplemented and bool(found) is wrong:
+                            return "%s says that it is equal to everything" % kind.__name__
+        return ""
+
+    return check
+
+
+def _keep_imports(kept):
+    """Tests are imported as they were read at first, not as they may lie there by then."""
+    from importlib.machinery import PathFinder, SourceFileLoader
+
+    find = PathFinder.find_spec
+
+    class Loader(SourceFileLoader):
+        def get_code(self, fullname):
+            return compile(kept[self.path], self.path, "exec", dont_inherit=True)
+
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            spec = find(name, path, target)
+            if spec is not None and spec.origin in kept:
+                spec.loader = Loader(name, spec.origin)
+            return spec
+
+    place = sys.meta_path.index(PathFinder)
+    sys.meta_path.insert(place, Finder)
+
+
+def _watch(job, report):
+    """Tell when the candidate's code looks into the frames, the objects or the interpreter of who tests it."""
+    changed, get_frame, busy = job["changed"], sys._getframe, []
+
+    def hook(event, args):
+        if busy or not (event in WATCHED or event.startswith(("ctypes.", "object.__"))):
+            return
+        busy.append(event)
+        try:
+            words = _name_look(event, args)
+            frame = get_frame(1) if words else None
+            while frame is not None and (frame.f_code.co_filename.startswith("<") or _is_looker(frame, event)):
+                frame = frame.f_back
+            if frame is not None and frame.f_code.co_filename in changed:
+                known = changed[frame.f_code.co_filename]
+                if not any(one in known for one in WATCHED.get(event, (words,))):
+                    report(kind="tampering", words="%s uses %s" % (os.path.basename(frame.f_code.co_filename), words))
+        finally:
+            busy.clear()
+
+    sys.addaudithook(hook)
+
+
+def _is_looker(frame, event):
+    return event == "sys._getframe" and frame.f_globals.get("__name__") == "inspect"
+
+
+def _name_look(event, args):
+    if event == "object.__getattr__":
+        return args[1] if args[1] in LOOKED_AT else ""
+    if event == "object.__setattr__":
+        return args[1] if args[1] == "__code__" else ""
+    if event.startswith("object.__"):
+        return ""
+    return "ctypes" if event.startswith("ctypes.") else event
+
+
+if __name__ == "__main__":
+    main()

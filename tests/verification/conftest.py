@@ -1,0 +1,54 @@
+"""A sandbox host for all of these, and who verifies at it."""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tentalis.core.swe.repo_tasks import Environment
+from tentalis.sandbox.client import SandboxClient, start_host
+from tentalis.verification.verifying import Verifier
+from tests.sandbox.conftest import find_obstacle
+from tests.verification.repos import PYTEST, make_wheel
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _where_there_are_namespaces() -> None:
+    if obstacle := find_obstacle():
+        pytest.skip(obstacle)
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxClient]:
+    directory = tmp_path_factory.mktemp("host")
+    with start_host(directory, warm=1):
+        client = SandboxClient(directory)
+        yield client
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def verifier(client: SandboxClient) -> Verifier:
+    return Verifier(lambda: client)
+
+
+@pytest.fixture(scope="session")
+def wheels() -> dict[str, bytes]:
+    """pytest, and what it wants."""
+    return dict(map(make_wheel, PYTEST))
+
+
+@pytest.fixture(scope="session")
+def with_pytest(wheels: dict[str, bytes]) -> Environment:
+    return Environment(wheels={name: sha256(content).hexdigest() for name, content in wheels.items()})
+
+
+@pytest.fixture(scope="session")
+def wheels_place(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, bytes]) -> Path:
+    """A directory beside whose files these wheels lie."""
+    place = tmp_path_factory.mktemp("task")
+    (place / "wheelhouse").mkdir()
+    for name, content in wheels.items():
+        (place / "wheelhouse" / name).write_bytes(content)
+    return place
