@@ -1,7 +1,7 @@
 """The desk's tokenizer: byte-level BPE over words and two-digit groups; the desk's tags are ordinary added tokens."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -16,7 +16,14 @@ _SPLIT = r" ?[0-9]{1,2}| ?[A-Za-z]+| ?[^A-Za-z0-9\s]|\s"
 _MOST_TOKENS = 640
 
 
-def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+def build_tokenizer(
+    texts: Iterable[str],
+    *,
+    tags: Sequence[str] = TAGS,
+    template: str = CHAT_TEMPLATE,
+    most_tokens: int = _MOST_TOKENS,
+    context: int = 256,
+) -> PreTrainedTokenizerFast:
     """Train the tokenizer on a corpus; the same corpus gives the same ids.
 
     The tags must not be *special*: decoding with `skip_special_tokens` would drop them, and with them every reward.
@@ -30,8 +37,8 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=_MOST_TOKENS,
-        special_tokens=[*SPECIAL_TOKENS, *TAGS],
+        vocab_size=most_tokens,
+        special_tokens=[*SPECIAL_TOKENS, *tags],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
@@ -43,8 +50,8 @@ def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         tokenizer_object=Tokenizer.from_str(json.dumps(state)),
         pad_token=SPECIAL_TOKENS[0],
         eos_token=SPECIAL_TOKENS[1],
-        chat_template=CHAT_TEMPLATE,
+        chat_template=template,
         padding_side="left",
         clean_up_tokenization_spaces=False,
-        model_max_length=256,
+        model_max_length=context,
     )
