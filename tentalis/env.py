@@ -14,8 +14,9 @@ from tentalis.core.checked import FieldError
 from tentalis.core.edge_limits import EdgeLimits
 from tentalis.core.webhooks import MIN_SECRET_BYTES, write_secret
 from tentalis.core.webhooks import PREFIX as SECRET_PREFIX
+from tentalis.core.world_servers import WorldServer
 from tentalis.outbound.addresses import MAX_URL_CHARS
-from tentalis.plugins import name_backends
+from tentalis.plugins import NAME, name_backends
 
 PREFIX = "TENTALIS_"
 Number = TypeVar("Number", int, float)
@@ -157,6 +158,19 @@ def read_limits(value: str) -> EdgeLimits:
         return EdgeLimits.from_json(read_object(value))
     except FieldError as error:
         raise ValueError(f'limits by name, as {{"web_body_bytes": 4000000}} ({error})') from None
+
+
+def read_world_servers(value: str) -> dict[str, WorldServer]:
+    """`{"maze": {"url": "http://127.0.0.1:9000"}}` -> name -> where its world is and what its rewards are worth."""
+    found = {}
+    for name, told in read_object(value).items():
+        if not NAME.fullmatch(name):
+            raise ValueError(f"names of lower-case letters, digits and _ ({name!r:.40} is none)")
+        try:
+            found[name] = WorldServer.from_json(told)
+        except ValueError as error:
+            raise ValueError(f"an object of world servers ({name}: {error})") from None
+    return found
 
 
 def read_networks(value: str) -> list[str]:
@@ -355,6 +369,7 @@ VARIABLES: dict[str, Variable] = {
             "OpenTelemetry collector that spans are told to, such as http://collector:4318/v1/traces; unset: nobody",
         ),
         Variable("OTLP_HEADERS", read_text, "", "headers of what is told there: name=value,…", secret=True),
+        Variable("OPENENV", read_world_servers, {}, 'worlds on servers of OpenEnv, {"name": {"url": …}, …}'),
         Variable("EMAIL_URL", read_url("smtp", "smtps"), None, "mail server, smtp://user:password@host:587", True),
         Variable("EMAIL_FROM", read_text, "tentalis@localhost", "sender of mails"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),

@@ -1,15 +1,19 @@
 """The worlds there are, by name: the packages of this folder, and what other packages add."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Final
 
+from django.conf import settings
+
 from apps import worlds
 from apps.worlds.errors import UnknownEnvironmentError
+from apps.worlds.openenv_world import OpenEnvWorld
 from tentalis.core.scoring.weights import WeightProfile
+from tentalis.core.world_servers import WorldServer
 from tentalis.core.worlds import AgentKind, World
 from tentalis.plugins import Registry
 
@@ -51,6 +55,15 @@ def _list_packages() -> list[ModuleType]:
     return [import_module(module.name) for module in found if module.ispkg]
 
 
+def _list_own() -> dict[str, World]:
+    """Those of this folder, and those on servers that the settings name. Raises ValueError where both have a name."""
+    own = {module.WORLD.name: module.WORLD for module in _list_packages()}
+    servers: Mapping[str, WorldServer] = settings.TENTALIS["OPENENV"]
+    if shared := sorted(set(own) & set(servers)):
+        raise ValueError(f"TENTALIS_OPENENV: wanted names of its own, found {', '.join(shared)}, which are built in")
+    return own | {name: OpenEnvWorld(name, server) for name, server in servers.items()}
+
+
 def _read_world(name: str, found: Any) -> World:
     world = found() if inspect.isclass(found) else found
     if not isinstance(world, World):
@@ -67,6 +80,6 @@ def _read_world(name: str, found: Any) -> World:
 WORLDS: Final = Registry[World](
     "tentalis.worlds",
     "environment",
-    lambda: {module.WORLD.name: module.WORLD for module in _list_packages()},
+    _list_own,
     _read_world,
 )

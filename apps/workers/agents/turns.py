@@ -7,15 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
-from apps.checks.schemas import find_faults
 from apps.inference.client import ModelClient, Sample
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
+from apps.worlds.calls import find_call_fault
 from tentalis.core.steps import token_starts
 from tentalis.core.token_use import guess_prompt_tokens
 from tentalis.core.tool_calls import (
     UNREADABLE,
     WrittenCall,
-    read_arguments,
     read_told_call,
     read_written_calls,
     spell_call,
@@ -28,7 +27,6 @@ Messages = Sequence[Mapping[str, Any]]
 PRUNING: Final = "drop_oldest_results"
 """The rule by which a conversation is made to fit: its oldest results go, each for one line, the newest never."""
 LEFT_OUT: Final = "(an earlier result, left out for want of room)"
-MOST_FAULTS: Final = 3
 _CUT: Final = "length"
 
 
@@ -145,24 +143,6 @@ def _find_spans(
     began = token_starts(sample.token_texts)
     firsts = [0, *(bisect_left(began, start) for start in starts[1:])]
     return list(pairwise([*firsts, len(draft.token_ids)]))
-
-
-def find_call_fault(call: WrittenCall, parameters: Mapping[str, Any]) -> str:
-    """What is wrong with a call, as its model is told; "" where it can be made.
-
-    Args:
-        parameters: tool -> JSON schema of its arguments, None for any.
-    """
-    if not call.name:
-        return f"the call cannot be read: {call.arguments[:200]!r}"
-    if call.name not in parameters:
-        return f"there is no tool {call.name[:100]!r}; there are {', '.join(sorted(parameters))}"
-    arguments = read_arguments(call.arguments)
-    if arguments is None:
-        return f"{call.name}: wanted arguments as a JSON object, found {call.arguments[:200]!r}"
-    schema = parameters[call.name]
-    faults = [] if schema is None else list(find_faults(schema, arguments))[:MOST_FAULTS]
-    return f"{call.name}: the arguments are not as its schema says: {'; '.join(faults)}" if faults else ""
 
 
 def _read_told(sample: Sample) -> list[tuple[str, WrittenCall]]:
