@@ -220,6 +220,21 @@ VARIABLES: dict[str, Variable] = {
         Variable(
             "SANDBOXES", read_path, None, "directory of a sandbox host beside this platform; unset: `up` runs its own"
         ),
+        Variable(
+            "SANDBOX_BACKEND",
+            read_choice("embedded", "docker", "podman", "subprocess"),
+            "embedded",
+            "what holds in the sandboxes of the host that `up` runs; subprocess holds nothing in",
+        ),
+        Variable(
+            "SANDBOX_ENGINE", read_path, None, "socket of Docker's or Podman's daemon; unset: where it usually is"
+        ),
+        Variable(
+            "SANDBOX_TRUSTED_CODE",
+            read_bool,
+            False,
+            "all code in sandboxes is trusted: the backend subprocess wants it",
+        ),
         Variable("BACKUP_DIR", read_path, None, "where backups go; default: backups under the home; better elsewhere"),
         Variable("DATABASE_URL", read_url("postgres", "postgresql"), None, "Postgres; unset: the embedded one", True),
         Variable(

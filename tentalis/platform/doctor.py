@@ -24,7 +24,7 @@ from tentalis.platform.errors import PlatformError
 from tentalis.platform.home import Home
 from tentalis.platform.ports import is_free
 from tentalis.platform.probes import http_probe, postgres_probe, redis_probe
-from tentalis.platform.stack import LOOPBACK, PROJECT_DIRECTORY, web_environment
+from tentalis.platform.stack import LOOPBACK, PROJECT_DIRECTORY, sandbox_options, web_environment
 from tentalis.platform.state import StackState, read_state
 from tentalis.plugins import GROUPS, find_plugins
 from tentalis.sandbox.client import SandboxClient, start_host
@@ -371,11 +371,11 @@ def _check_training(patient: _Patient) -> Iterator[Finding]:
             yield Finding("tinker", True, f"trains {settings['TINKER_OPTIONS'].get('model', 'no model: set one')}")
 
 
-def _check_sandboxes(_: _Patient) -> Iterator[Finding]:
+def _check_sandboxes(patient: _Patient) -> Iterator[Finding]:
     """Whether a sandbox can be made here, by making one, and what limits all that runs in it together."""
     with tempfile.TemporaryDirectory(prefix="tentalis-doctor-") as directory:
         try:
-            with start_host(Path(directory), warm=0):
+            with start_host(Path(directory), warm=0, options=sandbox_options(patient.settings or read_environment({}))):
                 client = SandboxClient(Path(directory))
                 told = client.describe()
                 image = Path(directory) / "image"
@@ -385,6 +385,10 @@ def _check_sandboxes(_: _Patient) -> Iterator[Finding]:
         except SandboxError as error:
             yield Finding("sandboxes", None, f"none can be made, and nothing that needs one runs: {error}")
             return
+    if told["backend"] != "embedded":
+        lacks = "; ".join(f"{name}: {words}" for name, words in told["lacks"].items())
+        yield Finding("sandboxes", True, f"{told['backend']} {told.get('version', '')}".strip() + f"; lacking: {lacks}")
+        return
     walls = ["namespaces", "system call filter", *(["Landlock"] if told["landlock"] else [])]
     counted = told["cgroups"]
     if {"memory", "pids"} <= set(counted):

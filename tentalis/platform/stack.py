@@ -27,7 +27,7 @@ from tentalis.platform.probes import (
     sign_of_life_probe,
 )
 from tentalis.platform.service import Service
-from tentalis.sandbox.client import HOST_ENVIRONMENT, STOP_WITHIN_S
+from tentalis.sandbox.client import HOST_ENVIRONMENT, STOP_WITHIN_S, list_options
 
 PROJECT_DIRECTORY = Path(__file__).resolve().parent.parent.parent
 LOOPBACK = "127.0.0.1"
@@ -311,6 +311,15 @@ def _plan_box(plan: _Plan, environment: Mapping[str, str], stores: tuple[str, ..
     ]
 
 
+def sandbox_options(settings: Mapping[str, Any]) -> list[str]:
+    """What a sandbox host of ours is told on its command line."""
+    return list_options(
+        backend=settings["SANDBOX_BACKEND"],
+        engine=settings["SANDBOX_ENGINE"],
+        is_code_trusted=settings["SANDBOX_TRUSTED_CODE"],
+    )
+
+
 def _plan_sandboxes(plan: _Plan) -> list[Service]:
     """Our own sandbox host, unless the settings name another. It is told nothing of ours."""
     if plan.settings["SANDBOXES"]:
@@ -319,7 +328,10 @@ def _plan_sandboxes(plan: _Plan) -> list[Service]:
     return [
         Service(
             name="sandboxes",
-            argv=[sys.executable, "-I", "-m", "tentalis.sandbox", "--directory", str(directory), "--stays"],
+            argv=[
+                *(sys.executable, "-I", "-m", "tentalis.sandbox", "--directory", str(directory), "--stays"),
+                *sandbox_options(plan.settings),
+            ],
             environment={name: plan.base[name] for name in HOST_ENVIRONMENT if name in plan.base},
             probe=sandbox_probe(directory),
             patience_s=FROZEN_PATIENCE_S,

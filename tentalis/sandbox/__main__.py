@@ -10,14 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tentalis.sandbox import kernel
+from tentalis.sandbox.backends import BACKENDS, WARM, Choice
 from tentalis.sandbox.errors import SandboxError, SandboxUnavailableError
-from tentalis.sandbox.host import WARM, Host, serve_refusals
+from tentalis.sandbox.host import Host, serve_refusals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tentalis.sandbox", description=__doc__)
     parser.add_argument("--directory", type=Path, required=True, help="its own; what is left in it is cleared away")
     parser.add_argument("--warm", type=int, default=WARM, help="processes that are kept ready to become sandboxes")
+    parser.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="what holds sandboxes in")
+    parser.add_argument(
+        "--engine", type=Path, help="the socket of Docker or Podman, where it is not in its usual place"
+    )
+    parser.add_argument(
+        "--trusted-code", action="store_true", help="with subprocess, which holds nothing in: all code is trusted"
+    )
     parser.add_argument(
         "--stays", action="store_true", help="where nothing can be confined: stay, and say so when asked"
     )
@@ -32,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not kernel.is_known_machine():
             raise SandboxUnavailableError(f"sandboxes want Linux on x86_64 or aarch64, found {platform.platform()}")
-        asyncio.run(Host(directory.resolve(), warm=options.warm).serve(_announce))
+        choice = Choice(options.backend, options.warm, options.engine, options.trusted_code)
+        asyncio.run(Host(directory.resolve(), choice).serve(_announce))
     except SandboxUnavailableError as error:
         if options.stays:
             asyncio.run(serve_refusals(directory.resolve(), error, _announce))

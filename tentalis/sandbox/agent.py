@@ -15,14 +15,17 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from tentalis.sandbox import kernel
 from tentalis.sandbox.frames import pack, take_frame
+from tentalis.sandbox.packing import Unpacking, pack_trees
 
 SHELL: Final = "/bin/bash"
 HOME: Final = "/work"
 ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "LANG": "C.UTF-8", "USER": "worker"}
+OWN_DIRECTORIES: Final = (HOME, "/tmp")  # noqa: S108
+"""What a sandbox may write where the rest of its root is not its own."""
 PIECE_BYTES: Final = 2**16
 BACKLOG_BYTES: Final = 2**16
 """Of what jobs in the background of a shell said between two commands: this much is shown with the next."""
@@ -33,7 +36,15 @@ _PROLOGUE: Final = '__keep() { return "$__status"; }; __status=0\n'
 _SIGNALLED: Final = 128  # as shells count: 137 is SIGKILL
 
 
-def serve_agent(control: socket.socket, *, environment: Mapping[str, str], reaps_all: bool, closes: bool) -> NoReturn:
+class Control(Protocol):
+    """Where the host is asked and answered: a socket, or what is used like one."""
+
+    def fileno(self) -> int: ...
+    def recv(self, most_bytes: int, /) -> bytes: ...
+    def sendall(self, data: bytes, /) -> None: ...
+
+
+def serve_agent(control: Control, *, environment: Mapping[str, str], reaps_all: bool, closes: bool) -> NoReturn:
     """Do what the host says, until it is gone.
 
     Args:
@@ -41,7 +52,7 @@ def serve_agent(control: socket.socket, *, environment: Mapping[str, str], reaps
         reaps_all: also whose parents are gone. closes: programs get no descriptors but their own. Only who tries to
             break out has one of them not so.
     """
-    _Agent(control, environment, reaps_all, closes).run()
+    Agent(control, environment, reaps_all=reaps_all, closes=closes).run()
 
 
 @dataclass
@@ -81,8 +92,12 @@ class _Refused(Exception):
     """What was asked for cannot be done; the words go back."""
 
 
-class _Agent:
-    def __init__(self, control: socket.socket, environment: Mapping[str, str], reaps_all: bool, closes: bool) -> None:
+class Agent:
+    """Whoever is beside it, but what it started, is a sandbox's too: all processes it sees, all files."""
+
+    def __init__(
+        self, control: Control, environment: Mapping[str, str], *, reaps_all: bool = True, closes: bool = True
+    ) -> None:
         self._control = control
         self._environment = environment
         self._reaps_all = reaps_all
@@ -100,7 +115,11 @@ class _Agent:
             "tree": self._read_tree,
             "processes": self._read_processes,
             "pause": self._pause,
+            "use": self._read_use,
+            "save": self._save,
+            "load": self._load,
         }
+        self._unpacking = Unpacking()
 
     def run(self) -> NoReturn:
         woken, wakes = socket.socketpair()
@@ -127,7 +146,7 @@ class _Agent:
     def _listen(self) -> None:
         part = self._control.recv(2**18)
         if not part:
-            os._exit(0)  # the host is gone; with us goes everything here
+            self.leave()
         self._received += part
         while frame := take_frame(self._received):
             head, payload = frame
@@ -138,6 +157,24 @@ class _Agent:
                 name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
                 self._tell(head["n"], "refused", words=f"{name}{words}")
 
+    def leave(self) -> NoReturn:
+        """The host is gone; with us goes everything here."""
+        os._exit(0)
+
+    def place(self, path: str) -> Path:
+        """Where a path of whoever asks leads."""
+        return Path(HOME, path)
+
+    def others(self) -> Iterator[int]:
+        """The processes of the sandbox, but ours."""
+        for entry in sorted(Path("/proc").iterdir()):
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                yield int(entry.name)
+
+    def signal_others(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # nobody else is there
+            os.kill(-1, number)
+
     def _tell(self, n: int, event: str, payload: bytes = b"", **rest: Any) -> None:
         self._control.sendall(pack({"n": n, "event": event, **rest}, payload))
 
@@ -147,7 +184,7 @@ class _Agent:
         self, argv: list[str], cwd: str, environment: Mapping[str, str], **rest: Any
     ) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
-            argv, cwd=cwd, env={**self._environment, **environment}, start_new_session=True, **rest
+            argv, cwd=self.place(cwd), env={**self._environment, **environment}, start_new_session=True, **rest
         )
         with contextlib.suppress(OSError):  # it may be over already
             Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_GO, encoding="utf-8")
@@ -337,19 +374,19 @@ class _Agent:
                 self._kill_session(pid, spared=None)
 
     def _kill_session(self, session: int, *, spared: int | None) -> None:
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == spared:
+        for pid in self.others():
+            if pid == spared:
                 continue
             with contextlib.suppress(OSError, IndexError):
-                columns = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-                if int(columns[3]) == session:
-                    os.kill(int(entry.name), signal.SIGKILL)
+                text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+                if int(text.rpartition(")")[2].split()[3]) == session:
+                    os.kill(pid, signal.SIGKILL)
 
     # files
 
     def _open(self, path: str, flags: int, mode: int = 0) -> int:
         """A regular file of the sandbox's own disk or its system, never a device, a pipe or the kernel's."""
-        descriptor = os.open(Path(HOME, path), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
+        descriptor = os.open(self.place(path), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
@@ -369,7 +406,7 @@ class _Agent:
 
     def _write(self, head: dict[str, Any], content: bytes) -> None:
         if head["makes_parents"]:
-            Path(HOME, head["path"]).parent.mkdir(parents=True, exist_ok=True)
+            self.place(head["path"]).parent.mkdir(parents=True, exist_ok=True)
         descriptor = self._open(head["path"], os.O_WRONLY | os.O_CREAT, head["mode"])
         try:
             os.ftruncate(descriptor, 0)
@@ -384,7 +421,7 @@ class _Agent:
         listed: list[tuple[str, str, int, int, str, bool]] = []
         contents: list[bytes] = []
         left, dropped = head["bytes"], 0
-        top = Path(HOME, head["path"])
+        top = self.place(head["path"])
         if not top.is_dir():
             raise _Refused(f"{head['path']}: wanted a directory, found none")
         for root, directories, files, descriptor in os.fwalk(top):
@@ -408,18 +445,33 @@ class _Agent:
     def _read_processes(self, head: dict[str, Any], _: bytes) -> None:
         """The command lines of what runs here, but ours: JSON."""
         found = []
-        for entry in sorted(Path("/proc").iterdir()):
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                with contextlib.suppress(OSError):
-                    words = (entry / "cmdline").read_bytes()[:_COMMAND_LINE_BYTES].split(b"\0")
-                    found.append([word.decode(errors="replace") for word in words if word])
+        for pid in self.others():
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes()[:_COMMAND_LINE_BYTES].split(b"\0")
+                found.append([word.decode(errors="replace") for word in words if word])
         told = json.dumps([words for words in found if words]).encode()
         self._tell(head["n"], "done", told[: head["bytes"]])
 
     def _pause(self, head: dict[str, Any], _: bytes) -> None:
         """Stop everything but us, or let it go on: for a snapshot in which nothing moves."""
-        with contextlib.suppress(ProcessLookupError):  # nobody else is there
-            os.kill(-1, signal.SIGSTOP if head["stops"] else signal.SIGCONT)
+        self.signal_others(signal.SIGSTOP if head["stops"] else signal.SIGCONT)
+        self._tell(head["n"], "done")
+
+    def _read_use(self, head: dict[str, Any], _: bytes) -> None:
+        """What is taken of the disks of its own that it was given."""
+        found = [os.statvfs(place) for place in OWN_DIRECTORIES]
+        disk_bytes = sum((one.f_blocks - one.f_bfree) * one.f_frsize for one in found)
+        self._tell(head["n"], "done", disk_bytes=disk_bytes, files=sum(one.f_files - one.f_ffree for one in found))
+
+    def _save(self, head: dict[str, Any], _: bytes) -> None:
+        """All that lies in them, packed, piece by piece."""
+        for piece in pack_trees(OWN_DIRECTORIES):
+            self._tell(head["n"], "output", piece)
+        self._tell(head["n"], "done")
+
+    def _load(self, head: dict[str, Any], piece: bytes) -> None:
+        """Lay out what another one packed."""
+        self._unpacking.feed(piece)
         self._tell(head["n"], "done")
 
 

@@ -294,18 +294,31 @@ def _common(sandbox: str, environment: Mapping[str, str] | None, timeout_s: floa
     return {"sandbox": sandbox, "environment": dict(environment or {}), "timeout_s": timeout_s, "key": key}
 
 
+def list_options(*, backend: str, engine: Path | None, is_code_trusted: bool) -> list[str]:
+    """Of a host's command line."""
+    found = ["--backend", backend]
+    if engine is not None:
+        found += ["--engine", str(engine)]
+    return [*found, "--trusted-code"] if is_code_trusted else found
+
+
 @contextlib.contextmanager
-def start_host(directory: Path, *, warm: int | None = None) -> Iterator["subprocess.Popen[bytes]"]:
+def start_host(
+    directory: Path, *, warm: int | None = None, options: Sequence[str] = ()
+) -> Iterator["subprocess.Popen[bytes]"]:
     """A host of our own for as long as we want it: a process with an environment of a few names, which ends with us.
 
     Linux ends it with the thread that started it: start it from one that lasts.
 
+    Args:
+        options: more of `python -m tentalis.sandbox`: which backend, and where its daemon is.
     Raises:
         SandboxUnavailableError: it cannot confine anything here, and why.
     """
     argv = [sys.executable, "-I", "-m", "tentalis.sandbox", "--directory", str(directory), "--parent", str(os.getpid())]
     if warm is not None:
         argv += ["--warm", str(warm)]
+    argv += options
     environment = {name: os.environ[name] for name in HOST_ENVIRONMENT if name in os.environ}
     process = subprocess.Popen(
         argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -86,7 +86,8 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> N
         kernel.raise_loopback()
     if {Wall.NO_NESTING, Wall.USER, Wall.ROOT} <= walls:
         Path("/proc/sys/user/max_user_namespaces").write_text("0", encoding="utf-8")
-    _limit_resources(asked)
+    if Wall.RESOURCES in walls:
+        limit_resources(asked.limits, counts_memory=asked.counts_memory)
     if Wall.NO_NEW_PRIVILEGES in walls:
         kernel.forbid_new_privileges()
     if Wall.LANDLOCK in walls and (version := kernel.landlock_version()):
@@ -163,18 +164,21 @@ def _build_root(asked: Confinement, own_id: int, answer: socket.socket) -> None:
     kernel.enter_root(root)
 
 
-def _limit_resources(asked: Confinement) -> None:
-    if Wall.RESOURCES not in asked.walls:
-        return
-    limits = asked.limits
+def limit_resources(limits: Limits, *, counts_memory: bool, has_own_user: bool = True) -> None:
+    """Of this process and of each that it starts.
+
+    Args:
+        has_own_user: the kernel counts the processes of its user here apart from all others.
+    """
     hard = {
         resource.RLIMIT_NOFILE: MAX_DESCRIPTORS,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 2**16,
-        resource.RLIMIT_NPROC: limits.processes,
         resource.RLIMIT_MSGQUEUE: 2**18,
     }
-    if not asked.counts_memory:
+    if has_own_user:
+        hard[resource.RLIMIT_NPROC] = limits.processes
+    if not counts_memory:
         hard[resource.RLIMIT_AS] = limits.memory_bytes
     for which, most in hard.items():
         resource.setrlimit(which, (most, most))

@@ -36,14 +36,13 @@ class _Copy:
         if self.most_bytes < 0:
             raise SandboxRefusedError("wanted a tree within its limit of bytes, found more")
 
-    def copy_directory(self, source: int, target: int, path: Path) -> None:
+    def copy_entries(self, source: int, target: int, path: Path) -> None:
         with os.scandir(source) as entries:
             for entry in entries:
                 self.most_entries -= 1
                 if self.most_entries < 0:
                     raise SandboxRefusedError("wanted a tree within its limit of files, found more")
                 self._copy_entry(entry.name, source, target, path / entry.name)
-        self._settle(source, target)
 
     def _copy_entry(self, name: str, source: int, target: int, path: Path) -> None:
         found = os.stat(name, dir_fd=source, follow_symlinks=False)
@@ -56,7 +55,8 @@ class _Copy:
             inner_source = os.open(name, _READ | os.O_DIRECTORY, dir_fd=source)
             inner_target = os.open(name, _READ | os.O_DIRECTORY, dir_fd=target)
             try:
-                self.copy_directory(inner_source, inner_target, path)
+                self.copy_entries(inner_source, inner_target, path)
+                self.settle(inner_source, inner_target)
             finally:
                 os.close(inner_source)
                 os.close(inner_target)
@@ -83,7 +83,7 @@ class _Copy:
             writing = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
             try:
                 self._copy_content(reading, writing, found.st_size)
-                self._settle(reading, writing)
+                self.settle(reading, writing)
             finally:
                 os.close(writing)
         finally:
@@ -107,7 +107,7 @@ class _Copy:
                 place += sent
         os.ftruncate(writing, size)
 
-    def _settle(self, source: int, target: int) -> None:
+    def settle(self, source: int, target: int) -> None:
         found = os.fstat(source)
         for mark in os.listxattr(source):
             if mark.startswith(_OVERLAY_MARKS):
@@ -122,13 +122,20 @@ class _Copy:
             os.chown(name, self.owner, self.owner, dir_fd=target, follow_symlinks=False)
 
 
-def copy_tree(source: int, target: int, *, owner: int | None, most_bytes: int, most_entries: int) -> None:
+def copy_tree(
+    source: int, target: int, *, owner: int | None, most_bytes: int, most_entries: int, is_ours: bool = True
+) -> None:
     """Copy what one open directory holds into another, which is empty.
 
+    Args:
+        is_ours: the directory itself may be changed too: it becomes as the other one is.
     Raises:
         SandboxRefusedError: it holds more than it may, or something we may not read.
     """
     try:
-        _Copy(target, owner, most_bytes, most_entries).copy_directory(source, target, Path())
+        copy = _Copy(target, owner, most_bytes, most_entries)
+        copy.copy_entries(source, target, Path())
+        if is_ours:
+            copy.settle(source, target)
     except OSError as error:
         raise SandboxRefusedError(f"cannot copy {error.filename or 'a tree'}: {error.strerror}") from None

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tentalis.sandbox.agent import PIECE_BYTES
-from tentalis.sandbox.embedded import TREE_OVERHEAD, Embedded, Ended, Output, Sandbox
+from tentalis.sandbox.backends import Choice, open_backend
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
 from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, MAX_PAYLOAD_BYTES, SOCKET, FrameError, pack, read_frame
 from tentalis.sandbox.limits import Limits
+from tentalis.sandbox.sandbox import TREE_OVERHEAD, Ended, Output, Sandbox
 from tentalis.sandbox.store import Image, Store
 
 STORE: Final = "store"
@@ -28,7 +29,6 @@ MAX_SANDBOXES: Final = 1_024
 MAX_SANDBOX_NAME_CHARS: Final = 200
 KEPT_ANSWERS: Final = 64
 KEPT_BYTES: Final = 4 * 2**20
-WARM: Final = 4
 PIECE_COSTS_BYTES: Final = 200
 MAX_REMEMBERED: Final = 10_000
 MAX_COMMAND_S: Final = 3_600.0
@@ -214,11 +214,11 @@ async def _listen(
 class Host:
     """One of them, in a directory of its own. Make it while the process has one thread."""
 
-    def __init__(self, directory: Path, *, warm: int = WARM) -> None:
+    def __init__(self, directory: Path, choice: Choice) -> None:
         self._directory = directory
-        self._store = Store(directory / STORE, None if os.geteuid() else Embedded.outer_user())
+        self._store = Store(directory / STORE, choice.layers_owner())
         left_layers = self._store.open()
-        self._backend = Embedded(directory / STORE, warm=warm)
+        self._backend = open_backend(choice, self._store)
         self._left = {"layers": left_layers, "sandboxes": self._backend.swept}
         self._held: dict[str, _Held] = {}
         self._making: dict[str, asyncio.Future[None]] = {}
@@ -288,21 +288,15 @@ class Host:
     async def _snapshot(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
         sandbox = self._find(request["sandbox"]).sandbox
         if not self._store.get(request["image"]):
-            await self._keep(sandbox, request["image"])
+            async with self._store_lock:
+                await sandbox.keep(request["image"])
         await reply("done", image=request["image"])
-
-    async def _keep(self, sandbox: Sandbox, image_id: str) -> None:
-        async with self._store_lock, sandbox.paused() as written:
-            await asyncio.to_thread(
-                self._store.keep, image_id, written, sandbox.image,
-                most_bytes=sandbox.limits.disk_bytes, most_entries=sandbox.limits.files,
-            )  # fmt: skip
 
     async def _collect_layers(self) -> None:
         async with self._store_lock:
             in_use = [held.sandbox.image for held in self._held.values()]
             in_use += self._made_of
-            await asyncio.to_thread(self._store.collect, in_use)
+            await self._backend.drop_layers(await asyncio.to_thread(self._store.collect, in_use))
 
     # sandboxes
 
@@ -321,7 +315,8 @@ class Host:
         image_id = request["image"]
 
         async def make() -> Sandbox:
-            return await self._make(self._store.find(image_id), limits)
+            image = self._store.find(image_id)
+            return await self._make(image, lambda: self._backend.make(image, limits))
 
         await self._hold(request["sandbox"], ("create", image_id, limits), make)
         await reply("done")
@@ -329,16 +324,15 @@ class Host:
     async def _fork(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
         async def make() -> Sandbox:
             sandbox = self._find(request["sandbox"]).sandbox
-            async with sandbox.paused() as written:
-                return await self._make(sandbox.image, sandbox.limits, written)
+            return await self._make(sandbox.image, sandbox.fork)
 
         await self._hold(request["to"], ("fork", request["sandbox"]), make)
         await reply("done")
 
-    async def _make(self, image: Image, limits: Limits, written: int | None = None) -> Sandbox:
+    async def _make(self, image: Image, make: Callable[[], Awaitable[Sandbox]]) -> Sandbox:
         self._made_of.append(image)
         try:
-            return await self._backend.make(image, limits, written=written)
+            return await make()
         finally:
             self._made_of.remove(image)
 
@@ -392,10 +386,8 @@ class Host:
 
     async def _stats(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
         sandbox = self._find(request["sandbox"]).sandbox
-        disk_bytes, files = sandbox.written_use()
         age_s = round(time.monotonic() - sandbox.made_at, 3)
-        use = self._backend.read_use(sandbox)
-        await reply("done", **use, disk_bytes=disk_bytes, files=files, commands=sandbox.commands, age_s=age_s)
+        await reply("done", **await sandbox.read_use(), commands=sandbox.commands, age_s=age_s)
 
     # what is done in them
 

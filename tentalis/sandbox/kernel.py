@@ -29,6 +29,7 @@ MNT_DETACH: Final = 2
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_CAPBSET_DROP: Final = 24
+_PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _LAST_CAPABILITY: Final = 63
@@ -129,6 +130,11 @@ def raise_loopback() -> None:
 def end_with_parent(number: int) -> None:
     """Ask for this signal when our parent ends. Forgotten when the user changes: ask again then."""
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, number), "PR_SET_PDEATHSIG")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whoever comes from us and loses its own."""
+    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1), "PR_SET_CHILD_SUBREAPER")
 
 
 def set_open_to_own_user(is_open: bool) -> None:

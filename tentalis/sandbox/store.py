@@ -149,8 +149,23 @@ class Store:
         self._images[image_id] = image
         return image
 
+    def keep_whole(self, image_id: str, files: Path, below: Image) -> Image:
+        """Take what holds all that a sandbox of an image had in its own directories, as an image of its own.
+
+        Args:
+            files: a packed tree (`packing`) or a directory of this file system. It is moved.
+        """
+        layer = self._name_layer()
+        files.rename(self.root / layer)
+        image = Image(image_id, (layer, below.layers[-1]), below.has_system)
+        self._images[image_id] = image
+        return image
+
+    def _name_layer(self) -> str:
+        return f"layers/{next(self._numbers)}"
+
     def _copy_in(self, source: int, most_bytes: int, most_entries: int) -> str:
-        layer = f"layers/{next(self._numbers)}"
+        layer = self._name_layer()
         (self.root / layer).mkdir(mode=0o700)
         target = os.open(self.root / layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -166,12 +181,14 @@ class Store:
         """Forget one; what sandboxes still stand on is removed when they end."""
         self._images.pop(image_id, None)
 
-    def collect(self, in_use: Iterable[Image]) -> None:
-        """Remove the layers that neither an image nor what is in use stands on."""
+    def collect(self, in_use: Iterable[Image]) -> list[str]:
+        """Remove the layers that neither an image nor what is in use stands on. Returns which they were."""
         needed = {layer for image in (*self._images.values(), *in_use) for layer in image.layers}
-        for entry in (self.root / "layers").iterdir():
-            if f"layers/{entry.name}" not in needed:
-                remove_tree(entry)
+        found = [f"layers/{entry.name}" for entry in (self.root / "layers").iterdir()]
+        removed = [layer for layer in found if layer not in needed]
+        for layer in removed:
+            remove_tree(self.root / layer)
+        return removed
 
 
 def hash_tree(directory: Path) -> str:

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tentalis.platform.processes import process_identity, wait_until_gone
+from tentalis.sandbox.backends import WARM
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.sandbox.errors import SandboxLostError
-from tentalis.sandbox.host import WARM
 from tests.sandbox.test_host import children_of, groups_of, wait_for_warm
 
 EPISODES, AT_ONCE, RUNNING = 10_000, 50, 10

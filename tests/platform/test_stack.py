@@ -59,6 +59,13 @@ def test_the_sandbox_host_is_told_nothing_and_is_left_out_where_another_is_named
     services = {service.name: service for service in plan_stack(home, config, outside).services}
     assert set(services["sandboxes"].environment) <= {"PATH", "LANG", "LC_ALL", "TZ"}
     assert services["sandboxes"].after == ()
+    assert services["sandboxes"].argv[-3:] == ["--stays", "--backend", "embedded"]
+    outside |= {"TENTALIS_SANDBOX_BACKEND": "podman", "TENTALIS_SANDBOX_ENGINE": "/run/own/podman.sock"}
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    assert services["sandboxes"].argv[-4:] == ["--backend", "podman", "--engine", "/run/own/podman.sock"]
+    outside |= {"TENTALIS_SANDBOX_BACKEND": "subprocess", "TENTALIS_SANDBOX_TRUSTED_CODE": "true"}
+    services = {service.name: service for service in plan_stack(home, config, outside).services}
+    assert services["sandboxes"].argv[-1] == "--trusted-code"
     outside["TENTALIS_SANDBOXES"] = "/var/lib/other-host"
     assert "sandboxes" not in names(plan_stack(home, config, outside))
 

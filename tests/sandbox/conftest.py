@@ -1,5 +1,6 @@
-"""Hosts to ask. What another backend must do too is in `test_conformance.py`: add its name to BACKENDS."""
+"""Hosts to ask. What every backend must do is in `test_conformance.py`."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,9 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from tentalis.sandbox.backends import find_socket
 from tentalis.sandbox.client import SandboxClient, start_host
+from tests.sandbox.images import make_image
 
-BACKENDS = ("embedded",)
+BACKENDS = (
+    "embedded",
+    "subprocess",
+    pytest.param("docker", marks=pytest.mark.containers),
+    pytest.param("podman", marks=pytest.mark.containers),
+)
+CANNOT = {
+    "subprocess": {
+        "test_a_program_sees_what_it_is_given_and_nothing_of_the_hosts": "paths",
+        "test_an_image_is_there_and_stays_as_it_was": "paths",
+        "test_a_shell_lasts": "paths",
+        "test_a_full_disk_is_the_sandboxs_own_trouble": "disk_bytes",
+        "test_all_that_lies_in_a_directory_is_told_at_once": "isolation",
+        "test_who_takes_too_long_is_killed_from_outside": "isolation",
+    },
+}
+"""What a backend says that it lacks (`describe`), by the test that shows it elsewhere."""
 
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "true")
 
@@ -42,28 +61,38 @@ class Asked:
     pid: int
 
 
-def make_image(directory: Path) -> Path:
-    """A small one: a note, a list to delete, a directory, a link, a program."""
-    work = directory / "work"
-    (work / "notes" / "old").mkdir(parents=True)
-    (work / "hello").write_text("hello\n")
-    (work / "notes" / "one").write_text("1\n")
-    (work / "notes" / "old" / "two").write_text("2\n")
-    (work / "link").symlink_to("notes/one")
-    (work / "program").write_text("#!/bin/sh\necho $0 $#\n")
-    (work / "program").chmod(0o755)
-    return directory
+def find_options(backend: str) -> list[str]:
+    """Of a host by this backend; where its daemon is, DOCKER_SOCKET or PODMAN_SOCKET say, or its usual
+    place."""
+    if backend == "embedded":
+        return []
+    if backend == "subprocess":
+        return ["--backend", backend, "--trusted-code"]
+    place = Path(os.environ.get(f"{backend.upper()}_SOCKET", "") or find_socket(backend))
+    if not place.exists():
+        pytest.skip(f"no daemon of {backend} answers at {place}")
+    return ["--backend", backend, "--engine", str(place)]
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    options = find_options(request.param)
     directory = tmp_path_factory.mktemp("host")
     image_directory = make_image(tmp_path_factory.mktemp("image"))
-    with start_host(directory) as process:
+    with start_host(directory, options=options) as process:
         client = SandboxClient(directory)
         assert client.describe()["backend"] == request.param
         yield Asked(client, directory, image_directory, client.add_image(image_directory), process.pid)
         client.close()
+
+
+@pytest.fixture(autouse=True)
+def _what_it_says_that_it_lacks_is_not_wanted(request: pytest.FixtureRequest) -> None:
+    if "asked" in request.fixturenames and request.node.module.__name__.endswith("test_conformance"):
+        lacks = request.getfixturevalue("asked").client.describe()
+        lacking = CANNOT.get(lacks["backend"], {}).get(request.node.originalname)
+        if lacking:
+            pytest.skip(f"{lacks['backend']}: {lacking}: {lacks['lacks'][lacking]}")
 
 
 @pytest.fixture

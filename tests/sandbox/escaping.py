@@ -203,7 +203,7 @@ def main() -> int:
             directory = place / str(counted)
             stores[counted] = Store(directory, Embedded.outer_user() if os.geteuid() == 0 else None)
             stores[counted].open()
-            backends[counted] = Embedded(directory, counts=counted)
+            backends[counted] = Embedded(stores[counted], counts=counted)
         for thread in _threads:
             thread.start()
         images = [store.add_image(image_directory) for store in stores.values()]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tentalis.sandbox.embedded import Ended, Output, Sandbox
 from tentalis.sandbox.errors import SandboxError
 from tentalis.sandbox.limits import Limits, Wall
+from tentalis.sandbox.sandbox import Ended, Output, Sandbox
 
 THROUGH: Final = b"GOT THROUGH"
 PYTHON: Final = "/usr/bin/python3"

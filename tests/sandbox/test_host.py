@@ -17,7 +17,7 @@ import pytest
 from tentalis.platform.processes import process_identity, wait_until_gone
 from tentalis.sandbox.client import HOST_ENVIRONMENT, SandboxClient, start_host
 from tentalis.sandbox.errors import SandboxLostError, SandboxUnavailableError
-from tests.sandbox.conftest import make_image
+from tests.sandbox.images import make_image
 
 PLAIN_USER = 61_000  # as good as anybody
 
@@ -265,7 +265,8 @@ def test_whoever_is_not_root_has_sandboxes_too(tmp_path_factory: pytest.TempPath
 import asyncio, concurrent.futures.thread, os, sys
 from pathlib import Path
 from tentalis.sandbox import kernel
-from tentalis.sandbox.embedded import Embedded, Ended, Output
+from tentalis.sandbox.embedded import Embedded
+from tentalis.sandbox.sandbox import Ended, Output
 from tentalis.sandbox.limits import Limits
 from tentalis.sandbox.store import Store
 os.setgroups([])
@@ -274,7 +275,7 @@ os.setresuid(*[{PLAIN_USER}] * 3)
 kernel.set_open_to_own_user(True)  # as who was started as that user is
 place = Path({name!r})
 store = Store(place / "store", None); store.open()
-backend = Embedded(place / "store")
+backend = Embedded(store)
 async def main():
     image = store.add_image(place / "image")
     sandbox = await backend.make(image, Limits(memory_bytes=64 * 2**20, processes=20, disk_bytes=4 * 2**20))

@@ -1,0 +1,304 @@
+"""One sandbox, steered through the agent in it, whatever holds it in."""
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
+from tentalis.sandbox.frames import Frame, FrameError, pack, read_frame
+from tentalis.sandbox.limits import Limits
+from tentalis.sandbox.store import Image
+
+ANSWER_WITHIN_S: Final = 10.0
+KILL_WITHIN_S: Final = 1.0
+TREE_OVERHEAD: Final = 4
+"""What is written of names and contents may be so many times as long: JSON spells a byte of a name with six."""
+
+
+class Body(Protocol):
+    """All processes of a sandbox, as whoever made them may end them."""
+
+    def kill(self) -> None:
+        """End it, without waiting for that."""
+
+    async def end(self) -> None:
+        """End it; when this returns the last of it is gone. Asked once."""
+
+
+class Backend(Protocol):
+    """What makes sandboxes for a host, in whose store their images are."""
+
+    name: str
+    swept: int
+
+    @property
+    def warm(self) -> int:
+        """How many processes are ready to become sandboxes."""
+
+    def keep_warm(self) -> None:
+        """Begin to make as many ready as there should be."""
+
+    def describe(self) -> dict[str, Any]:
+        """Its name, and what holds sandboxes in here."""
+
+    async def make(self, image: Image, limits: Limits) -> "Sandbox":
+        """A new one, with nothing running in it.
+
+        Raises:
+            SandboxUnavailableError: what it stands on does not allow it.
+            SandboxRefusedError: a limit or an image is none that it can keep.
+        """
+
+    async def drop_layers(self, names: Sequence[str]) -> None:
+        """Forget what was made of layers that the store has no more."""
+
+    async def close(self) -> None:
+        """When the last sandbox is gone: leave nothing."""
+
+
+class Output(NamedTuple):
+    """A piece of what a program writes: `stream` is out or err, of a shell always out."""
+
+    stream: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Args:
+        code: as shells count: 128 and the signal where one ended it.
+        dropped: bytes of output beyond the limit.
+        timed_out: it was killed from outside for its time was over.
+        has_ended: of a shell: it is gone with its variables, and the next command gets a new one.
+    """
+
+    code: int
+    dropped: int = 0
+    timed_out: bool = False
+    has_ended: bool = False
+
+
+@dataclass
+class _Awaited:
+    answers: "asyncio.Queue[Frame | None]" = field(default_factory=asyncio.Queue)
+    left: int = 0
+
+
+class Sandbox(ABC):
+    """One of them, from its making to its end."""
+
+    def __init__(self, image: Image, limits: Limits, body: Body) -> None:
+        self.image = image
+        self.limits = limits
+        self.made_at = time.monotonic()
+        self.commands = 0
+        self._body = body
+        self._numbers = itertools.count(1)
+        self._awaited: dict[int, _Awaited] = {}
+        self._is_over = False
+        self._destroying: asyncio.Task[None] | None = None
+        self.on_end: Callable[[], None] = lambda: None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self, control: socket.socket) -> None:
+        self.talk(*await asyncio.open_unix_connection(sock=control))
+
+    def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """From now on this is how its agent is asked and answers."""
+        self._writer = writer
+        self._listening = asyncio.create_task(self._listen(reader))
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Hand answers to whoever waits for them. What does not keep to the protocol was tampered with: it is ended."""
+        try:
+            while frame := await read_frame(reader):
+                awaited = self._awaited.get(frame[0].get("n", 0))
+                if awaited:
+                    awaited.left -= len(frame[1])
+                    if awaited.left < 0:
+                        raise FrameError("wanted no more output than the limit, found more")
+                    awaited.answers.put_nowait(frame)
+        except (FrameError, TypeError):
+            self.kill()
+        finally:
+            self._is_over = True
+            for awaited in self._awaited.values():
+                awaited.answers.put_nowait(None)
+            self.on_end()
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    async def run(
+        self, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], stdin: bytes, timeout_s: float
+    ) -> AsyncIterator[Output | Ended]:
+        """A program: what it writes as it comes, then how it ended."""
+        head = {"do": "exec", "argv": list(argv), "cwd": cwd, "environment": dict(environment)}
+        async for told in self._command(head, stdin, timeout_s, streams=2):
+            yield told
+
+    async def ask_shell(
+        self, name: str, command: bytes, *, environment: Mapping[str, str], timeout_s: float
+    ) -> AsyncIterator[Output | Ended]:
+        """A command in the shell of this name, which is started for its first one."""
+        head = {"do": "shell", "name": name, "environment": dict(environment)}
+        async for told in self._command(head, command, timeout_s, streams=1):
+            yield told
+
+    async def _command(
+        self, head: dict[str, Any], payload: bytes, timeout_s: float, streams: int
+    ) -> AsyncIterator[Output | Ended]:
+        self.commands += 1
+        deadline = time.monotonic() + timeout_s
+        orders = [(deadline, False), (deadline + KILL_WITHIN_S, True), (deadline + 2 * KILL_WITHIN_S, None)]
+        timed_out = False
+        limit = self.limits.output_bytes
+        with self._expect(limit * streams) as (n, awaited):
+            await self._send({**head, "n": n, "output_bytes": limit}, payload)
+            while True:
+                try:
+                    answer = await asyncio.wait_for(awaited.answers.get(), max(orders[0][0] - time.monotonic(), 0))
+                except TimeoutError:
+                    timed_out = True
+                    _, whole = orders.pop(0)
+                    if whole is None:
+                        self.kill()
+                        raise SandboxLostError("a command could not be ended, so its sandbox was") from None
+                    await self._send({"do": "kill", "n": 0, "target": n, "whole": whole})
+                    continue
+                told, data = self._read(answer)
+                if told["event"] == "output":
+                    yield Output("err" if told.get("stream") == "err" else "out", data)
+                else:
+                    yield Ended(told.get("code", 0), told.get("dropped", 0), timed_out, bool(told.get("has_ended")))
+                    return
+
+    async def read(self, path: str, *, offset: int, most_bytes: int) -> tuple[bytes, int]:
+        """A piece of a file, and how long all of it is."""
+        head = {"do": "read", "path": path, "offset": offset, "bytes": most_bytes}
+        told, data = await self.ask(head, most_bytes=most_bytes)
+        return data, told.get("size", 0)
+
+    async def read_tree(self, path: str, *, without: Sequence[str], most_bytes: int) -> tuple[bytes, int]:
+        """Everything beneath a directory as its agent writes it, and how much was left out."""
+        head = {"do": "tree", "path": path, "without": list(without), "bytes": most_bytes}
+        told, data = await self.ask(head, most_bytes=TREE_OVERHEAD * most_bytes)
+        return data, told.get("dropped", 0)
+
+    async def read_processes(self, *, most_bytes: int) -> bytes:
+        """The command lines of what runs in it, as its agent writes them."""
+        return (await self.ask({"do": "processes", "bytes": most_bytes}, most_bytes=most_bytes))[1]
+
+    async def write(self, path: str, content: bytes, *, mode: int, makes_parents: bool) -> None:
+        await self.ask({"do": "write", "path": path, "mode": mode, "makes_parents": makes_parents}, content)
+
+    @contextlib.asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """While nothing in it moves but its agent."""
+        await self.ask({"do": "pause", "stops": True})
+        try:
+            yield
+        finally:
+            with contextlib.suppress(SandboxLostError):
+                await self.ask({"do": "pause", "stops": False})
+
+    @abstractmethod
+    async def fork(self) -> "Sandbox":
+        """Another with its files as they are now."""
+
+    @abstractmethod
+    async def keep(self, image_id: str) -> None:
+        """Put its files as they are now into the store, as an image of this id."""
+
+    @abstractmethod
+    async def read_use(self) -> dict[str, int]:
+        """What it takes, as far as its backend counts it: disk_bytes, files, processes, memory_bytes, ..."""
+
+    async def ask(
+        self, head: dict[str, Any], payload: bytes = b"", most_bytes: int = 0, answer_within_s: float = ANSWER_WITHIN_S
+    ) -> Frame:
+        """Its agent's answer to an order.
+
+        Args:
+            most_bytes: that may come with it.
+        """
+        with self._expect(most_bytes) as (n, awaited):
+            await self._send({**head, "n": n}, payload)
+            return await self._hear(awaited, answer_within_s)
+
+    async def ask_for_much(self, head: dict[str, Any], *, most_bytes: int) -> AsyncIterator[bytes]:
+        """An answer that comes in pieces."""
+        with self._expect(most_bytes) as (n, awaited):
+            await self._send({**head, "n": n})
+            while True:
+                told, piece = await self._hear(awaited, ANSWER_WITHIN_S)
+                if told["event"] == "done":
+                    return
+                yield piece
+
+    async def _hear(self, awaited: _Awaited, within_s: float) -> Frame:
+        try:
+            return self._read(await asyncio.wait_for(awaited.answers.get(), within_s))
+        except TimeoutError:
+            self.kill()
+            raise SandboxLostError(f"it did not answer within {within_s:g} s, and was ended") from None
+
+    @contextlib.contextmanager
+    def _expect(self, most_bytes: int) -> Any:
+        if self._is_over:
+            raise SandboxLostError("the sandbox is over")
+        n = next(self._numbers)
+        self._awaited[n] = awaited = _Awaited(left=most_bytes)
+        try:
+            yield n, awaited
+        finally:
+            del self._awaited[n]
+
+    def _read(self, answer: Frame | None) -> Frame:
+        """An answer as the agent gives it; any other was made by somebody else."""
+        if answer is None:
+            raise SandboxLostError("the sandbox ended")
+        told = answer[0]
+        if told.get("event") == "refused":
+            raise SandboxRefusedError(str(told.get("words"))[:1000])
+        numbers = [told.get(name, 0) for name in ("code", "dropped", "size")]
+        if told.get("event") not in ("output", "done") or not all(isinstance(number, int) for number in numbers):
+            self.kill()
+            raise SandboxLostError("the sandbox does not answer as it should, and was ended")
+        return answer
+
+    async def _send(self, head: dict[str, Any], payload: bytes = b"") -> None:
+        if self._writer is None:
+            raise SandboxLostError("the sandbox is not connected")
+        try:
+            self._writer.write(pack(head, payload))
+            await self._writer.drain()
+        except ConnectionError:
+            raise SandboxLostError("the sandbox ended") from None
+
+    def kill(self) -> None:
+        self._body.kill()
+
+    async def destroy(self) -> None:
+        """End it and leave nothing. Returns when the last of its processes is gone, whoever asked for that first."""
+        self.on_end = lambda: None
+        if self._destroying is None:
+            self._destroying = asyncio.create_task(self._destroy())
+        await asyncio.shield(self._destroying)
+
+    async def _destroy(self) -> None:
+        if self._writer:
+            self._writer.close()
+        await self._body.end()
+        self._listening.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._listening
