@@ -27,6 +27,7 @@ from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.tasksets import TasksetViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
 from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
+from apps.api.views.worlds import WorldsView
 
 app_name = "api"
 
@@ -82,6 +83,7 @@ urlpatterns = [
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
     path("v1/comparisons", ComparisonView.as_view(), name="comparisons"),
+    path("v1/worlds", WorldsView.as_view(), name="worlds"),
     path("v1/search", SearchView.as_view(), name="search"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
     path("v1/metrics/gain", GainView.as_view(), name="metrics-gain"),

@@ -33,6 +33,8 @@ class Kind(models.TextChoices):
     RECOVERY_CODE_USED = "user.recovery_code_used"
     USER_CONFIRMED = "user.confirmed"
     ACCESS_DENIED = "access.denied"
+    # worlds
+    WORLD_EXAMINED = "world.examined"
     # webhooks
     WEBHOOK_CREATED = "webhook.created"
     WEBHOOK_CHANGED = "webhook.changed"

@@ -79,7 +79,7 @@ IN_CODE: Mapping[str, Pointer] = {
     "Forget, forgetting": Pointer("erase a person (GDPR)", "apps/erasure/erase.py"),
     "Rebuild": Pointer("unlearning by exact retraining", "apps/training/rebuilding.py"),
     "Barred": Pointer("blocked for ever", "apps/erasure/unlearn_adapters.py"),
-    "Preflight G1 to G12": Pointer("sanity checks before and after a run", "tentalis/core/learning/preflight_rules.py"),
+    "Preflight G1 to G13": Pointer("sanity checks before and after a run", "tentalis/core/learning/preflight_rules.py"),
     "Publication checks": Pointer("held-out check of the trainer", "gpu_workers/backends/publication_checks.py"),
     "Contamination": Pointer("train/test overlap, leakage", "apps/training/contamination.py"),
     "Training example": Pointer("sample with advantages", "gpu_workers/backends/training_example.py"),

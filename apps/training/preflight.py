@@ -1,4 +1,4 @@
-"""Preflight, G1 to G12 of `preflight_rules`, but for what results are asked: before a training, and before the gate."""
+"""Preflight, G1 to G13 of `preflight_rules`, but for what results are asked: before a training, and before the gate."""
 
 import json
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ from apps.training.monitoring import note_taught
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
+from apps.worlds.certificates import settle_standing
 from apps.worlds.registry import WORLDS
 from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
@@ -43,6 +44,7 @@ from tentalis.core.learning.preflight_rules import (
     ask_skills,
     ask_solved,
     ask_split,
+    ask_worlds,
     find_refusal,
 )
 
@@ -74,7 +76,7 @@ def ask_run(run_id: int, *, by: str) -> None:
 
 
 def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
-    """G1, G2, G3, G6, G8 and G10 to G12, before anything is sent to the box."""
+    """G1, G2, G3, G6, G8 and G10 to G13, before anything is sent to the box."""
     algorithm = str(run.recipe.get("algorithm", ""))
     policy = GatePolicy.from_json(run.project.gate_policy)
     taught = list_taught(batch)
@@ -89,6 +91,7 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
         ask_quantised(_read_config(run)),
         _ask_base(run),
         ask_learning_rate(float(run.recipe.get("learning_rate", 0.0)), count_parameters(run.worker)),
+        _ask_worlds(tasks),
     ]
 
 
@@ -172,6 +175,13 @@ def _ask_environment(tasks: Sequence[Task]) -> GateAnswer:
         if (world := WORLDS.get(task.environment)) is None or not world.keeps_nothing
     }
     return ask_environment(starts, is_stateless=not starts)
+
+
+def _ask_worlds(tasks: Sequence[Task]) -> GateAnswer:
+    """Of a world that is here no more nothing is asked: its attempts were made, and G6 looks at where they began."""
+    worlds = [WORLDS.get(name) for name in sorted({task.environment for task in tasks})]
+    found = [settle_standing(world, by="gate") for world in worlds if world is not None]
+    return ask_worlds([one.words for one in found if one.may_train is False], [one.words for one in found])
 
 
 def _ask_leak(run: TrainingRun, batch: Batch, policy: GatePolicy) -> GateAnswer:

@@ -52,7 +52,8 @@ def find_own_agents() -> Iterator[AgentKind]:
 
 def _list_packages() -> list[ModuleType]:
     found = iter_modules(worlds.__path__, f"{worlds.__name__}.")
-    return [import_module(module.name) for module in found if module.ispkg]
+    packages = [import_module(module.name) for module in found if module.ispkg]
+    return [one for one in packages if hasattr(one, "WORLD")]
 
 
 def _list_own() -> dict[str, World]:

@@ -37,7 +37,6 @@ COMMANDS: dict[str, Entry] = {
     "sandbox": Entry("tentalis.cli.sandbox", "app", "Run what nobody trusts."),
     "verify": Entry("tentalis.cli.repo_task", "verify", "Find out what a patch of a repository comes to."),
     "repo-task": Entry("tentalis.cli.repo_task", "app", "Tasks in repositories: admit them, import them."),
-    "world": Entry("tentalis.cli.world", "app", "The environments that agents work in."),
     # for agents
     "mcp": Entry("tentalis.cli.mcp", "mcp", "Serve the platform's tools to an agent (Model Context Protocol)."),
     "openclaw": Entry("tentalis.cli.openclaw", "app", "Connect an OpenClaw."),
@@ -49,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "project": Entry("tentalis.cli.project", "app", "Projects, and why nothing trains."),
     "user": Entry("tentalis.cli.user", "app", "Accounts of people, for admins."),
     "member": Entry("tentalis.cli.member", "app", "Who belongs to a project."),
+    "world": Entry("tentalis.cli.world", "app", "The environments that agents work in, and their doctor."),
     "worker": Entry("tentalis.cli.worker", "app", "The agents that do tasks."),
     "model": Entry("tentalis.cli.model", "app", "Models kept here, and the servers of models."),
     "task": Entry("tentalis.cli.task", "app", "Submit tasks and look at them."),

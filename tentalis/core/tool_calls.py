@@ -143,11 +143,15 @@ def spell_call(name: str, arguments: str) -> str:
 
 
 def read_arguments(text: str) -> dict[str, Any] | None:
-    """A call's arguments; {} for none, None for what is no JSON object."""
+    """A call's arguments; {} for none, None for what is no JSON object, or holds half a character (I-JSON, RFC 7493):
+    no text that could be written down again would hold it."""
     if not text.strip():
         return {}
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
+        if "\\u" in text:
+            json.dumps(found, ensure_ascii=False).encode()
+        text.encode()
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -78,6 +78,8 @@ def test_calls_begin_where_they_are_told_to() -> None:
         ("a", None),
         ('{"a": NaN}', None),
         ("{" * 9999, None),
+        ('{"a": "\\ud800"}', None),
+        ('{"a": "\\ud83d\\ude00"}', {"a": "\U0001f600"}),
     ],
 )
 def test_arguments_are_an_object_or_none(text: str, found: object) -> None:

@@ -6,7 +6,7 @@ A door has a lamp that only `look` tells of, and three buttons, of which the lam
 from random import Random
 from typing import Any
 
-from tentalis.core.worlds import AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, Verification, World
+from tentalis.core.worlds import EpisodeLimits, Observation, PanelItem, Solution, ToolCall, Verification, World
 
 OPENS = {"red": "a", "green": "c", "blue": "b"}
 HOUSES = ("Bern", "Basel", "Chur", "Thun", "Sion", "Olten", "Aarau", "Zug")
@@ -37,6 +37,7 @@ class DoorsWorld(World):
     version = "1"
     limits = EpisodeLimits(turns=6, tokens=400)
     idempotent = True
+    chance = 1 / 3
 
     def check_prompt(self, prompt: str) -> None:
         if not prompt.startswith("Open door "):
@@ -67,6 +68,10 @@ class DoorsWorld(World):
         state["pressed"] = state["pressed"] or call.arguments.split('"')[-2]
         return Observation(text=f"pressed {state['pressed']}")
 
-    def verify_state(self, prompt: str, reference: Any, state: dict[str, str], draft: AttemptDraft) -> Verification:
+    def verify_state(self, prompt: str, reference: Any, state: dict[str, str], draft: Any) -> Verification:
         is_open = state["pressed"] == OPENS[state["lamp"]]
         return Verification(outcome=float(is_open), step_scores=[None] * len(draft.steps))
+
+    def solve(self, prompt: str, seed: int | None) -> Solution:
+        button = OPENS[self.reset(prompt, seed)["lamp"]]
+        return Solution(calls=[ToolCall(id="0", name="press", arguments=f'{{"button": "{button}"}}')])

@@ -28,6 +28,10 @@ class Knowledge(Sender[Answer]):
         """An exchange with its words and exact tokens, by its number or its public id."""
         return self._get(f"exchanges/{quote(str(exchange_id), safe='')}")
 
+    def list_worlds(self) -> Answer:
+        """Every environment that tasks can be in, and whether anything may be trained there."""
+        return self._get("worlds")
+
     def list_checks(self, **params: Any) -> Answer:
         return self._get("checks", **params)
 

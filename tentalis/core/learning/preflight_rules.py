@@ -1,4 +1,4 @@
-"""Rules of when not to train and what training must not have done: preflight G1 to G12, each with its reason.
+"""Rules of when not to train and what training must not have done: preflight G1 to G13, each with its reason.
 
 From the public negative results on LoRA from agents' experience, where every run transferred nothing: garbage pairs,
 another format than at inference, eighteen examples.
@@ -28,7 +28,7 @@ class GateAnswer:
     """What one gate says.
 
     Args:
-        gate: G1 to G12.
+        gate: G1 to G13.
         passed: None where it could not be asked, which `words` says why.
         found, wanted: what it measured and what was allowed; None where neither is a number.
     """
@@ -212,6 +212,15 @@ def ask_learning_rate(learning_rate: float, parameters: int | None) -> GateAnswe
     return GateAnswer(
         gate="G12", passed=learning_rate <= MOST_LARGE_RATE, words=words, found=learning_rate, wanted=MOST_LARGE_RATE
     )
+
+
+def ask_worlds(refusals: Sequence[str], standings: Sequence[str]) -> GateAnswer:
+    """G13: where its attempts were made, right and wrong can be told apart, and that was looked at as it is now.
+
+    Args:
+        refusals: of each environment that may not train, why. standings: what is known of each of them.
+    """
+    return GateAnswer(gate="G13", passed=not refusals, words="; ".join(refusals or standings) or "it has no attempts")
 
 
 def find_refusal(answers: Sequence[GateAnswer]) -> str:

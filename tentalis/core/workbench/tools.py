@@ -64,6 +64,8 @@ class Tool:
                     return f"{name}: wanted a number, found {_show(value)}"
             elif not isinstance(value, str) or len(value) > MAX_TEXT_CHARS:
                 return f"{name}: wanted a text of at most {MAX_TEXT_CHARS} characters, found {_show(value)}"
+            elif not value.isprintable():
+                return f"{name}: wanted a text on one line, found {value!r:.{SHOWN_CHARS}}"
             elif not isinstance(kind, type) and value not in kind:
                 return f"{name}: wanted {' or '.join(kind)}, found {_show(value)}"
         return ""

@@ -72,6 +72,7 @@ def test_an_honest_batch_is_asked_and_goes_on(batch: Batch) -> None:
         "G10": True,
         "G11": True,
         "G12": True,
+        "G13": True,
     }
 
 
@@ -204,7 +205,17 @@ def test_every_gate_answers_for_pairs_or_says_why_it_was_not_asked(project: Proj
     words = {one["gate"]: one["words"] for one in run.gates}
     assert (run.state, answers_of(run)) == (
         "queued",
-        {"G1": True, "G2": None, "G3": True, "G6": True, "G8": True, "G10": True, "G11": True, "G12": True},
+        {
+            "G1": True,
+            "G2": None,
+            "G3": True,
+            "G6": True,
+            "G8": True,
+            "G10": True,
+            "G11": True,
+            "G12": True,
+            "G13": True,
+        },
     )
     assert words["G1"] == "2 distinct tasks are solved, dpo wants 2"
     assert words["G2"].startswith("not asked: ")

@@ -1,4 +1,4 @@
-"""The gates G1 to G12: what passes, what does not, and what could not be asked."""
+"""The gates G1 to G13: what passes, what does not, and what could not be asked."""
 
 import math
 
@@ -18,6 +18,7 @@ from tentalis.core.learning.preflight_rules import (
     ask_skills,
     ask_solved,
     ask_split,
+    ask_worlds,
     find_refusal,
 )
 
@@ -62,6 +63,9 @@ CASES: list[tuple[GateAnswer, str, bool | None, str]] = [
     (ask_learning_rate(1e-5, 7_000_000_000), "G12", True, "7,000,000,000 parameters"),
     (ask_learning_rate(4e-3, 7_000_000_000), "G12", False, "at most 0.001"),
     (ask_learning_rate(4e-3, None), "G12", False, "of unknown size"),
+    (ask_worlds([], ["desk passed"]), "G13", True, "desk passed"),
+    (ask_worlds(["moon was never examined"], ["moon was never examined"]), "G13", False, "never examined"),
+    (ask_worlds([], []), "G13", True, "it has no attempts"),
 ]
 
 

@@ -180,6 +180,8 @@ BAD: list[tuple[str, str, str]] = [
     ("tools_call", '{"tool": "mail.post", "args": {"to": "Berg", "about": "x", "copy": "all"}}',
      "copy: wanted owner or office or nobody, found all"),
     ("tools_call", '{"tool": "bills.check", "args": {"bill": true}}', "bill: wanted a number, found True"),
+    ("tools_call", '{"tool": "mail.draft", "args": {"to": "Berg", "about": "\\ud800"}}',
+     "about: wanted a text on one line"),
     ("tools_call", '{"tool": "bills.check", "args": {"bill": 7}}', "there is no bill 7"),
     ("tools_search", '{"query": 7}', 'tools_search wants {"query": text}, found {"query": 7}'),
     ("tools_search", json.dumps({"query": "x" * 2**20}), "wanted at most 1,000 characters, found 1,048,589"),

@@ -1,0 +1,45 @@
+"""Environments as REST shows them."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class WorldCheckOut(serializers.Serializer[Any]):
+    """One thing that an examination looked at."""
+
+    name = serializers.CharField()
+    passed = serializers.BooleanField(allow_null=True, help_text="null: it could not be looked at.")
+    words = serializers.CharField()
+
+
+class WorldCertificateOut(serializers.Serializer[Any]):
+    """What an examination of an environment found."""
+
+    id = serializers.IntegerField()
+    sha256 = serializers.CharField(help_text="Of all files that the environment was made of.")
+    passed = serializers.BooleanField()
+    checks = WorldCheckOut(many=True)
+    figures = serializers.DictField(help_text="Episodes, steps, steps a second, medians in ms, memory in MiB.")
+    examined_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class WorldOut(serializers.Serializer[Any]):
+    """An environment that tasks can be in."""
+
+    name = serializers.CharField()
+    title = serializers.CharField(source="label", help_text="What people call it.")
+    noun = serializers.CharField(help_text="What a task is called there.")
+    has_turns = serializers.BooleanField(help_text="Its attempts are episodes of calls and observations.")
+    version = serializers.CharField()
+    sha256 = serializers.CharField(help_text="Of all files that it is made of now.")
+    may_train = serializers.BooleanField(allow_null=True, help_text="null: there is nothing to examine, and it may.")
+    words = serializers.CharField(help_text="Why it may or may not.")
+    certificate = WorldCertificateOut(allow_null=True, help_text="Of it as it is now.")
+
+
+class WorldsOut(serializers.Serializer[Any]):
+    """All environments of this installation."""
+
+    results = WorldOut(many=True)

@@ -1,0 +1,91 @@
+"""Whether a world may train: what an examination found of it as it is now."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from django.db import transaction
+
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.worlds.examining import TASKS, examine
+from apps.worlds.identity import SHOWN, hash_world, name_world
+from apps.worlds.models import WorldCertificate
+from tentalis.core.worlds import World
+
+OWN: Final = "apps.worlds."
+"""Where the worlds that come with the platform are, a package each."""
+BY_PEOPLE: Final = "it makes up no tasks and holds no state: checks and people tell its answers right from wrong"
+"""Why a plain conversation is not examined."""
+
+
+class WorldStanding(NamedTuple):
+    """Whether a world may train.
+
+    Args:
+        may_train: None where there is nothing to examine, and it may.
+        certificate: the newest of it as it is now, whatever it found.
+    """
+
+    may_train: bool | None
+    words: str
+    certificate: WorldCertificate | None = None
+
+
+def is_examined(world: World) -> bool:
+    """Whether there is anything to examine: it says by itself what tries are worth that others did not make up."""
+    return world.has_turns or world.draw_prompt(Random(0)) is not None
+
+
+def is_own(world: World) -> bool:
+    """Whether it comes with the platform."""
+    return type(world).__module__.rpartition(".")[0].startswith(OWN)
+
+
+def certify(world: World, *, by: str, prompts: Sequence[str] = (), tasks: int = TASKS) -> WorldCertificate:
+    """Examine a world as it is now, and keep what was found.
+
+    Args:
+        prompts: tasks to try, of a world that makes none up.
+    """
+    found = examine(world, prompts=prompts, tasks=tasks)
+    with transaction.atomic():
+        made = WorldCertificate.objects.create(
+            world=world.name,
+            version=world.version[:64],
+            sha256=found.sha256,
+            passed=found.passed,
+            checks=[vars(one) for one in found.checks],
+            figures=dict(found.figures),
+            examined_by=by,
+        )
+        payload = {"world": found.full_name, "passed": found.passed, "faults": [one.name for one in found.faults]}
+        record(Kind.WORLD_EXAMINED, subject=made, by=by, payload=payload)
+    return made
+
+
+def find_standing(world: World) -> WorldStanding:
+    """Whether a world may train, by the newest certificate there is. Two queries at most."""
+    if not is_examined(world):
+        return WorldStanding(None, f"{world.name} is not examined: {BY_PEOPLE}")
+    newest = WorldCertificate.objects.newest_of(world.name)
+    command = f"examine it: tentalis world doctor {world.name}"
+    if newest is None:
+        return WorldStanding(False, f"{name_world(world)} was never examined; {command}")
+    if newest.sha256 != hash_world(world):
+        words = f"{name_world(world)} is another than was examined ({newest.sha256[:SHOWN]}); {command}"
+        return WorldStanding(False, words)
+    if not newest.passed:
+        faults = "; ".join(f"{one['name']}: {one['words']}" for one in newest.checks if one["passed"] is False)
+        return WorldStanding(False, f"{name_world(world)} failed its examination: {faults}", newest)
+    return WorldStanding(True, f"{name_world(world)} passed its examination of {newest.created_at:%Y-%m-%d}", newest)
+
+
+def settle_standing(world: World, *, by: str) -> WorldStanding:
+    """As `find_standing`, once a world that comes with the platform was examined where it is new or changed: that takes
+    a moment and does nothing outside. A stranger's world waits for somebody who asks for it."""
+    found = find_standing(world)
+    if found.may_train is False and found.certificate is None and is_own(world):
+        certify(world, by=by)
+        return find_standing(world)
+    return found
