@@ -4,7 +4,8 @@ and Postgres crashes.
 A world that changes something outside, counted there by key; its agent is a script that takes a while for a turn. The
 control plays the same without keeping turns and must do things twice, or the kills were too kind to prove anything.
 Then, undisturbed: what keeping a turn costs in time and bytes, and what becomes of rewards when a fifth of the episodes
-meet a fault that is not their model's.
+meet a fault that is not their model's. Last, episodes in the terminal's sandboxes, whose host is killed by turns with
+the queue (`episodes_sandboxed`).
 """
 
 import argparse
@@ -60,6 +61,7 @@ class Found:
     control_wrong: int = 0
     wall_s: float = 0.0
     undisturbed: dict[str, float] = field(default_factory=dict)
+    sandboxed: dict[str, int] = field(default_factory=dict)
 
     def list_misses(self) -> list[str]:
         one = self.undisturbed
@@ -74,6 +76,14 @@ class Found:
             f"faults moved the mean reward by {one['moved']:.3f}": abs(one["moved"]) <= REWARD_BAR,
             f"the naive control moved it by {one['naive_moved']:.3f} only": abs(one["naive_moved"]) >= NAIVE_BAR,
         }
+        if two := self.sandboxed:
+            bars |= {
+                f"{two['unfinished']} episodes in sandboxes reached no final state": not two["unfinished"],
+                f"{two['earned']} of {two['right']} done in sandboxes were rewarded": two["earned"] == two["right"] > 0,
+                f"{two['unearned']} not done in sandboxes were rewarded": not two["unearned"],
+                f"{two['hit']} of {two['kills']} kills hit episodes in sandboxes": two["hit"] == two["kills"],
+                "no episode in a sandbox was lost": two["lost_and_played_anew"] > 0,
+            }
         return [words for words, is_kept in bars.items() if not is_kept]
 
 
@@ -87,6 +97,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tentalis-episodes-") as name:
         directory = Path(name)
         found = run(directory, episodes=options.episodes, kills=options.kills, keep_in=options.keep_in)
+        from tests.bench import episodes_sandboxed  # it asks this module
+
+        found.sandboxed = dict(episodes_sandboxed.run(directory))
     found.wall_s = round(time.monotonic() - began, 1)
     print_table(console, found)
     misses = found.list_misses()
@@ -242,6 +255,13 @@ def print_table(console: Console, found: Found) -> None:
     table.add_row("bytes, against one turn of equal text", f"{one['bytes_ratio']:.2f}", "<= 1.5")
     table.add_row("mean reward with faults in a fifth", f"{one['reward']:.3f}, moved {one['moved']:+.3f}", "<= .01")
     table.add_row("the same where a fault is a 0", f"moved {one['naive_moved']:+.3f}", ">= .15")
+    if two := found.sandboxed:
+        table.add_section()
+        table.add_row("in sandboxes, the host killed too: episodes, kills", f"{two['episodes']}, {two['kills']}", "")
+        table.add_row("without a final state", f"{two['unfinished']}", "0")
+        table.add_row("done, and rewarded", f"{two['earned']} of {two['right']}", "all")
+        table.add_row("not done, and rewarded", f"{two['unearned']}", "0")
+        table.add_row("lost and played anew; failed", f"{two['lost_and_played_anew']}; {two['failed']}", "> 0")
     console.print(table)
 
 

@@ -39,6 +39,7 @@ from tentalis.core.worlds import (
     HintGrammar,
     Observation,
     PanelItem,
+    Solution,
     ToolCall,
     Verification,
     World,
@@ -93,6 +94,19 @@ class SweWorld(World):
             return Observation(text=search(tree, **given))
         except CallError as error:
             return Observation(text=f"{ERROR}{error}")
+
+    def solve(self, prompt: str, seed: int | None) -> Solution:
+        """The house's fix, in the line of the mistake."""
+        task = read_task(prompt)
+        house = task.fixes[next(iter(task.mistake.ways))].strip()
+        made = (
+            (VIEW, {"path": task.path}),
+            (EDIT, {"path": task.path, "line": task.line, "text": house}),
+            (SUBMIT, {}),
+        )
+        return Solution(
+            calls=[ToolCall(id=name, name=name, arguments=json.dumps(arguments)) for name, arguments in made]
+        )
 
     def snapshot(self, state: State) -> bytes:
         return canonical_json(state)

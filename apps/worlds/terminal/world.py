@@ -1,5 +1,6 @@
 """The terminal world: small jobs at a shell in a sandbox, judged by what is left of its files and programs."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from tentalis.core.worlds import (
     HintGrammar,
     Observation,
     PanelItem,
+    Solution,
     ToolCall,
     Verification,
     World,
@@ -136,6 +138,16 @@ class TerminalWorld(World):
             details={"actions": len(state.moments), "strays": len(found.strays)},
             checks=checks,
         )
+
+    def solve(self, prompt: str, seed: int | None) -> Solution:
+        """The house's commands, behind those that show what has to be seen first."""
+        scene, house = read_task(prompt).scene, read_task(prompt).house
+        commands = [command for command, _ in (*scene.looks, *house.commands)]
+        runs = [
+            ToolCall(id=f"run-{place}", name=RUN, arguments=json.dumps({"command": command}, ensure_ascii=False))
+            for place, command in enumerate(commands)
+        ]
+        return Solution(calls=[*runs, ToolCall(id="done", name=DONE)])
 
     def _judge(self, state: _State) -> tuple[Judgement, Tree]:
         """What is so now, and what lies there. Programs may take a moment to do what they were told."""
