@@ -99,13 +99,13 @@ class SweWorld(World):
         """The house's fix, in the line of the mistake."""
         task = read_task(prompt)
         house = task.fixes[next(iter(task.mistake.ways))].strip()
-        made = (
-            (VIEW, {"path": task.path}),
-            (EDIT, {"path": task.path, "line": task.line, "text": house}),
-            (SUBMIT, {}),
-        )
+        made: dict[str, dict[str, Any]] = {
+            VIEW: {"path": task.path},
+            EDIT: {"path": task.path, "line": task.line, "text": house},
+            SUBMIT: {},
+        }
         return Solution(
-            calls=[ToolCall(id=name, name=name, arguments=json.dumps(arguments)) for name, arguments in made]
+            calls=[ToolCall(id=name, name=name, arguments=json.dumps(given)) for name, given in made.items()]
         )
 
     def snapshot(self, state: State) -> bytes:
