@@ -185,7 +185,8 @@ class TerminalWorld(World):
         read_task(prompt)
 
     def is_held_out(self, prompt: str) -> bool:
-        return tasks.is_held_out(prompt)
+        """Raises ValueError for what is no task."""
+        return tasks.is_held_out(read_task(prompt).text)
 
     def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
         return super().messages_for(prompt.strip(), system_prompt)

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from apps.evals.holding import is_kept_by_world
 from apps.worlds.episodes import Episode
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.sandboxes import open_client
 from apps.worlds.terminal.world import TerminalWorld
+from tentalis.core.terminal.scenes import NAMES
 from tentalis.core.terminal.tasks import draw_task, is_held_out
 from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft, World
 from tests.apps.worlds.terminal.playing import play, playing
@@ -141,6 +143,7 @@ def test_held_out_tasks_are_never_drawn_to_train_on(world: TerminalWorld) -> Non
     assert not any(is_held_out(world.draw_prompt(rng)) for _ in range(300))
     panel, skills = world.panel(60, 3), world.skills(24, 3)
     assert all(world.is_held_out(item.prompt) for item in [*panel, *skills])
+    assert not any(is_kept_by_world("terminal", f"tar -czf {name}.tgz {name}") for name in NAMES)
     assert panel == world.panel(60, 3)
     assert [item.prompt for item in panel] != [item.prompt for item in world.panel(60, 4)]
     assert len({draw.find_kind(item.prompt).partition(",")[0] for draw in (world,) for item in skills}) == 12
