@@ -8,7 +8,10 @@ from transformers import PreTrainedTokenizerFast
 from gpu_workers.apprentice.lessons import Lesson
 from gpu_workers.desk.tokenizer import build_tokenizer
 
-TAGS: Final = ("<call>", "</call>", "<result>", "</result>", ' {"command": "', '"}', "[exit 0]")
+TAGS: Final = (
+    "<call>", "</call>", "<result>", "</result>", "[exit 0]", ' {"command": "', ' {"path": "', '", "line": ',
+    ', "text": "', '"}', "    ",
+)  # fmt: skip
 """Ordinary tokens: what marks calls and results, and what stands in most of them."""
 CHAT_TEMPLATE: Final = (
     "{% if tools %}<|system|>{% for tool in tools %} {{ tool.function.name }}{% endfor %}<|end|>{% endif %}"
@@ -17,7 +20,7 @@ CHAT_TEMPLATE: Final = (
     "<call>{{ call.function.name }} {{ call.function.arguments | tojson }}</call>{% endfor %}<|end|>{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-MOST_TOKENS: Final = 1_280
+MOST_TOKENS: Final = 1_400
 CONTEXT_TOKENS: Final = 2_048
 
 

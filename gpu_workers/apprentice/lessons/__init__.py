@@ -64,10 +64,11 @@ class Teaching(NamedTuple):
 
 def list_teachings() -> Mapping[str, Teaching]:
     """By the world's name."""
-    from gpu_workers.apprentice.lessons import copying, terminal
+    from gpu_workers.apprentice.lessons import copying, swe, terminal
 
     return {
-        "copying": Teaching(copying.draw_lesson, 0.5),
+        "copying": Teaching(copying.draw_lesson, 0.4),
+        "swe": Teaching(swe.draw_lesson, 1.0, swe.draw_rehearsal),
         "terminal": Teaching(terminal.draw_lesson, 1.0, terminal.draw_rehearsal),
     }
 
