@@ -11,6 +11,7 @@ from gpu_workers.desk.tokenizer import build_tokenizer
 TAGS: Final = (
     "<call>", "</call>", "<result>", "</result>", "[exit 0]", ' {"command": "', ' {"path": "', '", "line": ',
     ', "text": "', '"}', "    ",
+    ' {"query": "', ' {"tool": "', '", "args": {"', '": "', '", "', '":', '"}}', "}}",
 )  # fmt: skip
 """Ordinary tokens: what marks calls and results, and what stands in most of them."""
 CHAT_TEMPLATE: Final = (

@@ -64,12 +64,13 @@ class Teaching(NamedTuple):
 
 def list_teachings() -> Mapping[str, Teaching]:
     """By the world's name."""
-    from gpu_workers.apprentice.lessons import copying, swe, terminal
+    from gpu_workers.apprentice.lessons import copying, swe, terminal, workbench
 
     return {
         "copying": Teaching(copying.draw_lesson, 0.4),
         "swe": Teaching(swe.draw_lesson, 1.0, swe.draw_rehearsal),
         "terminal": Teaching(terminal.draw_lesson, 1.0, terminal.draw_rehearsal),
+        "workbench": Teaching(workbench.draw_lesson, 1.0, workbench.draw_rehearsal),
     }
 
 

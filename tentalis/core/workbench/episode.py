@@ -15,6 +15,7 @@ from tentalis.core.workbench.tools import (
     TOOLS,
     RefusedError,
     Tool,
+    list_found,
     read_decisions,
     search_tools,
 )
@@ -135,7 +136,7 @@ def _look_up(state: State, function: str, told: Mapping[str, Any]) -> str:
     _note(state, LOOKED_UP if is_useful else 0.0, "looked up" if is_useful else "nothing new that is needed", key=key)
     if function == DESCRIBE:
         return found[0].describe()
-    return "\n".join(one.line for one in found) or f"nothing found; namespaces: {', '.join(NAMESPACES)}"
+    return list_found(found)
 
 
 def _judge_call(state: State, tool: Tool, given: Mapping[str, Any], before: Company) -> None:

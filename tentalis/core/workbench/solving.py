@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tentalis.core.workbench.company import Company
@@ -16,10 +16,15 @@ class UnsolvableError(Exception):
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One call of the company's tools."""
+    """One call of the company's tools.
+
+    Args:
+        said: what the tool answers.
+    """
 
     tool: str
     arguments: Mapping[str, Any]
+    said: str = field(default="", compare=False)
 
     @property
     def changes(self) -> bool:
@@ -49,11 +54,11 @@ def solve(task: Task, company: Company, choices: _Choices | None = None) -> Plan
     after, calls = deepcopy(company), list[PlannedCall]()
 
     def call(name: str, told: Mapping[str, Any]) -> str:
-        calls.append(PlannedCall(name, told))
         try:
-            return TOOLS[name].effect(after, told)
+            calls.append(PlannedCall(name, told, TOOLS[name].effect(after, told)))
         except RefusedError as error:
             raise UnsolvableError(f"{name}: {error}") from None
+        return calls[-1].said
 
     _PLANS[task.family](task, {**task.house, **(choices or {})}, call)
     return Plan(tuple(calls), after)

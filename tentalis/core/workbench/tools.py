@@ -436,6 +436,11 @@ def search_tools(query: str) -> Sequence[Tool]:
     return found[:MOST_FOUND]
 
 
+def list_found(tools: Sequence[Tool]) -> str:
+    """What a search answers."""
+    return "\n".join(one.line for one in tools) or f"nothing found; namespaces: {', '.join(NAMESPACES)}"
+
+
 def read_decisions(name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Habit -> the option that a call takes, of those that it decides on."""
     namespace, _, verb = name.partition(".")
