@@ -360,9 +360,11 @@ class _Examiner:
                 if trial.prompt != item.prompt or trial.seed != item.seed:
                     continue
                 for seen in trial.seen:
-                    named = SHOWN.search(seen)
-                    if named or (secret := next((one for one in secrets if one in seen), "")):
-                        what = named[0] if named else secret
+                    named = [one[0] for one in SHOWN.finditer(seen)]
+                    told = [one for one in (*named, *secrets) if one in seen]
+                    told = [one for one in told if not any(one in text for text in trial.asked)]  # its own words
+                    if told:
+                        what = told[0]
                         self._say(
                             "what is shown", False, f"an agent can read what decides: {what!r:.80} in {seen!r:.160}"
                         )

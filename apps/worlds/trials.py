@@ -11,7 +11,8 @@ from typing import Any, Final
 from apps.worlds.calls import find_call_fault
 from apps.worlds.episodes import Episode, PlayedTurn, Seen
 from apps.worlds.verifying import verify_answer
-from tentalis.core.tool_calls import WrittenCall
+from tentalis.core.near_duplicates import list_texts
+from tentalis.core.tool_calls import WrittenCall, read_arguments
 from tentalis.core.worlds import (
     AttemptDraft,
     DraftStep,
@@ -50,7 +51,7 @@ class ScriptedTry:
     """What came of a try.
 
     Attributes:
-        seen: what the world said to its calls, in order.
+        seen: what the world said to its calls, in order; asked: the texts in those calls.
         began, ended: hash of the state before its first call and behind its last; "" in a world without turns.
         verifications: of the same end, one a time it was asked.
         reset_s, act_s, verify_s: seconds each took, verifying the first time.
@@ -61,6 +62,7 @@ class ScriptedTry:
     began: str = ""
     ended: str = ""
     seen: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     verifications: list[Verification | None] = field(default_factory=list)
     reset_s: float = 0.0
     act_s: list[float] = field(default_factory=list)
@@ -134,6 +136,7 @@ def _act(world: World, state: Any, tools: Tools, agent: Agent, episode: Episode,
         if not fault:
             trial.act_s.append(time.perf_counter() - started)
         trial.seen.append(seen.text)
+        trial.asked += list_texts(read_arguments(call.arguments))
         said = seen.text[: world.limits.output_chars]
         shown = Seen(text=said, ends=seen.ends)
         episode.turns.append(PlayedTurn(draft=AttemptDraft(), calls=[call], seen=[shown]))
