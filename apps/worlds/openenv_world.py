@@ -19,7 +19,16 @@ from websockets.sync.client import ClientConnection, connect
 
 from tentalis.core.canon import content_hash
 from tentalis.core.world_servers import MOST_MESSAGE_BYTES, MOST_SEED, SUM, WorldServer
-from tentalis.core.worlds import AttemptDraft, EpisodeLimits, Observation, PanelItem, ToolCall, Verification, World
+from tentalis.core.worlds import (
+    AttemptDraft,
+    EpisodeLimits,
+    Observation,
+    PanelItem,
+    StateLostError,
+    ToolCall,
+    Verification,
+    World,
+)
 from tentalis.outbound.sync import guarded_client
 
 OPEN_S: Final = 10.0
@@ -34,7 +43,7 @@ THEIR_FAULT: Final = "VALIDATION_ERROR"
 _SEED: Final = re.compile(r"\bseed (\d{1,10})\.?$")
 
 
-class ServerFaultError(Exception):
+class ServerFaultError(StateLostError):
     """The server is away, or does not keep to the protocol: it says nothing of who played."""
 
 

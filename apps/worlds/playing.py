@@ -23,6 +23,7 @@ from tentalis.core.worlds import (
     AttemptDraft,
     EpisodeLimits,
     Observation,
+    StateLostError,
     ToolCall,
     TurnAgent,
     TurnAsked,
@@ -31,6 +32,7 @@ from tentalis.core.worlds import (
     World,
 )
 from tentalis.outbound.scopes import ScopedThreadPool, current_scope
+from tentalis.sandbox.errors import SandboxError
 
 logger = logging.getLogger(__name__)
 
@@ -381,19 +383,32 @@ def _finish(world: World, episode: Episode) -> None:
     if episode.taken_over and not episode.lost:
         episode.verification = Verification(outcome=None, infrastructure=TAKEN_OVER, grader="player")
     elif not episode.lost:
-        draft = episode.join()
-        found = verify_answer(
-            environment=world.name,
-            prompt=episode.prompt,
-            reference=episode.reference,
-            checks=episode.checks,
-            draft=draft,
-            graders=episode.graders,
-            look=partial(world.verify_state, episode.prompt, episode.reference, episode.state, draft),
-        )
-        episode.verification = _note_facts(episode, found)
+        episode.verification = _verify(world, episode)
     _close(world, episode)
     episode.is_over = True
+
+
+def _verify(world: World, episode: Episode) -> Verification | None:
+    draft = episode.join()
+    found = verify_answer(
+        environment=world.name,
+        prompt=episode.prompt,
+        reference=episode.reference,
+        checks=episode.checks,
+        draft=draft,
+        graders=episode.graders,
+        look=partial(_look, world, episode, draft),
+    )
+    return None if episode.lost else _note_facts(episode, found)
+
+
+def _look(world: World, episode: Episode, draft: AttemptDraft) -> Verification | None:
+    """What the world says of its end; where the state is gone that it ended in, the episode is lost."""
+    try:
+        return world.verify_state(episode.prompt, episode.reference, episode.state, draft)
+    except (StateLostError, SandboxError) as error:
+        episode.lost = f"{type(error).__name__}: {error}"[:MOST_WORDS]
+        raise
 
 
 def _note_facts(episode: Episode, found: Verification | None) -> Verification | None:

@@ -14,6 +14,10 @@ from tentalis.core.scoring.verdicts import VerdictQuestion
 from tentalis.core.token_use import NOTHING_USED, TokenUse
 
 
+class StateLostError(Exception):
+    """What held an episode's state is gone: nothing can be said of who worked in it, and it is played anew."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DraftStep:
     """One step of an answer.
@@ -340,7 +344,11 @@ class World:
         """Give back what the state holds: it is not used again."""
 
     def verify_state(self, prompt: str, reference: Any, state: Any, draft: AttemptDraft) -> Verification | None:
-        """Check an episode at its end; `draft`: all its turns as one try. As `verify`, which knows no state."""
+        """Check an episode at its end; `draft`: all its turns as one try. As `verify`, which knows no state.
+
+        Raises:
+            StateLostError, SandboxError: its state is gone.
+        """
         return self.verify(prompt, reference, draft)
 
     def refuse_agent(self, kind: "AgentKind") -> str:

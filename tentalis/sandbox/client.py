@@ -7,6 +7,7 @@ import select
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, SOCKET, FrameError, pack,
 
 START_WITHIN_S: Final = 30.0
 STOP_WITHIN_S: Final = 30.0
+RETRY_S: Final = 0.1
 HOST_ENVIRONMENT: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 """All that a host is told of its starter's environment."""
 OnOutput = Callable[[str, bytes], None]
@@ -72,18 +74,29 @@ class TreeEntry:
 class SandboxClient:
     """Asks the host of a directory. Threads may share it: each question has a connection to itself while it lasts."""
 
-    def __init__(self, directory: Path, *, timeout_s: float | None = None) -> None:
+    def __init__(self, directory: Path, *, timeout_s: float | None = None, patience_s: float = 0.0) -> None:
         """Args:
             timeout_s: in which each answer's next piece must come; None: a host may take its time, for commands do.
+            patience_s: how long a host is waited for that is not there, as one that is started again.
         Raises:
             SandboxLostError: no host answers there.
         """
         self._directory = directory
-        self._timeout_s = timeout_s
+        self._timeout_s, self._patience_s = timeout_s, patience_s
         self._free: deque[socket.socket] = deque()
         self._free.append(self._connect())
 
     def _connect(self) -> socket.socket:
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._connect_once()
+            except SandboxLostError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(RETRY_S)
+
+    def _connect_once(self) -> socket.socket:
         try:
             place = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:

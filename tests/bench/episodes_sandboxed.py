@@ -5,6 +5,7 @@ Nobody may be rewarded for what was not done, and nobody who did it may go witho
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -22,6 +23,8 @@ POINTS = "[tentalis.agents]\nscripted = scripted_package:AGENT\n"
 WORLD, TASKS, GROUP, KILLS = "terminal", 24, 4, 10
 TARGETS = ("queue-episodes", "sandboxes")
 THINKS_S = 0.25
+SETTLE_S = 1.5
+"""Behind a kill: what is seen to be played then is played since."""
 
 
 def run(directory: Path, *, kills: int = KILLS, keep_in: Path | None = None) -> Mapping[str, Any]:
@@ -42,6 +45,7 @@ def run(directory: Path, *, kills: int = KILLS, keep_in: Path | None = None) -> 
         for number in range(kills):
             hit += bool(wait_for_playing(url))
             stack.signal(TARGETS[number % len(TARGETS)], signal.SIGKILL)
+            time.sleep(SETTLE_S)
         unfinished = wait_for_end(url, TASKS * GROUP)
         rows = ask(
             url,

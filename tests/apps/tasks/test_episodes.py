@@ -60,10 +60,12 @@ from tentalis.core.worlds import (
     EpisodeLimits,
     Observation,
     PanelItem,
+    StateLostError,
     ToolCall,
     TurnDraft,
     Verification,
 )
+from tentalis.sandbox.errors import SandboxLostError
 from tests.apps.console.builders import sign_in
 from tests.apps.supervision.builders import let_time_pass
 from tests.apps.worlds.tally_package import AGENT, EFFECTS, Tally, TallyAgent, TallyWorld
@@ -352,6 +354,28 @@ def test_a_world_that_lies_or_shares_its_state_is_named_and_nobody_is_rewarded(
     for one in found:
         assert not any(said.outcome for said in Attempt.every.filter(verification__infrastructure__contains=one))
     assert all("nan" not in str(turn.observations) for turn in EpisodeTurn.objects.all())
+
+
+def test_an_end_whose_state_is_gone_is_played_anew_and_not_left_without_a_word(
+    tallier: Worker, stage: Stage, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = [StateLostError("the sandbox host is gone"), SandboxLostError("the sandbox host is gone")]
+    verify = stage.world.verify_state
+
+    def look(world: Any, *given: Any) -> Verification:
+        if gone:
+            raise gone.pop()
+        return verify(world, *given)
+
+    monkeypatch.setattr(stage.world, "verify_state", look)
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    *lost, played = Attempt.every.order_by("pk")
+    assert [one.state for one in lost] == ["lost"] * 2
+    assert [read(one)["infrastructure"] for one in lost] == [
+        f"{kind}: the sandbox host is gone" for kind in ("SandboxLostError", "StateLostError")
+    ]
+    assert (played.state, played.outcome) == ("answered", 1.0)
 
 
 def test_what_a_world_says_that_postgres_cannot_hold_is_kept_without_it(
