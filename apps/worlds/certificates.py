@@ -13,6 +13,7 @@ from apps.worlds.identity import SHOWN, hash_world, name_world
 from apps.worlds.models import WorldCertificate
 from tentalis.core.worlds import World
 
+MOST_WORDS: Final = 300
 OWN: Final = "apps.worlds."
 """Where the worlds that come with the platform are, a package each."""
 BY_PEOPLE: Final = "it makes up no tasks and holds no state: checks and people tell its answers right from wrong"
@@ -42,11 +43,14 @@ def is_own(world: World) -> bool:
     return type(world).__module__.rpartition(".")[0].startswith(OWN)
 
 
-def certify(world: World, *, by: str, prompts: Sequence[str] = (), tasks: int = TASKS) -> WorldCertificate:
+def certify(
+    world: World, *, by: str, prompts: Sequence[str] = (), tasks: int = TASKS, accepted: str = ""
+) -> WorldCertificate:
     """Examine a world as it is now, and keep what was found.
 
     Args:
         prompts: tasks to try, of a world that makes none up.
+        accepted: why it may train whatever is found, such as a control that is wrong on purpose; "": it may not.
     """
     found = examine(world, prompts=prompts, tasks=tasks)
     with transaction.atomic():
@@ -57,9 +61,11 @@ def certify(world: World, *, by: str, prompts: Sequence[str] = (), tasks: int = 
             passed=found.passed,
             checks=[vars(one) for one in found.checks],
             figures=dict(found.figures),
+            accepted=accepted[:MOST_WORDS],
             examined_by=by,
         )
-        payload = {"world": found.full_name, "passed": found.passed, "faults": [one.name for one in found.faults]}
+        payload = {"world": found.full_name, "passed": found.passed, "accepted": made.accepted}
+        payload["faults"] = [one.name for one in found.faults]
         record(Kind.WORLD_EXAMINED, subject=made, by=by, payload=payload)
     return made
 
@@ -77,7 +83,9 @@ def find_standing(world: World) -> WorldStanding:
         return WorldStanding(False, words)
     if not newest.passed:
         faults = "; ".join(f"{one['name']}: {one['words']}" for one in newest.checks if one["passed"] is False)
-        return WorldStanding(False, f"{name_world(world)} failed its examination: {faults}", newest)
+        allowed = f"; allowed by {newest.examined_by}: {newest.accepted}" if newest.accepted else ""
+        words = f"{name_world(world)} failed its examination: {faults}{allowed}"
+        return WorldStanding(bool(newest.accepted), words, newest)
     return WorldStanding(True, f"{name_world(world)} passed its examination of {newest.created_at:%Y-%m-%d}", newest)
 
 

@@ -21,6 +21,11 @@ class WorldCertificate(models.Model):
     passed = models.BooleanField(help_text="Nothing that was looked at speaks against training there.")
     checks = models.JSONField(help_text="One entry each: name, passed (null: could not be looked at), words.")
     figures = models.JSONField(help_text="Episodes, steps, steps a second, memory.")
+    accepted = models.CharField(
+        max_length=300,
+        blank=True,
+        help_text="Why it may train although it did not pass, as somebody said.",
+    )
     examined_by = models.CharField(max_length=120)
     created_at = models.DateTimeField(db_default=Now())
 

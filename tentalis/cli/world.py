@@ -33,6 +33,9 @@ def doctor(
     acts: Annotated[
         bool, typer.Option("--acts", help="Tries may change something beyond it: it acts outside.")
     ] = False,
+    accept: Annotated[
+        str, typer.Option(help="Why anything may be trained there whatever is found; it is put on record.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Examine an environment of this installation, and keep what was found.
@@ -40,12 +43,13 @@ def doctor(
     Its own right way must be worth 1, and agents that do nothing, guess, talk garbage or tamper nothing. Nothing is
     trained in one that fails, or that is another than was examined. Exits 1 where it fails.
     """
-    told = _examine(name, [f"--prompt={one}" for one in prompt or ()], tasks, acts)
+    asked = [f"--tasks={tasks}", *(f"--prompt={one}" for one in prompt or ()), *["--acts"] * acts]
+    told = _examine(name, [*asked, f"--accept={accept}"])
     if as_json:
         print_json(told)
     else:
         _print_examination(told)
-    if told["passed"] is False:
+    if told["passed"] is False and not accept:
         raise typer.Exit(1)
 
 
@@ -66,7 +70,7 @@ def serve(
     os.execve(sys.executable, argv, environment)  # noqa: S606 - this process becomes the server
 
 
-def _examine(name: str, prompts: list[str], tasks: int, acts: bool) -> dict[str, Any]:
+def _examine(name: str, asked: list[str]) -> dict[str, Any]:
     from tentalis.platform.keeping.place import Place
     from tentalis.platform.keeping.restoring import manage
     from tentalis.platform.stack import web_environment
@@ -77,8 +81,7 @@ def _examine(name: str, prompts: list[str], tasks: int, acts: bool) -> dict[str,
         environment = web_environment(
             place.home, place.config, place.environ, {"database_url": address, "redis_url": redis}
         )
-        asked = [name, f"--tasks={tasks}", *prompts, *["--acts"] * acts]
-        output = manage(environment, "examine_world", *asked)
+        output = manage(environment, "examine_world", name, *asked)
     return dict(json.loads(output.strip().splitlines()[-1]))
 
 

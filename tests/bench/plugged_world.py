@@ -15,7 +15,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,9 +32,9 @@ from tentalis.client.clients import Client
 from tentalis.client.endpoints.calls import Call
 from tentalis.core.learning.gate import compare_paired
 from tentalis.core.worlds import AttemptDraft, ToolCall
-from tentalis.platform.up import RunningStack
 from tests.bench.own_work import LoopOpenError, wait_for
-from tests.chaos.stage import chaos_stack, make_environ, read_admin_token
+from tests.bench.world_loop import examine
+from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.engine_process import run_engine
 from tests.plugged.doors_model import make_doors_model
 
@@ -102,7 +101,7 @@ def learn(world: Any, model: Path, *, updates: int, keep_in: Path | None, consol
         Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as team,
     ):
         set_up(team, model_url, model)
-        examine(stack)
+        examine(stack, "doors")
         is_shown = is_offered(stack.state().addresses["console_url"])
         measured = 0
         for update in range(1, updates + 1):
@@ -144,15 +143,6 @@ def set_up(team: Client, model_url: str, model: Path) -> None:
     (taskset,) = team.iterate(team.list_tasksets, project=SLUG)
     drawn = {"split": "held_out", "count": HELD_OUT, "seed": 1}
     team.send(Call("POST", f"tasksets/{taskset['id']}/items", body=drawn))
-
-
-def examine(stack: RunningStack) -> None:
-    """As whoever installed the package does, once: nothing trains in a world that nobody examined."""
-    asked = [sys.executable, "-m", "tentalis", "world", "doctor", "doors"]
-    environ = {**make_environ(), "TENTALIS_HOME": str(stack.home.root)}
-    done = subprocess.run(asked, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LoopOpenError(f"doors failed their examination: {done.stdout}{done.stderr}")
 
 
 def is_offered(console_url: str) -> bool:

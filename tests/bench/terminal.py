@@ -42,6 +42,7 @@ from tests.bench.world_loop import (
     LoopSizes,
     Referee,
     Say,
+    examine,
     learn,
     make_row,
     print_rows,
@@ -128,6 +129,8 @@ def installed(site: Path) -> Iterator[None]:
 def run_arm(stack: RunningStack, arm: str, seed: int, *, sizes: LoopSizes, console: Console) -> LoopRow:
     world = importlib.import_module("apps.worlds.terminal").WORLD
     if arm in LEARNING:
+        if LEARNING[arm] is LOTTERY:
+            examine(stack, LOTTERY.environment, accept="a control: its rewards are drawn by lot on purpose")
         row = learn(stack, world, LEARNING[arm], seed, sizes=sizes, console=console)
     else:
         do = remember if arm == "memory" else search_prompt

@@ -10,6 +10,8 @@ import json
 import os
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +29,7 @@ from tentalis.core.learning.gate import compare_paired
 from tentalis.core.worlds import AttemptDraft, PanelItem, ToolCall, World
 from tentalis.platform.up import RunningStack
 from tests.bench.own_work import LoopOpenError, wait_for
-from tests.chaos.stage import read_admin_token
+from tests.chaos.stage import make_environ, read_admin_token
 
 BASE: Final = "apprentice"
 WORKER: Final = "apprentice"
@@ -129,6 +131,19 @@ def make_row(arm: str, seed: int, base: Sequence[float], final: Sequence[float],
     return LoopRow(
         arm, seed, statistics.fmean(base), statistics.fmean(final), found.difference, found.low, found.high, **rest
     )
+
+
+def examine(stack: RunningStack, world: str, *, accept: str = "") -> None:
+    """Once, as whoever installed a world of another package does: nothing trains in one that nobody examined.
+
+    Args:
+        accept: why it may train whatever is found.
+    """
+    asked = [sys.executable, "-m", "tentalis", "world", "doctor", world, f"--accept={accept}"]
+    environ = {**make_environ(), "TENTALIS_HOME": str(stack.home.root)}
+    done = subprocess.run(asked, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LoopOpenError(f"{world} failed its examination: {done.stdout}{done.stderr}")
 
 
 def set_up(team: Client, slug: str, environment: str, arm: LoopArm, sizes: LoopSizes, *, seed: int) -> None:

@@ -21,6 +21,7 @@ class WorldCertificateOut(serializers.Serializer[Any]):
     passed = serializers.BooleanField()
     checks = WorldCheckOut(many=True)
     figures = serializers.DictField(help_text="Episodes, steps, steps a second, medians in ms, memory in MiB.")
+    accepted = serializers.CharField(help_text="Why it may train although it did not pass; empty: it may not.")
     examined_by = serializers.CharField()
     created_at = serializers.DateTimeField()
 

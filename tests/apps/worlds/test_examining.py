@@ -105,6 +105,16 @@ def test_nothing_trains_in_a_world_that_failed_and_every_examination_is_on_recor
 
 
 @pytest.mark.django_db
+def test_a_control_that_is_wrong_on_purpose_trains_where_somebody_says_why(install: Any) -> None:
+    world = install(next(iter(BROKEN))())
+    call_command("examine_world", "safe", "--accept", "a control", stdout=StringIO())
+    found = find_standing(world)
+    assert (found.may_train, found.certificate and found.certificate.passed) == (True, False)
+    assert found.words.endswith("; allowed by command line: a control")
+    assert AuditEntry.objects.get(kind="world.examined").payload["accepted"] == "a control"
+
+
+@pytest.mark.django_db
 def test_a_world_of_ours_is_examined_when_it_is_first_trained_in_and_then_not_again() -> None:
     world = WORLDS.get("desk")
     assert world is not None

@@ -22,6 +22,8 @@ class Command(BaseCommand):
         parser.add_argument("--tasks", type=int, default=TASKS, help="that it makes up itself")
         parser.add_argument("--acts", action="store_true", help="it may change something beyond itself")
 
+        parser.add_argument("--accept", default="", help="why it may train whatever is found; it is put on record")
+
     def handle(self, **options: Any) -> None:
         try:
             world = get_world(options["name"])
@@ -32,7 +34,7 @@ class Command(BaseCommand):
         if not is_examined(world) and not options["prompt"]:
             self.stdout.write(json.dumps({"world": world.name, "passed": None, "words": find_standing(world).words}))
             return
-        made = certify(world, by=BY, prompts=options["prompt"], tasks=options["tasks"])
+        made = certify(world, by=BY, prompts=options["prompt"], tasks=options["tasks"], accepted=options["accept"])
         told = {
             name: getattr(made, name) for name in ("id", "world", "version", "sha256", "passed", "checks", "figures")
         }
