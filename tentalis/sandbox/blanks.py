@@ -38,8 +38,9 @@ class Blank:
     groups: list[Path] = field(default_factory=list)
     is_ended: bool = False
 
-    def become(self, order: Mapping[str, Any], handed: Sequence[int]) -> int | None:
-        """Tell it what it is to be, and wait until all its walls are up. Returns the directory of what it writes.
+    def become(self, order: Mapping[str, Any], handed: Sequence[int]) -> tuple[int | None, int | None]:
+        """Tell it what it is to be, and wait until all its walls are up. Returns the directory of what it writes, and
+        the socket where its programs ask to be let out.
 
         Args:
             handed: descriptors of its control socket and, perhaps, of what it starts with.
@@ -47,17 +48,17 @@ class Blank:
         self.answer.settimeout(READY_WITHIN_S)
         try:
             socket.send_fds(self.answer, [json.dumps(order).encode()], list(handed))
-            written = [*self._hear(), *self._hear()]
+            written, way_out = self._hear(), self._hear()
         except OSError as error:
             raise SandboxUnavailableError(f"no sandbox can be made: {error}") from None
         self.answer.close()
-        return written[0] if written else None
+        return written, way_out
 
-    def _hear(self) -> list[int]:
+    def _hear(self) -> int | None:
         text, descriptors, _, _ = socket.recv_fds(self.answer, MAX_ORDER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         if text != DONE:
             raise OSError(text.decode(errors="replace") or "it ended while its walls went up")
-        return list(descriptors)
+        return descriptors[0] if descriptors else None
 
     def kill(self) -> None:
         """End all of it: the kernel ends what is in a process namespace with its first process."""

@@ -145,14 +145,23 @@ class SandboxClient:
         """Forget an image or a snapshot. Sandboxes that stand on it go on."""
         self._ask({"do": "drop_image", "image": image})
 
-    def create(self, image: str, *, sandbox: str = "", limits: Mapping[str, Any] | None = None) -> str:
+    def create(
+        self,
+        image: str,
+        *,
+        sandbox: str = "",
+        limits: Mapping[str, Any] | None = None,
+        allow: Sequence[str] = (),
+    ) -> str:
         """A sandbox of an image or a snapshot, under a name: the one there is, if it was made of the same.
 
         Args:
             limits: fields of `tentalis.sandbox.limits.Limits`; those left out are as there.
+            allow: host:port that it is let out to, by an HTTP proxy that its programs find in `https_proxy`.
         """
         name = sandbox or uuid.uuid4().hex
-        self._ask({"do": "create", "sandbox": name, "image": image, "limits": dict(limits or {})})
+        told = {**(limits or {}), **({"allow": list(allow)} if allow else {})}
+        self._ask({"do": "create", "sandbox": name, "image": image, "limits": told})
         return name
 
     def run(

@@ -17,6 +17,9 @@ INNER_ID: Final = 1000
 """Everybody's user and group in a sandbox."""
 DONE: Final = b"done"
 HOSTNAME: Final = "sandbox"
+PROXY_PORT: Final = 3128
+"""Of a sandbox's own loopback, where it has an allow list."""
+PROXY_ENVIRONMENT: Final = dict.fromkeys(("https_proxy", "HTTPS_PROXY"), f"http://127.0.0.1:{PROXY_PORT}")
 MOUNT_POINT: Final = "mnt"
 """In the store: where every sandbox mounts its own tmpfs, seen by nobody else."""
 MAX_DESCRIPTORS: Final = 1024
@@ -61,16 +64,20 @@ def namespaces(walls: frozenset[Wall]) -> int:
     return sum(flag for wall, flag in flags.items() if wall in walls) | signal.SIGCHLD
 
 
-def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> None:
+def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> socket.socket | None:
     """Put up the walls around this process; the directory of what it writes goes to whoever waits for `answer`.
 
     Args:
         kept: descriptors that stay open.
+
+    Returns:
+        Where its programs ask to be let out, for whoever may let them: it listens, and nobody answers yet.
     """
     walls = asked.walls
     if Wall.DESCRIPTORS in walls:
         close_others(kept)
     own_id = INNER_ID if Wall.USER in walls else asked.outer_id
+    way_out = None
     if Wall.USER in walls:
         _become(own_id)
     kernel.end_with_parent(signal.SIGKILL)
@@ -84,6 +91,8 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> N
         kernel.set_hostname(HOSTNAME)
     if Wall.NETWORK in walls:
         kernel.raise_loopback()
+        if asked.limits.allow:
+            way_out = socket.create_server(("127.0.0.1", PROXY_PORT))
     if {Wall.NO_NESTING, Wall.USER, Wall.ROOT} <= walls:
         Path("/proc/sys/user/max_user_namespaces").write_text("0", encoding="utf-8")
     if Wall.RESOURCES in walls:
@@ -101,6 +110,7 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> N
             kernel.end_with_parent(signal.SIGKILL)
         kernel.drop_capabilities()
     kernel.set_open_to_own_user(Wall.SEALED_AGENT not in walls)
+    return way_out
 
 
 def close_others(kept: Sequence[int]) -> None:

@@ -30,9 +30,14 @@ from tentalis.sandbox.store import SKELETON, Image, Store
 from tentalis.sandbox.system_calls import compile_filters
 
 LABEL: Final = "tentalis.sandbox.host"
+_NO_WAY_OUT: Final = "has no proxy: its sandboxes have no network at all"
 LACKS: Final = {
-    "docker": {"disk_bytes": "and files are limited in /work and in /tmp, each by itself; nothing else is written"},
+    "docker": {
+        "disk_bytes": "and files are limited in /work and in /tmp, each by itself; nothing else is written",
+        "allow": _NO_WAY_OUT,
+    },
     "podman": {
+        "allow": _NO_WAY_OUT,
         "disk_bytes": "is limited in /work and in /tmp, each by itself; /var/tmp only by the memory",
         "files": "are limited by the memory that they take alone: it gives a tmpfs no such limit",
     },
@@ -93,11 +98,11 @@ class ContainedSandbox(Sandbox):
         while packed and (piece := packed.read(PIECE_BYTES)):
             await self.ask({"do": "load"}, piece)
 
-    async def fork(self) -> Sandbox:
+    async def fork(self, name: str) -> Sandbox:
         with tempfile.TemporaryFile(dir=self._backend.store.root) as packed:
             await self._save(packed)
             packed.seek(0)
-            return await self._backend.make(self.image, self.limits, packed=packed)
+            return await self._backend.make(self.image, self.limits, name, packed=packed)
 
     async def keep(self, image_id: str) -> None:
         place = self._backend.store.root / f"packed-{uuid.uuid4().hex}"
@@ -177,17 +182,21 @@ class Containers:
             "user": OUTER_ID,
         }
 
-    async def make(self, image: Image, limits: Limits, *, packed: IO[bytes] | None = None) -> ContainedSandbox:
+    async def make(
+        self, image: Image, limits: Limits, name: str = "", *, packed: IO[bytes] | None = None
+    ) -> ContainedSandbox:
         """A new one.
 
         Args:
             packed: what is laid into its own directories instead of what the image has there.
         """
+        if limits.allow:
+            raise SandboxRefusedError(f"allow: {self.name} {LACKS[self.name]['allow']}")
         reference = await self._import(image)
         order = self._order(reference, limits, has_system=image.has_system)
-        name = f"tentalis-{self._host}-{uuid.uuid4().hex[:12]}"
+        unique = f"tentalis-{self._host}-{uuid.uuid4().hex[:12]}"
         try:
-            made = await self.engine.ask_later("POST", "/containers/create", query={"name": name}, body=order)
+            made = await self.engine.ask_later("POST", "/containers/create", query={"name": unique}, body=order)
             container = Container(self.engine, made["Id"])
             try:
                 await self.engine.ask_later("POST", f"/containers/{container.identity}/start")

@@ -15,6 +15,7 @@ from tentalis.sandbox.limits import ALL_WALLS, Limits, Wall
 from tentalis.sandbox.sandbox import Sandbox
 from tentalis.sandbox.store import SKELETON, Image, Store
 from tentalis.sandbox.system_calls import compile_filters
+from tentalis.sandbox.ways_out import WaysOut
 
 OUTER_ID: Final = 60_910
 """The user and group that sandboxes are when the host is root: in nobody's range (systemd.io/UIDS-GIDS)."""
@@ -23,11 +24,25 @@ OUTER_ID: Final = 60_910
 class EmbeddedSandbox(Sandbox):
     """One whose files the host sees too: what it has written is an open directory."""
 
-    def __init__(self, backend: "Embedded", image: Image, limits: Limits, blank: Blank, written: int | None) -> None:
+    def __init__(
+        self,
+        backend: "Embedded",
+        image: Image,
+        limits: Limits,
+        blank: Blank,
+        *,
+        written: int | None,
+        lifeline: socket.socket | None,
+    ) -> None:
+        """Args:
+        written: the directory of what it has written.
+        lifeline: while it is open, the proxy lets it out.
+        """
         super().__init__(image, limits, blank)
         self._backend = backend
-        self._name = blank.name
+        self._blank_name = blank.name
         self._written = written
+        self._lifeline = lifeline
 
     @contextlib.asynccontextmanager
     async def paused(self) -> AsyncIterator[int]:
@@ -41,9 +56,9 @@ class EmbeddedSandbox(Sandbox):
             finally:
                 os.close(held)
 
-    async def fork(self) -> "EmbeddedSandbox":
+    async def fork(self, name: str) -> "EmbeddedSandbox":
         async with self.paused() as written:
-            return await self._backend.make(self.image, self.limits, written=written)
+            return await self._backend.make(self.image, self.limits, name, written=written)
 
     async def keep(self, image_id: str) -> None:
         async with self.paused() as written:
@@ -53,7 +68,7 @@ class EmbeddedSandbox(Sandbox):
             )  # fmt: skip
 
     async def read_use(self) -> dict[str, int]:
-        use = dict(cgroups.read_use(self._backend.hierarchies, self._name))
+        use = dict(cgroups.read_use(self._backend.hierarchies, self._blank_name))
         if self._written is not None:
             found = os.fstatvfs(self._written)
             use["disk_bytes"] = (found.f_blocks - found.f_bfree) * found.f_frsize
@@ -61,6 +76,8 @@ class EmbeddedSandbox(Sandbox):
         return use
 
     async def _destroy(self) -> None:
+        if self._lifeline:
+            self._lifeline.close()
         await super()._destroy()
         if self._written is not None:
             os.close(self._written)
@@ -86,6 +103,7 @@ class Embedded:
         self._swept_file.write_text("\n".join(str(tree.root) for tree in self.hierarchies), encoding="utf-8")
         if os.geteuid() == 0:
             os.setgroups([])
+        self._ways_out = WaysOut(store.root.parent)
         self._blanks = Blanks(store.root, self.outer_id, filters, self.hierarchies, warm)
 
     @staticmethod
@@ -117,7 +135,13 @@ class Embedded:
         return {"backend": self.name, "lacks": {}, "landlock": landlock, "cgroups": counted, "user": self.outer_id}
 
     async def make(
-        self, image: Image, limits: Limits, *, walls: frozenset[Wall] = ALL_WALLS, written: int | None = None
+        self,
+        image: Image,
+        limits: Limits,
+        name: str = "",
+        *,
+        walls: frozenset[Wall] = ALL_WALLS,
+        written: int | None = None,
     ) -> EmbeddedSandbox:
         """A new one, with nothing running in it.
 
@@ -138,14 +162,15 @@ class Embedded:
         try:
             cgroups.set_limits(self.hierarchies, blank.name, limits)
             handed = [its.fileno(), *([] if written is None else [written])]
-            its_written = await asyncio.to_thread(blank.become, order, handed)
+            its_written, way_out = await asyncio.to_thread(blank.become, order, handed)
+            lifeline = await self._ways_out.open(name, limits, way_out) if way_out is not None else None
         except BaseException:
             ours.close()
             await blank.end()
             raise
         finally:
             its.close()
-        sandbox = EmbeddedSandbox(self, image, limits, blank, its_written)
+        sandbox = EmbeddedSandbox(self, image, limits, blank, written=its_written, lifeline=lifeline)
         await sandbox.connect(ours)
         return sandbox
 
@@ -154,6 +179,7 @@ class Embedded:
 
     async def close(self) -> None:
         """When the last sandbox is gone: end what waits, and leave no group."""
+        await self._ways_out.close()
         await self._blanks.close()
         cgroups.sweep([tree.root for tree in self.hierarchies])
         self._swept_file.unlink(missing_ok=True)

@@ -316,7 +316,7 @@ class Host:
 
         async def make() -> Sandbox:
             image = self._store.find(image_id)
-            return await self._make(image, lambda: self._backend.make(image, limits))
+            return await self._make(image, lambda: self._backend.make(image, limits, request["sandbox"]))
 
         await self._hold(request["sandbox"], ("create", image_id, limits), make)
         await reply("done")
@@ -324,7 +324,7 @@ class Host:
     async def _fork(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
         async def make() -> Sandbox:
             sandbox = self._find(request["sandbox"]).sandbox
-            return await self._make(sandbox.image, sandbox.fork)
+            return await self._make(sandbox.image, lambda: sandbox.fork(request["to"]))
 
         await self._hold(request["to"], ("fork", request["sandbox"]), make)
         await reply("done")

@@ -14,7 +14,11 @@ _RANGES: Final = {
     "files": (256, 10_000_000),
     "output_bytes": (0, 8 * 2**20),
     "lifetime_s": (1, 7 * 86_400),
+    "network_bytes": (0, 2**40),
+    "connections": (1, 256),
 }
+MAX_ALLOWED: Final = 64
+MAX_PLACE_CHARS: Final = 260
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,10 @@ class Limits:
         disk_bytes, files: that it may write beside its image.
         output_bytes: of each stream of one command that are kept; what is beyond is read and dropped.
         lifetime_s: from its making to its end, whatever runs.
+        allow: host:port that a proxy lets it out to; without one there is no network. Of a name only public addresses
+            are connected to; a private one is listed by its address.
+        network_bytes: in both directions together.
+        connections: to the proxy, at the same time.
     """
 
     memory_bytes: int = 512 * 2**20
@@ -35,8 +43,15 @@ class Limits:
     files: int = 20_000
     output_bytes: int = 2**20
     lifetime_s: float = 1_800.0
+    allow: tuple[str, ...] = ()
+    network_bytes: int = 256 * 2**20
+    connections: int = 16
 
     def __post_init__(self) -> None:
+        places: Any = self.allow
+        is_good = isinstance(places, tuple) and len(places) <= MAX_ALLOWED
+        if not is_good or not all(isinstance(place, str) and 0 < len(place) <= MAX_PLACE_CHARS for place in places):
+            raise SandboxRefusedError(f"allow: wanted at most {MAX_ALLOWED} of host:port, found {str(places)[:80]}")
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
@@ -47,7 +62,8 @@ class Limits:
         names = [field.name for field in fields(cls)]
         if unknown := sorted(set(given) - set(names)):
             raise SandboxRefusedError(f"wanted limits of {', '.join(names)}, found {', '.join(unknown)}")
-        return cls(**given)
+        listed = given.get("allow")
+        return cls(**{**given, "allow": tuple(listed)} if isinstance(listed, list) else given)
 
 
 class Wall(StrEnum):

@@ -33,6 +33,7 @@ LACKS: Final = {
     "disk_bytes": "is not limited",
     "files": "are not limited",
     "memory_bytes": "is limited for each process, not for all of a sandbox together",
+    "allow": "has no proxy: its programs have all of the machine's network",
     "system": "an image with a /usr of its own cannot be run",
 }
 END_WITHIN_S: Final = 5.0
@@ -121,9 +122,9 @@ class PlainSandbox(Sandbox):
         finally:
             remove_tree(place)
 
-    async def fork(self) -> Sandbox:
+    async def fork(self, name: str) -> Sandbox:
         async with self._copied() as place:
-            return await self._backend.make(self.image, self.limits, files=place)
+            return await self._backend.make(self.image, self.limits, name, files=place)
 
     async def keep(self, image_id: str) -> None:
         async with self._copied() as place:
@@ -161,7 +162,7 @@ class Plain:
         """A path in the store where nothing is yet."""
         return self.store.root / f"plain-{uuid.uuid4().hex}"
 
-    async def make(self, image: Image, limits: Limits, *, files: Path | None = None) -> PlainSandbox:
+    async def make(self, image: Image, limits: Limits, name: str = "", *, files: Path | None = None) -> PlainSandbox:
         """A new one.
 
         Args:
@@ -169,11 +170,13 @@ class Plain:
         """
         if image.has_system:
             raise SandboxRefusedError(f"{self.name}: {LACKS['system']}")
+        if limits.allow:
+            raise SandboxRefusedError(f"allow: {self.name} {LACKS['allow']}")
         usual = {field.name: field.default for field in fields(Limits)}
-        for name in _UNLIMITED:
-            if getattr(limits, name) != usual[name]:
+        for limit in _UNLIMITED:
+            if getattr(limits, limit) != usual[limit]:
                 raise SandboxRefusedError(
-                    f"{name}: wanted a limit, found the backend {self.name}: {name} {LACKS[name]}"
+                    f"{limit}: wanted a limit, found the backend {self.name}: {limit} {LACKS[limit]}"
                 )
         root = self.place()
         try:

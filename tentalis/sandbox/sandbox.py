@@ -47,8 +47,11 @@ class Backend(Protocol):
     def describe(self) -> dict[str, Any]:
         """Its name, and what holds sandboxes in here."""
 
-    async def make(self, image: Image, limits: Limits) -> "Sandbox":
+    async def make(self, image: Image, limits: Limits, name: str = "") -> "Sandbox":
         """A new one, with nothing running in it.
+
+        Args:
+            name: what it is called where something is written down of it.
 
         Raises:
             SandboxUnavailableError: what it stands on does not allow it.
@@ -212,7 +215,7 @@ class Sandbox(ABC):
                 await self.ask({"do": "pause", "stops": False})
 
     @abstractmethod
-    async def fork(self) -> "Sandbox":
+    async def fork(self, name: str) -> "Sandbox":
         """Another with its files as they are now."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tentalis.sandbox import kernel
 from tentalis.sandbox.agent import ENVIRONMENT, serve_agent
-from tentalis.sandbox.confine import DONE, Confinement, confine, namespaces
+from tentalis.sandbox.confine import DONE, PROXY_ENVIRONMENT, Confinement, confine, namespaces
 from tentalis.sandbox.limits import Limits, Wall
 
 MAX_ORDER_BYTES: Final = 2**16
@@ -98,12 +98,16 @@ def _live(walls: frozenset[Wall], answer: socket.socket, outer_id: int, filters:
             filters=filters,
             filled_from=(*descriptors, None)[1],
         )
-        confine(asked, answer, [answer.fileno(), *descriptors])
-        answer.send(DONE)
+        way_out = confine(asked, answer, [answer.fileno(), *descriptors])
+        socket.send_fds(answer, [DONE], [way_out.fileno()] if way_out else [])
         answer.close()
+        given = dict(ENVIRONMENT)
+        if way_out:
+            way_out.close()
+            given |= PROXY_ENVIRONMENT
         serve_agent(
             socket.socket(fileno=descriptors[0]),
-            environment=ENVIRONMENT if Wall.ENVIRONMENT in walls else {**os.environ, **ENVIRONMENT},
+            environment=given if Wall.ENVIRONMENT in walls else {**os.environ, **given},
             reaps_all=Wall.REAPING in walls,
             closes=Wall.DESCRIPTORS in walls,
         )

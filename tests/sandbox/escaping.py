@@ -28,21 +28,36 @@ from tentalis.sandbox import kernel
 from tentalis.sandbox.embedded import Embedded
 from tentalis.sandbox.limits import ALL_WALLS, Wall
 from tentalis.sandbox.store import Image, Store
-from tests.sandbox.probes import PYTHON, Probe, Try, applicable
+from tests.sandbox.probes import ALLOWED_BYTES, METADATA, PYTHON, Probe, Try, applicable
 
 WORD: Final = "the-decoys-secret-word"
 DECOY_PROCESS: Final = (
     "import signal, time; signal.signal(signal.SIGUSR1, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 )
-METADATA: Final = "169.254.169.254"
+NAMES: Final = {
+    "allowed.test": "93.184.215.14",
+    "other.test": "93.184.215.15",
+    "inside.test": "127.0.0.1",
+    "metadata.test": METADATA,
+}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def add_loopback_address(address: str) -> None:
+def add_loopback_address(address: str, number: int) -> None:
     """An address more for this namespace's own loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        wanted = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton(address))
+        wanted = struct.pack("16sHH4s8x", b"lo:%d" % number, socket.AF_INET, 0, socket.inet_aton(address))
         fcntl.ioctl(any_socket, 0x8916, wanted)  # SIOCSIFADDR
+
+
+def name_hosts(place: Path) -> None:
+    """Names that this process, and what it starts, knows: what of them is public is the decoys' own."""
+    hosts = place / "hosts"
+    hosts.write_text("".join(f"{address} {name}\n" for name, address in NAMES.items()))
+    hosts.chmod(0o644)
+    kernel.unshare(kernel.CLONE_NEWNS)
+    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount(str(hosts), "/etc/hosts", flags=kernel.MS_BIND)
 
 
 @contextlib.contextmanager
@@ -51,7 +66,9 @@ def set_decoys(place: Path) -> Iterator[dict[str, str]]:
     if os.geteuid() == 0:
         kernel.unshare(kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
         kernel.raise_loopback()
-        add_loopback_address(METADATA)
+        for number, address in enumerate(sorted({METADATA, *NAMES.values()} - {"127.0.0.1"}), 1):
+            add_loopback_address(address, number)
+        name_hosts(place)
     place.chmod(0o777)
     secret = place / "secret"
     secret.write_text(WORD)
@@ -103,6 +120,9 @@ def _serve(stack: contextlib.ExitStack, place: Path) -> dict[str, str]:
     servers = [first, stack.enter_context(socket.create_server(("::1", port), family=socket.AF_INET6))]
     if os.geteuid() == 0:
         servers.append(stack.enter_context(socket.create_server((METADATA, port))))
+        places = [(address, 443) for address in {METADATA, *NAMES.values()}]
+        places.append((NAMES["allowed.test"], 80))
+        servers += [stack.enter_context(socket.create_server(where)) for where in places]
     for address in (str(place / "database.sock"), f"\0{abstract}"):
         server = stack.enter_context(socket.socket(socket.AF_UNIX))
         server.bind(address)
@@ -113,11 +133,14 @@ def _serve(stack: contextlib.ExitStack, place: Path) -> dict[str, str]:
     datagrams.bind(("127.0.0.1", 0))
 
     def answer(server: socket.socket) -> None:
+        said = WORD.encode()
+        if server.family == socket.AF_INET and server.getsockname() == (NAMES["allowed.test"], 443):
+            said = bytes(2 * ALLOWED_BYTES)  # what everybody may hear
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = server.accept()
-                with connection:
-                    connection.sendall(WORD.encode())
+                with connection, contextlib.suppress(ConnectionError):
+                    connection.sendall(said)
 
     def answer_datagrams() -> None:
         with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ import contextlib
 import os
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from tentalis.sandbox.sandbox import Ended, Output, Sandbox
 
 THROUGH: Final = b"GOT THROUGH"
 PYTHON: Final = "/usr/bin/python3"
+METADATA: Final = "169.254.169.254"
 MIB: Final = 2**20
 TIGHT: Final = Limits(memory_bytes=200 * MIB, processes=64, disk_bytes=8 * MIB, files=1_000)
 """What probes meet inside: little, so that the decoys that show the way without it can be harmless."""
@@ -98,7 +99,7 @@ class Probe:
 
     Args:
         walls: what must stop it; away in the control.
-        loose: limits that are wider in the control, where a limit is what must stop it.
+        tight: limits that it meets; loose: those of them that are wider in the control, where a limit must stop it.
         needs_root: its decoy can only be set up by root.
         counted: whether cgroups may hold it; with False rlimits alone do.
     """
@@ -106,6 +107,7 @@ class Probe:
     name: str
     attempt: Attempt
     walls: frozenset[Wall] = frozenset()
+    tight: Mapping[str, Any] = field(default_factory=dict)
     loose: Mapping[str, Any] = field(default_factory=dict)
     needs_root: bool = False
     counted: bool = True
@@ -115,7 +117,7 @@ class Probe:
         return ", ".join([*sorted(self.walls), *(f"limit of {name}" for name in self.loose)])
 
     def limits(self, *, is_control: bool) -> Limits:
-        return replace(TIGHT, **self.loose) if is_control else TIGHT
+        return replace(TIGHT, **{**self.tight, **(self.loose if is_control else {})})
 
 
 def script(code: str, timeout_s: float = 20) -> Attempt:
@@ -267,6 +269,72 @@ with socket.create_connection((E["{host}"], int(E["PORT"])), 2) as s:
     assert s.recv(100).decode() == E["WORD"]
 through()
 """
+ALLOWED_BYTES: Final = 100_000
+ASK_PROXY: Final = """
+def ask(place, first=None):
+    s = socket.create_connection(("127.0.0.1", 3128), 5)
+    s.sendall(first or f"CONNECT {place} HTTP/1.1\\r\\nHost: allowed.test:443\\r\\n\\r\\n".encode())
+    heard = b""
+    while part := s.recv(65536):
+        heard += part
+    return heard
+"""
+"""All that comes of a connection through the proxy, its own answer first."""
+
+
+def by_proxy(*places: str, allow: Sequence[str] = ("allowed.test:443",), also: str = "") -> dict[str, Any]:
+    """A try to hear the word at one of these places; in the control the last of them is listed too, or `also`."""
+    code = ASK_PROXY + f"any(E['WORD'].encode() in ask(place) for place in {places!r}) and through()"
+    return {
+        "attempt": code,
+        "tight": {"allow": tuple(allow)},
+        "loose": {"allow": (*allow, also or places[-1])},
+        "needs_root": True,
+    }
+
+
+SMUGGLE: Final = (
+    ASK_PROXY
+    + """
+firsts = [
+    "CONNECT allowed.test:443@other.test:443 HTTP/1.1",
+    "CONNECT other.test:443 HTTP/1.1\\r\\nHost: allowed.test:443",
+    "CONNECT allowed.test:443 HTTP/1.1\\r\\nHost: other.test:443\\r\\n\\r\\nCONNECT other.test:443 HTTP/1.1",
+    "CONNECT allowed.test:443\\rCONNECT other.test:443 HTTP/1.1",
+    "CONNECT allowed.test:443\\nCONNECT other.test:443 HTTP/1.1",
+    "\\r\\nCONNECT other.test:443 HTTP/1.1",
+    "connect other.test:443 HTTP/1.1",
+    "CONNECT other.test:443#allowed.test:443 HTTP/1.1",
+    "CONNECT other.test:443/allowed.test:443 HTTP/1.1",
+    "CONNECT allowed.test:443\\0.other.test:443 HTTP/1.1",
+    "CONNECT other.test.:443 HTTP/1.1",
+    "CONNECT OTHER.TEST:443 HTTP/1.1",
+    "CONNECT other.test:0443 HTTP/1.1",
+    "CONNECT 1572394767:443 HTTP/1.1",
+    "CONNECT 0x5db8d70f:443 HTTP/1.1",
+    "CONNECT 0135.0270.0327.017:443 HTTP/1.1",
+    "CONNECT [::ffff:93.184.215.15]:443 HTTP/1.1",
+    "CONNECT https://other.test:443 HTTP/1.1",
+    "GET http://other.test:443/ HTTP/1.1",
+    "GET https://other.test/ HTTP/1.1",
+    "POST http://other.test:443/ HTTP/1.1\\r\\nContent-Length: 0",
+    "CONNECT other.test:443 HTTP/2.0",
+    "CONNECT  other.test:443 HTTP/1.1",
+    "CONNECT other.test:443\\tHTTP/1.1",
+]
+any(E["WORD"].encode() in ask("", f"{first}\\r\\n\\r\\n".encode()) for first in firsts) and through()
+"""
+)
+FILL_CONNECTIONS: Final = """
+held = []
+for _ in range(8):
+    s = socket.create_connection(("127.0.0.1", 3128), 5)
+    held.append(s)
+time.sleep(0.2)
+for s in held:
+    s.sendall(b"CONNECT allowed.test:443 HTTP/1.1\\r\\n\\r\\n")
+all(s.recv(100).startswith(b"HTTP/1.1 200") for s in held) and through()
+"""
 OLD = frozenset({Wall.USER, Wall.CAPABILITIES, Wall.FILTER, Wall.LANDLOCK})
 """Away from what only root may do: then it is root."""
 
@@ -387,6 +455,54 @@ s.recv(100).decode() == E["WORD"] and through()
 f"{int(E['PORT']):04X}" in open("/proc/net/tcp").read() and through()
 """,
         Wall.NETWORK,
+    ),
+    # the way out
+    _probe("reach another host", **by_proxy("other.test:443")),
+    _probe("reach another port", **by_proxy("allowed.test:80")),
+    _probe("reach a host by its address", **by_proxy("93.184.215.15:443")),
+    _probe("reach an allowed host's other name for the machine", **by_proxy("localhost:443", "127.0.0.1:443")),
+    _probe("reach the metadata address by the proxy", **by_proxy(f"{METADATA}:443")),
+    _probe("reach it in IPv6's clothes", **by_proxy(f"[::ffff:{METADATA}]:443", also=f"[::ffff:{METADATA}]:443")),
+    _probe(
+        "reach the machine by a name that leads inside",
+        **by_proxy("inside.test:443", "127.0.0.1:443", allow=["inside.test:443"]),
+    ),
+    _probe(
+        "reach the metadata address by a name",
+        **by_proxy("metadata.test:443", f"{METADATA}:443", allow=["metadata.test:443"]),
+    ),
+    _probe("smuggle a second address past the list", **{**by_proxy("other.test:443"), "attempt": SMUGGLE}),
+    _probe(
+        "ask a name server beside the proxy",
+        """
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(2)
+s.sendto(b"?", (E["LOOPBACK"], int(E["UDP_PORT"])))
+s.recv(100).decode() == E["WORD"] and through()
+""",
+        Wall.NETWORK,
+        tight={"allow": ("allowed.test:443",)},
+    ),
+    _probe(
+        "resolve a name of the machine's",
+        'socket.gethostbyname("inside.test") and through()',
+        Wall.ROOT,
+        tight={"allow": ("inside.test:443",)},
+        needs_root=True,
+    ),
+    _probe(
+        "carry off more than its bytes",
+        ASK_PROXY + f'len(ask("allowed.test:443")) > 2 * {ALLOWED_BYTES} and through()',
+        tight={"allow": ("allowed.test:443",), "network_bytes": ALLOWED_BYTES},
+        loose={"network_bytes": 8 * ALLOWED_BYTES},
+        needs_root=True,
+    ),
+    _probe(
+        "hold more connections than it may",
+        FILL_CONNECTIONS,
+        tight={"allow": ("allowed.test:443",), "connections": 4},
+        loose={"connections": 16},
+        needs_root=True,
     ),
     _probe("open a socket to the hypervisor", "socket.socket(40, socket.SOCK_STREAM); through()", Wall.FILTER),
     # what processes share

@@ -33,7 +33,7 @@ def image(client: SandboxClient, tmp_path_factory: pytest.TempPathFactory) -> st
 
 def test_it_says_what_it_lacks(client: SandboxClient) -> None:
     lacks = client.describe()["lacks"]
-    assert set(lacks) == {"isolation", "paths", "processes", "disk_bytes", "files", "memory_bytes", "system"}
+    assert set(lacks) == {"isolation", "paths", "processes", "disk_bytes", "files", "memory_bytes", "allow", "system"}
 
 
 @pytest.mark.parametrize("limit", ["processes", "disk_bytes", "files"])
