@@ -235,6 +235,9 @@ VARIABLES: dict[str, Variable] = {
             False,
             "all code in sandboxes is trusted: the backend subprocess wants it",
         ),
+        Variable(
+            "BROWSER", read_path, None, "Chromium, for worlds whose tasks are pages; unset: the first on the path"
+        ),
         Variable("BACKUP_DIR", read_path, None, "where backups go; default: backups under the home; better elsewhere"),
         Variable("DATABASE_URL", read_url("postgres", "postgresql"), None, "Postgres; unset: the embedded one", True),
         Variable(

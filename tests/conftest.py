@@ -17,7 +17,7 @@ from apps.accounts.models import Project, User
 from apps.audit.last_report import LAST_REPORT
 from apps.workers.models import Worker
 from tentalis.garbage import settle_garbage
-from tests.chromium import find_chromium
+from tentalis.platform.chromium import find_chromium
 from tests.embedded_servers import STARTED_BY
 from tests.factories import make_project, make_user, make_worker
 from tests.migrated_home import load_migrated

@@ -32,7 +32,7 @@ from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.services import cancel_segments
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Step, Task
-from apps.tasks.observations import find_texts
+from apps.tasks.observations import find_all_observed
 
 SHORTEST_TEXT_CHARS, LONGEST_TEXT_CHARS = 3, 500
 SHORTEST_END_USER_CHARS = 3
@@ -112,7 +112,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     batches = sorted(set(Batch.objects.filter(taught).order_by().values_list("pk", flat=True)))
     adapters = Adapter.objects.filter(project=project, run_id__in=_runs_of(batches)).order_by("pk")
     files = [path for batch in batches for path in (settings.ARTIFACTS / "batches").glob(f"{batch}-*")]
-    files += find_texts(Attempt.every.filter(task__in=tasks).values_list("pk", flat=True))
+    files += find_all_observed(Attempt.every.filter(task__in=tasks).values_list("pk", flat=True))
     counts = {
         "sessions": len(sessions),
         "exchanges": len(exchanges),

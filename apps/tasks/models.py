@@ -265,7 +265,8 @@ class EpisodeTurn(models.Model):
         added: what it added to the conversation, where that is not the answer as it stands in the exchange.
         calls: what was to be done (`tentalis.core.worlds.ToolCall`): [] where it is the last word.
         observations: what the world said to each, as its model was shown it: [{"text", "ends"?, "details"?,
-            "sha256"?}]; None until then. `sha256` is of the whole text where less was shown: a file by that name.
+            "sha256"?, "screenshot"?: {"sha256", "width", "height"}}]; None until then. `sha256` is of the whole text
+            where less was shown, or of the PNG: a file by that name (`apps.tasks.observations`).
         state_hash: of the world's state behind it.
         snapshot: of that state; kept of the newest turn that has one, while the episode goes on.
     """

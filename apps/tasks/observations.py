@@ -1,4 +1,5 @@
-"""The whole of what a world said, where its model was shown a part: a file by its attempt and the hash of its text."""
+"""The whole of what a world said, where its model was shown a part, and its screenshots: files by their attempt and the
+hash of their content."""
 
 import hashlib
 import os
@@ -10,9 +11,8 @@ from django.conf import settings
 DIRECTORY = "observations"
 
 
-def keep_text(attempt_id: int, text: str) -> str:
+def keep_observed(attempt_id: int, data: bytes) -> str:
     """Write it where it is not yet. Returns its sha256."""
-    data = text.encode()
     sha256 = hashlib.sha256(data).hexdigest()
     directory: Path = settings.ARTIFACTS / DIRECTORY
     path, staging = directory / f"{attempt_id}-{sha256}", directory / f".staging-{attempt_id}-{sha256}"
@@ -26,6 +26,12 @@ def keep_text(attempt_id: int, text: str) -> str:
     return sha256
 
 
-def find_texts(attempt_ids: Iterable[int]) -> list[Path]:
+def find_observed(attempt_id: int, sha256: str) -> Path | None:
+    """The file; None where it was deleted."""
+    path: Path = settings.ARTIFACTS / DIRECTORY / f"{attempt_id}-{sha256}"
+    return path if path.is_file() else None
+
+
+def find_all_observed(attempt_ids: Iterable[int]) -> list[Path]:
     """The files of these attempts."""
     return [path for pk in attempt_ids for path in (settings.ARTIFACTS / DIRECTORY).glob(f"{pk}-*")]

@@ -36,7 +36,7 @@ from apps.tasks.approvals import Approvals, CallPlace
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.errors import AllLostError
 from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, Task
-from apps.tasks.observations import keep_text
+from apps.tasks.observations import keep_observed
 from apps.tasks.services import save_steps
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
@@ -44,6 +44,7 @@ from apps.workers.selectors import find_base_model
 from apps.worlds.episodes import TAKEN_OVER, Episode, Instead, PlayedTurn, Seen
 from apps.worlds.playing import Journal, play
 from apps.worlds.registry import find_world, get_world
+from apps.worlds.screenshots import read_png_size
 from tentalis.core.conversation_delta import Conversation, make_answer
 from tentalis.core.packing import pack_int32, unpack_int32
 from tentalis.core.steps import parse_steps
@@ -322,7 +323,10 @@ def _tell_done(row: EpisodeTurn, turn: PlayedTurn) -> dict[str, Any]:
 def _write_seen(attempt_id: int, seen: Seen) -> dict[str, Any]:
     told = {"text": seen.text, "ends": seen.ends, "details": seen.details}
     if seen.whole:
-        told["sha256"] = keep_text(attempt_id, seen.whole)
+        told["sha256"] = keep_observed(attempt_id, seen.whole.encode())
+    if size := read_png_size(seen.screenshot):
+        sha256 = keep_observed(attempt_id, seen.screenshot)
+        told["screenshot"] = {"sha256": sha256, "width": size[0], "height": size[1]}
     return {name: value for name, value in told.items() if value}
 
 

@@ -21,10 +21,12 @@ class Seen:
 
     Args:
         whole: all that the world said, where that is more; "" else.
+        screenshot: a PNG of what the call was done on; b"" for none.
     """
 
     text: str
     whole: str = ""
+    screenshot: bytes = b""
     ends: bool = False
     details: Any = None
 

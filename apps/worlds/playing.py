@@ -17,6 +17,7 @@ from django.utils import timezone
 from apps.base.texts import make_storable
 from apps.worlds.episodes import TAKEN_OVER, Episode, PlayedTurn, Seen
 from apps.worlds.registry import WORLDS
+from apps.worlds.screenshots import read_png_size
 from apps.worlds.verifying import MOST_WORDS, verify_answer
 from tentalis.core.canon import canonical_json, content_hash
 from tentalis.core.worlds import (
@@ -372,10 +373,13 @@ def _show(said: Observation, most: int) -> Seen:
         canonical_json(details)
     except (TypeError, ValueError) as error:
         raise _LostEpisodeError(f"act: wanted details as JSON, found {details!r:.80} ({error})") from None
+    screenshot = _require("screenshot", said.screenshot, bytes)
+    if screenshot and read_png_size(screenshot) is None:
+        raise _LostEpisodeError(f"act: wanted a screenshot as PNG, found {screenshot[:20]!r}")
+    seen = Seen(text=text, ends=said.ends, details=details, screenshot=screenshot)
     if len(text) <= most:
-        return Seen(text=text, ends=said.ends, details=details)
-    shown = f"{text[:most]}\n[{len(text) - most} more characters]"
-    return Seen(text=shown, whole=text, ends=said.ends, details=details)
+        return seen
+    return replace(seen, text=f"{text[:most]}\n[{len(text) - most} more characters]", whole=text)
 
 
 def _finish(world: World, episode: Episode) -> None:

@@ -30,6 +30,8 @@ def get_world(name: str) -> World:
     if world := WORLDS.get(name):
         return world
     message = f"environment: {WORLDS.refuse(name)}"
+    if why := find_obstacles().get(name):
+        message = f"environment: {name} {why}"
     raise UnknownEnvironmentError(message, errors={"environment": [message]})
 
 
@@ -41,6 +43,12 @@ def find_world(name: str) -> World:
 def name_choices() -> list[tuple[str, str]]:
     """(name, label) of every world, for who chooses one."""
     return [(world.name, world.label) for world in WORLDS.values()]
+
+
+def find_obstacles() -> dict[str, str]:
+    """Worlds of this folder that cannot be played on this machine -> what it lacks."""
+    found = {module.WORLD.name: module.WORLD.find_obstacle() for module in _list_packages()}
+    return {name: why for name, why in found.items() if why}
 
 
 def find_own_agents() -> Iterator[AgentKind]:
@@ -57,12 +65,17 @@ def _list_packages() -> list[ModuleType]:
 
 
 def _list_own() -> dict[str, World]:
-    """Those of this folder, and those on servers that the settings name. Raises ValueError where both have a name."""
+    """Those of this folder that this machine can play, and those on servers that the settings name.
+
+    Raises:
+        ValueError: both have a name.
+    """
     own = {module.WORLD.name: module.WORLD for module in _list_packages()}
     servers: Mapping[str, WorldServer] = settings.TENTALIS["OPENENV"]
     if shared := sorted(set(own) & set(servers)):
         raise ValueError(f"TENTALIS_OPENENV: wanted names of its own, found {', '.join(shared)}, which are built in")
-    return own | {name: OpenEnvWorld(name, server) for name, server in servers.items()}
+    playable = {name: world for name, world in own.items() if not world.find_obstacle()}
+    return playable | {name: OpenEnvWorld(name, server) for name, server in servers.items()}
 
 
 def _read_world(name: str, found: Any) -> World:
@@ -75,6 +88,8 @@ def _read_world(name: str, found: Any) -> World:
     if world.name != name:
         raise ValueError(f"wanted a world that is named as its entry point, {name!r}, found {world.name!r}")
     WeightProfile(name, world.profile)
+    if why := world.find_obstacle():
+        raise RuntimeError(f"{name} {why}")
     return world
 
 

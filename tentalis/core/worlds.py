@@ -134,12 +134,14 @@ class Observation:
 
     Args:
         ends: the episode is over with it.
-        details: facts that were measured, as JSON.
+        details: facts that were measured, as JSON; `mark`: where in the screenshot the call was done, [x, y] in pixels.
+        screenshot: a PNG of what the call was done on, for people who look at the episode; b"" for none.
     """
 
     text: str
     ends: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+    screenshot: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +352,11 @@ class World:
             StateLostError, SandboxError: its state is gone.
         """
         return self.verify(prompt, reference, draft)
+
+    def find_obstacle(self) -> str:
+        """What this machine lacks so that nothing can be played here, to follow its name; "" for nothing. Such a world
+        is offered to nobody."""
+        return ""
 
     def refuse_agent(self, kind: "AgentKind") -> str:
         """Why a worker of this kind cannot work here, to follow its name; "" where it can."""

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 from tentalis.env import PREFIX, VARIABLES, EnvironmentVariableError, read_environment
 from tentalis.outbound.exposure import warn_of_exposure
 from tentalis.platform import postgres_server, redis_server
+from tentalis.platform.chromium import find_chromium, find_lack
 from tentalis.platform.config import Config, load_config, read_settings
 from tentalis.platform.errors import PlatformError
 from tentalis.platform.home import Home
@@ -113,6 +114,7 @@ def examine(home: Home, environ: Mapping[str, str]) -> Diagnosis:
         _check_model_server,
         _check_training,
         _check_sandboxes,
+        _check_browser,
         _check_plugins,
         _check_services,
     ):
@@ -397,6 +399,13 @@ def _check_sandboxes(patient: _Patient) -> Iterator[Finding]:
     else:
         limits = "no cgroup may be written: memory is limited for each process, not for all of a sandbox together"
     yield Finding("sandboxes", True, f"{', '.join(walls)}; {limits}")
+
+
+def _check_browser(patient: _Patient) -> Iterator[Finding]:
+    told = (patient.settings or {}).get("BROWSER")
+    lack = find_lack(told)
+    words = f"no world whose tasks are pages is offered, for there lacks {lack}" if lack else find_chromium(told) or ""
+    yield Finding("browser", None if lack else True, words)
 
 
 def _check_services(patient: _Patient) -> Iterator[Finding]:

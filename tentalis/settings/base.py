@@ -22,6 +22,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 HOME: Path = TENTALIS["HOME"]
 ARTIFACTS: Path = TENTALIS["ARTIFACTS"] or HOME / "artifacts"
 SANDBOXES: Path = TENTALIS["SANDBOXES"] or HOME / "sandboxes"
+BROWSER: Path | None = TENTALIS["BROWSER"]
 ENGINE_URL: str = TENTALIS["ENGINE_URL"] or f"http://127.0.0.1:{TENTALIS['ENGINE_PORT']}"
 
 INSTALLED_APPS = [

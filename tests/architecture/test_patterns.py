@@ -30,6 +30,7 @@ MOST_TEXT_CPU_S = 4.0
 OF_THE_MOMENT = {
     "tentalis/core/conversations/turns.py": "words of the message itself, escaped",
     "tentalis/core/desk.py": "the desk's own templates, escaped, with [a-z]+ and [0-9]+ between",
+    "tentalis/core/gui/tasks.py": "the shop's own templates, escaped, with at most 60 characters at each place",
 }
 """Where the source does not tell the pattern, and what it is."""
 

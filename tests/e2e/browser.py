@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
-from tests.chromium import NAMES, find_chromium
+from tentalis.platform.chromium import NAMES, find_chromium
 
 REFUSALS = ("Content Security Policy", "Trusted Type", "TrustedHTML", "TrustedScript", "Refused to ")
 SWITCHES = [

@@ -160,6 +160,18 @@ def test_a_truncated_model_is_seen(tmp_path: Path, content: bytes, count: int) -
     assert count_tensors(file) == count
 
 
+def test_it_tells_which_browser_is_driven_and_what_lacks_where_there_is_none(
+    home: Home, environ: dict[str, str], tmp_path: Path
+) -> None:
+    program = tmp_path / "chromium"
+    environ["TENTALIS_BROWSER"] = str(program)
+    is_good, words = finding(examine(home, environ), "browser")
+    assert is_good is None
+    assert f"Chromium: {program} is not there" in words
+    program.touch(mode=0o755)
+    assert finding(examine(home, environ), "browser") == (True, str(program))
+
+
 @pytest.mark.skipif(bool(find_obstacle()), reason="no sandbox could be made here")
 def test_it_tells_what_holds_sandboxes_in_by_making_one(home: Home, environ: dict[str, str]) -> None:
     is_good, words = finding(examine(home, environ), "sandboxes")

@@ -45,7 +45,7 @@ from apps.supervision.models import Proposal
 from apps.supervision.services import decide, expire_proposals, take_models_word
 from apps.tasks.errors import AllLostError
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
-from apps.tasks.observations import find_texts
+from apps.tasks.observations import find_all_observed
 from apps.tasks.playing import play_task
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
@@ -475,7 +475,7 @@ def test_what_was_not_shown_of_an_observation_is_kept_whole(
     ((_, told),) = turn.told
     assert told is not None
     assert told["text"].endswith("more characters]")
-    (path,) = find_texts([turn.attempt_id])
+    (path,) = find_all_observed([turn.attempt_id])
     assert path.name == f"{turn.attempt_id}-{told['sha256']}"
     assert path.read_text() == "." * 1_000 + "the tally is 2"
 
