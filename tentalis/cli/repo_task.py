@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -17,7 +18,7 @@ from tentalis.core.swe.patches import MAX_PATCH_BYTES
 from tentalis.core.swe.repo_tasks import PARSERS, Environment, RepoTaskError
 from tentalis.core.swe.swe_bench import read_row, say_needs
 from tentalis.sandbox.client import SandboxClient, start_host
-from tentalis.verification.admitting import admit_task
+from tentalis.verification.admitting import admit_task, find_tests
 from tentalis.verification.environments import WHEELHOUSE
 from tentalis.verification.harbor import MARK, load_harbor
 from tentalis.verification.loading import TASK_FILE, LoadedTask, load_task
@@ -57,6 +58,9 @@ def verify(
 @app.command()
 def admit(
     tasks: Annotated[list[Path], typer.Argument(help=f"Directories with {TASK_FILE}, or in Harbor's form.")],
+    find: Annotated[
+        bool, typer.Option("--find", help="First put the tests that its files of tests hold into task.json.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find out whether tasks may be used: three times in fresh sandboxes, the base fails and the gold patch passes.
@@ -67,7 +71,12 @@ def admit(
     rows: list[Mapping[str, Any]] = []
     with _verifier(None) as verifier:
         for directory in tasks:
-            found = admit_task(verifier, _load(directory))
+            loaded = _load(directory)
+            if find:
+                loaded = replace(loaded, task=find_tests(verifier, loaded))
+                text = json.dumps(loaded.task.to_json(), indent=1) + "\n"
+                (directory / TASK_FILE).write_text(text, encoding="utf-8")
+            found = admit_task(verifier, loaded)
             told = {"task": str(directory), **found.to_json()}
             if not found.is_known:
                 told["state"] = "unknown"

@@ -7,7 +7,7 @@ from tentalis.core.swe.admission import ROUNDS, Admission, decide_admission
 from tentalis.core.swe.guarding import find_guard
 from tentalis.core.swe.leakage import measure_leak
 from tentalis.core.swe.patches import PatchError, apply_patch, parse_patch
-from tentalis.core.swe.repo_tasks import TestRun
+from tentalis.core.swe.repo_tasks import RepoTask, TestRun
 from tentalis.sandbox.errors import SandboxError
 from tentalis.verification.environments import BuildError, find_interpreter, hash_environment
 from tentalis.verification.loading import LoadedTask
@@ -43,6 +43,21 @@ def admit_task(verifier: Verifier, loaded: LoadedTask, *, rounds: int = ROUNDS) 
         return replace(refused, reason=str(error), leak=leak, is_known=False)
     found = decide_admission(task, base, gold, leak=leak)
     return replace(found, task_hash=loaded.hash, environment_hash=environment_hash)
+
+
+def find_tests(verifier: Verifier, loaded: LoadedTask) -> RepoTask:
+    """The task with the tests that its files and modules of tests hold, by what they come to on the base and on the
+    gold patch: those that pass on the gold patch alone, and on both. Others say nothing.
+
+    Raises:
+        BuildError, SandboxError: they could not be run. RepoTaskError: none tells the gold patch from the base.
+    """
+    changed = apply_patch(loaded.test_files, parse_patch(loaded.task.gold_patch))
+    before, behind = (
+        {test for test, outcome in verifier.run_tests(loaded, change).outcomes.items() if outcome == "passed"}
+        for change in ({}, changed)
+    )
+    return replace(loaded.task, fail_to_pass=sorted(behind - before), pass_to_pass=sorted(behind & before))
 
 
 def _run(

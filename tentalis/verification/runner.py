@@ -29,6 +29,10 @@ SEALED = (
 """Modules that are as they were behind every test, beside those of the runners."""
 CHANGED_BY_PYTEST = ("_pytest.config.Config._getini_unknown_type",)
 RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
+OFTEN = ("builtins", "unittest.case", "unittest.result", "unittest.suite", "_pytest.python", "_pytest.runner",
+         "_pytest.reports", "_pytest.outcomes", "_pytest.unittest", "pluggy._callers", "pluggy._hooks")  # fmt: skip
+"""Of these, those that are looked at behind every test; the others behind every so many, and at the end."""
+EVERY = 50
 WATCHED = {
     "sys._getframe": ("_getframe", "currentframe", "inspect.stack"),
     "sys._current_frames": ("_current_frames",),
@@ -308,13 +312,14 @@ class _Tested:
                        "cases": self._run_cases}  # fmt: skip
         self.report = _make_report(nonce, tells)
         self.kept = kept
-        self.prints = []
+        self.prints, self.often = [], []
         self.has_equal = False
+        self.told = 0
 
     def run(self):
         self.run_by[self.job["parser"]]()
         self.has_equal = True
-        self.check()
+        self.check(self.prints)
         self.report(kind="end")
         os._exit(0)  # nothing that was to happen at its exit
 
@@ -325,18 +330,28 @@ class _Tested:
 
         loaded = [name for name in sys.modules if name in SEALED or name.split(".")[0] in names]
         self.prints = _take_prints(loaded)
+        self.often = [one for one in self.prints if one[1].startswith(OFTEN)]
         self.find_equal = _make_equality_check(self.job["changed"])
         self.has_equal = any(_holds(path, b"__eq__") or _holds(path, b"__ne__") for path in self.job["changed"])
         _keep_imports(self.kept)
         _watch(self.job, self.report)
         root = self.job["root"]
         roots = [os.path.normpath(os.path.join(root, one)) for one in self.job["roots"]]
+        self._forget_installed(roots)
         sys.path[:0] = roots
         return roots
 
-    def check(self):
+    def _forget_installed(self, roots):
+        """What a runner has imported from the wheels and the repository is itself: tests want the repository's."""
+        own = {entry.partition(".")[0] for root in roots if os.path.isdir(root) for entry in os.listdir(root)}
+        for name, module in list(sys.modules.items()):
+            place = getattr(module, "__file__", None) or ""
+            if name.partition(".")[0] in own and place.startswith(tuple(self.job["packages"]) or ("/opt/no",)):
+                del sys.modules[name]
+
+    def check(self, prints):
         """Whether whoever tests is as before; what is not is told."""
-        for space, holder, name, value, code, defaults in self.prints:
+        for space, holder, name, value, code, defaults in prints:
             found = space.get(name)
             if found is not value or (code and (found.__code__ is not code or found.__defaults__ is not defaults)):
                 self.report(kind="tampering", words="%s.%s is another" % (holder, name))
@@ -345,7 +360,8 @@ class _Tested:
             self.report(kind="tampering", words=words)
 
     def tell(self, test, outcome, words=""):
-        self.check()
+        self.told += 1
+        self.check(self.often if self.told % EVERY else self.prints)
         self.report(kind="test", test=test, outcome=outcome, words=str(words)[-MOST_WORDS:])
 
     def _import_mock(self):
@@ -406,7 +422,7 @@ class _Tested:
                     self.tell(test, "error", "%s could not be imported: %s: %s" % (name, type(error).__name__, error))
                 continue
             for test in found:
-                if test.id() in self.wanted or test.shortDescription() in self.wanted:
+                if {name, test.id(), test.shortDescription()} & set(self.wanted):
                     _hold(test, kept, case)
                     chosen.append(test)
         suites(chosen).run(result)
@@ -447,8 +463,8 @@ class _Tested:
         class Reporter:
             @pytest.hookimpl(trylast=True)
             def pytest_collection_modifyitems(self, config, items):
-                chosen = [one for one in items if one.nodeid in wanted]
-                config.hook.pytest_deselected(items=[one for one in items if one.nodeid not in wanted])
+                chosen = [one for one in items if one.nodeid in wanted or one.nodeid.split("::")[0] in wanted]
+                config.hook.pytest_deselected(items=[one for one in items if one not in chosen])
                 items[:] = chosen
                 seal(chosen)
 
@@ -480,7 +496,8 @@ class _Tested:
 
         files = dict.fromkeys(test.split("::")[0] for test in wanted)
         plugins = [part for name in self.job["plugins"] for part in ("-p", name)]
-        options = ["-p", "no:cacheprovider", "-q", "--color=no", *plugins, *self.job["command"]]
+        options = ["-p", "no:cacheprovider", "-q", "--color=no", "--continue-on-collection-errors"]
+        options += [*plugins, *self.job["command"]]
         self._open(*RUNNERS)
         run_all([*options, *(one for one in files if os.path.exists(one))], plugins=[Reporter()])
 
@@ -490,7 +507,8 @@ class _Tested:
             for holder in (getattr(one, "cls", None), getattr(one, "module", None)):
                 name = getattr(one, "originalname", None) or one.name
                 if holder is not None and name in vars(holder):
-                    self.prints.append(_print(vars(holder), holder.__name__, name, vars(holder)[name]))
+                    print_of = _print(vars(holder), holder.__name__, name, vars(holder)[name])
+                    self.prints.append(print_of)
 
     # cases: what is wanted is known outside alone
 
@@ -559,7 +577,7 @@ def _group_by_module(wanted, roots):
     groups, last = {}, ""
     for test in wanted:
         parts = test.split(".")
-        for count in range(len(parts) - 1, 0, -1):
+        for count in range(len(parts), 0, -1):
             place = os.path.join(*parts[:count])
             if any(os.path.isfile(os.path.join(root, place + ".py")) for root in roots) or any(
                 os.path.isfile(os.path.join(root, place, "__init__.py")) for root in roots

@@ -288,10 +288,10 @@ def _read_run(task: RepoTask, done: Result, elapsed_s: float) -> TestRun:
         found = {test: words_of.get(test) for test, outcome in outcomes.items() if outcome == "value"}
         outcomes = {test: "passed" if value == wanted.get(test) else "failed" for test, value in found.items()}
     elif task.parser in {"unittest", "django"}:
+        told_as = {name_unittest(name): name for name in task.tests}
         outcomes, words_of = (
-            {name: held[whole] for name in task.tests if (whole := name_unittest(name)) in held}
-            for held in (outcomes, words_of)
-        )
+            {told_as.get(test, test): said for test, said in held.items()} for held in (outcomes, words_of)
+        )  # fmt: skip
     return TestRun(
         outcomes=outcomes, words=words_of, tampering=told["tampering"], timed_out=told["timed_out"],
         ended=told["ended"], output=told["output"], elapsed_s=elapsed_s, reward=reward,

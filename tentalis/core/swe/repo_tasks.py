@@ -83,7 +83,8 @@ class RepoTask:
         issue: what is asked, as an agent reads it.
         repo: a directory or a git bundle beside the task; base_commit: of the bundle, "" of a directory.
         test_patch: what adds or changes the tests that decide; gold_patch: a fix, shown to nobody.
-        fail_to_pass, pass_to_pass: names of tests, as the parser's runner names them.
+        fail_to_pass, pass_to_pass: names of tests, as the parser's runner names them. Before it is known which they
+            are, files or modules of tests (`admitting.find_tests`).
         parser: whose tests they are; command: of django, the script and its arguments; else further options. `script`:
             the task brings a script that writes a reward (`verification.harbor`).
         roots: directories of the repository that its modules are imported from.
