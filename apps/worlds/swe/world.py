@@ -15,7 +15,7 @@ from tentalis.core.conversations.turns import find_last_said, write_behind
 from tentalis.core.swe import mini_repos
 from tentalis.core.swe.mini_repos import MiniRepo, MiniRepoError, read_task
 from tentalis.core.swe.mistakes import MISTAKES
-from tentalis.core.swe.modules import MODULES
+from tentalis.core.swe.modules import FILE_NAMES
 from tentalis.core.swe.repo_tasks import Report
 from tentalis.core.swe.tools import (
     EDIT,
@@ -147,7 +147,12 @@ class SweWorld(World):
 
     def say_limits(self) -> Sequence[str]:
         symptoms = [words.format(f="NAME") for one in MISTAKES.values() for words in one.symptoms]
-        return (mini_repos.write_example(), "#(number) In (module).py (what is wrong)", ", ".join(MODULES), *symptoms)
+        return (
+            mini_repos.write_example(),
+            "#(number) In (module).py (what is wrong)",
+            ", ".join(FILE_NAMES),
+            *symptoms,
+        )
 
     def draw_prompt(self, rng: Random) -> str:
         """A task of any module that is not held out."""

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from tentalis.core.swe.mistakes import MISTAKES, PARAMETERS, Arguments, Mistake, Way
-from tentalis.core.swe.modules import HELD_OUT, MODULES, Function
+from tentalis.core.swe.modules import FILE_NAMES, HELD_OUT, MODULES, Function
 from tentalis.core.swe.patches import Files, write_patch
 from tentalis.core.swe.repo_tasks import Case, RepoTask
 
@@ -35,7 +35,8 @@ class MiniRepo:
 
     Args:
         text: all that an agent is told, and all that there is to it.
-        module: its name; mistake: what is wrong in it.
+        module: the file's name, which says nothing; template: of `MODULES`, what the module is made from.
+        mistake: what is wrong in it.
         function: that it is in; line: number of the line to be mended, from 1.
         lines: the module's, with the mistake; fixes: way -> that line as it should be.
         shown: expressions that are true of a module that is mended in any way: the tests that everybody sees.
@@ -43,6 +44,7 @@ class MiniRepo:
 
     text: str
     module: str
+    template: str
     mistake: Mistake
     function: str
     line: int
@@ -62,7 +64,7 @@ class MiniRepo:
 
     @property
     def is_held_out(self) -> bool:
-        return self.module in HELD_OUT
+        return self.template in HELD_OUT
 
     def mend(self, way: str) -> str:
         """The module's text, mended in one way."""
@@ -112,12 +114,11 @@ class MiniRepo:
         )  # fmt: skip
 
 
-def draw_task(rng: Random, *, held_out: bool, mistakes: Sequence[str] = (), modules: Sequence[str] = ()) -> MiniRepo:
-    """One at random, of these mistakes and modules or of any."""
-    names = modules or [name for name in MODULES if (name in HELD_OUT) == held_out]
+def draw_task(rng: Random, *, held_out: bool, mistakes: Sequence[str] = ()) -> MiniRepo:
+    """One at random, of these mistakes or of any."""
     while True:
-        task = make_task(rng.choice(list(names)), rng.randrange(NUMBERS))
-        if not mistakes or task.mistake.name in mistakes:
+        task = make_task(rng.choice(FILE_NAMES), rng.randrange(NUMBERS))
+        if task.is_held_out == held_out and (not mistakes or task.mistake.name in mistakes):
             return task
 
 
@@ -129,7 +130,7 @@ def read_task(text: str) -> MiniRepo:
         MiniRepoError: it is none.
     """
     found = _TEXT.fullmatch(text.strip())
-    if found and found["module"] in MODULES:
+    if found and found["module"] in FILE_NAMES:
         task = make_task(found["module"], int(found["number"]))
         if task.text == text.strip():
             return task
@@ -138,19 +139,20 @@ def read_task(text: str) -> MiniRepo:
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a task is only ever measured on, by its module alone."""
-    found = _TEXT.fullmatch(text.strip())
-    return found is not None and found["module"] in HELD_OUT
+    """Whether a task is only ever measured on: by what its module is made from. Raises MiniRepoError for none."""
+    return read_task(text).is_held_out
 
 
 def write_example() -> str:
-    return make_task("depot", 417).text
+    return make_task("depot", 416).text
 
 
 @lru_cache(maxsize=512)
 def make_task(module: str, number: int) -> MiniRepo:
-    """The task of a module with this number."""
-    rng, about = Random(f"swe:{module}:{number}"), MODULES[module]
+    """The task in a file of this name with this number."""
+    rng = Random(f"swe:{module}:{number}")
+    template = rng.choice(list(MODULES))
+    about = MODULES[template]
     mistake = MISTAKES[rng.choice(list(MISTAKES))]
     name = mistake.form.format(item=about.item, items=about.items)
     parameters = _draw_parameters(mistake, rng)
@@ -168,8 +170,9 @@ def make_task(module: str, number: int) -> MiniRepo:
     fixes = {way: f"    return {_write(held.code, places)}" for way, held in mistake.ways.items()}
     symptom = rng.choice(list(mistake.symptoms)).format(f=name)
     task = MiniRepo(
-        text=f"#{number} In {module}.py {symptom}", module=module, mistake=mistake, function=name, line=line,
-        lines=lines, fixes=fixes, shown=[one.format(f=name) for one in mistake.shows], cases=(), fail_to_pass=(),
+        text=f"#{number} In {module}.py {symptom}", module=module, template=template, mistake=mistake,
+        function=name, line=line, lines=lines, fixes=fixes, shown=[one.format(f=name) for one in mistake.shows],
+        cases=(), fail_to_pass=(),
     )  # fmt: skip
     return _add_cases(task, functions, mistake.draw(rng))
 

@@ -4,6 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tentalis.core.terminal.scenes import NAMES
+
+FILE_NAMES: Final = tuple(name for name in NAMES if name != "signal")
+"""What a module's file is called, whatever it is about; Python has a module `signal` of its own."""
+
 
 class Function(NamedTuple):
     """A function that is right.
@@ -392,4 +397,4 @@ MODULES: Final[Mapping[str, Module]] = {
 }
 # fmt: on
 HELD_OUT: Final = frozenset({"castle", "island", "forest", "railway"})
-"""Modules that tasks are only ever measured on."""
+"""Those that tasks are only ever measured on."""

@@ -31,7 +31,7 @@ def test_who_does_nothing_or_anything_is_wrong(world: SweWorld) -> None:
 
 
 def test_the_tests_that_everybody_sees_pass_with_any_way_and_are_told_shortly(world: SweWorld) -> None:
-    script = Script(world, make_task("depot", 417).text)
+    script = Script(world, make_task("depot", 416).text)
     before = script.do("run_tests")
     assert before.startswith("1 of 2 tests pass\nfailed test_1\n"), before
     for way in script.task.mistake.ways:
@@ -91,12 +91,12 @@ def test_a_state_is_data_and_the_same_again(world: SweWorld) -> None:
         ("view", "[]", "error: view: wanted path"),
         ("view", '{"path": 1}', "error: view: wanted path as a text, found 1"),
         ("view", '{"path": "depot.py", "start": true}', "error: view: wanted start as a whole number, found True"),
-        ("view", '{"path": "depot.py", "start": 99}', "error: depot.py has 12 lines: wanted some of them"),
+        ("view", '{"path": "depot.py", "start": 99}', "error: depot.py has 11 lines: wanted some of them"),
         ("view", '{"path": "none.py"}', "error: there is no file 'none.py': there are depot.py, tests/test_depot.py"),
         ("view", '{"path": "../etc/passwd"}', "error: view: wanted a path within the repository"),
         ("view", '{"path": "/etc/passwd"}', "error: view: wanted a path within the repository"),
-        ("edit", '{"path": "depot.py", "line": 99, "text": "x"}', "error: depot.py has 12 lines: wanted lines of it"),
-        ("edit", '{"path": "depot.py", "line": 0, "text": "x"}', "error: depot.py has 12 lines: wanted lines of it"),
+        ("edit", '{"path": "depot.py", "line": 99, "text": "x"}', "error: depot.py has 11 lines: wanted lines of it"),
+        ("edit", '{"path": "depot.py", "line": 0, "text": "x"}', "error: depot.py has 11 lines: wanted lines of it"),
         ("edit", '{"path": "depot.py", "line": 1}', "error: edit: wanted path, line, text, count (may be left out)"),
         ("edit", '{"path": "depot.py", "line": 1, "text": "a\\u0000"}', "error: edit: wanted text as plain text"),
         ("edit", '{"path": "depot.py", "line": 1, "text": "\\ud800"}', "error: edit: wanted text as plain text"),
@@ -107,7 +107,7 @@ def test_a_state_is_data_and_the_same_again(world: SweWorld) -> None:
 def test_a_call_that_cannot_be_made_is_told_in_words_and_changes_nothing(
     world: SweWorld, name: str, arguments: str, words: str
 ) -> None:
-    script = Script(world, make_task("depot", 417).text)
+    script = Script(world, make_task("depot", 416).text)
     before = world.hash_state(script.state)
     said = script.call(name, arguments)
     assert said.text.startswith(words), said.text
@@ -116,7 +116,7 @@ def test_a_call_that_cannot_be_made_is_told_in_words_and_changes_nothing(
 
 
 def test_an_argument_of_a_megabyte_is_refused_in_words(world: SweWorld) -> None:
-    script = Script(world, make_task("depot", 417).text)
+    script = Script(world, make_task("depot", 416).text)
     for name, more in (("edit", {"path": "depot.py", "line": 1}), ("search", {})):
         said = script.do(name, text="x" * 2**20, **more)
         assert said.endswith("found 1,048,576"), said
@@ -147,7 +147,7 @@ def test_where_no_sandbox_can_be_had_nothing_is_known_and_nothing_rewarded(world
 
 
 def test_hints_are_the_houses_rules_and_stand_behind_the_task(world: SweWorld) -> None:
-    task = make_task("depot", 417)
+    task = make_task("depot", 416)
     assert world.find_rules(task.text) == ("nothing less than zero",)
     messages = world.messages_for(task.text, "")
     (hinted,) = world.hinted_messages(messages, "Please: nothing less than zero!")
