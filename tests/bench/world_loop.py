@@ -36,6 +36,8 @@ WORKER: Final = "apprentice"
 ANSWER_TOKENS: Final = 96
 CONFIDENCE: Final = 0.95
 AT_ONCE: Final = 32
+GATE: Final = {"sweep_size": 0, "skills_size": 0}
+"""The gate measures each adapter on the held-out tasks alone, not at other strengths nor on what the base could do."""
 STACK: Final = {
     "TENTALIS_LEASE_SECONDS": "60",
     "TENTALIS_RUN_SILENCE_SECONDS": "120",
@@ -54,8 +56,8 @@ class LoopSizes:
         held_out: of the referee, each tried so many `tries`.
     """
 
-    updates: int = 20
-    tasks: int = 16
+    updates: int = 10
+    tasks: int = 24
     group: int = 8
     gate_items: int = 24
     held_out: int = 120
@@ -150,7 +152,7 @@ def set_up(team: Client, slug: str, environment: str, arm: LoopArm, sizes: LoopS
     """A project, a worker on the installation's own engine, and held-out tasks for the gate."""
     team.create_project(
         slug=slug, name=f"{environment}, {arm.name}, {seed}", group_size=sizes.group, batch_tasks=1_000,
-        review_policy=dict(arm.review_policy), recipe=dict(arm.recipe),
+        review_policy=dict(arm.review_policy), recipe=dict(arm.recipe), gate_policy=dict(GATE),
     )  # fmt: skip
     team.create_worker(
         project=slug, name=WORKER, kind="chat", base_model=BASE,

@@ -21,3 +21,4 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TerminalWorld]:
     with start_host(directory), override_settings(SANDBOXES=directory):
         yield WORLD
         assert open_client().describe()["sandboxes"] == 0
+        open_client().close()
