@@ -2,6 +2,7 @@
 
 import json
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from apps.worlds.identity import hash_world
 from apps.worlds.models import WorldCertificate
 from apps.worlds.registry import WORLDS
 from tentalis.core.worlds import World
+from tentalis.sandbox.client import start_host
 from tests.apps.worlds.broken_worlds import BROKEN, SafeWorld
 from tests.apps.worlds.tally_package import TallyWorld
+from tests.sandbox.conftest import find_obstacle
 
 
 @pytest.fixture
@@ -57,6 +60,25 @@ def test_the_worlds_that_come_with_the_platform_pass(name: str) -> None:
     found = examine(world)
     assert found.faults == []
     assert {one.name for one in found.checks if one.passed} >= {"held out", "oracle", "guesses", "verifier", "spread"}
+
+
+@pytest.mark.parametrize("name", ["terminal", "swe"])
+def test_the_worlds_in_sandboxes_pass(name: str, tmp_path: Path, settings: Any) -> None:
+    if obstacle := find_obstacle():
+        pytest.skip(obstacle)
+    settings.SANDBOXES = tmp_path
+    world = WORLDS.get(name)
+    assert world is not None
+    with start_host(tmp_path, warm=1):
+        found = examine(world, tasks=1, seed=2)
+    assert found.faults == []
+    assert {one.name for one in found.checks if one.passed} >= {
+        "oracle",
+        "guesses",
+        "tampering",
+        "oracle again",
+        "spread",
+    }
 
 
 def test_an_examination_says_the_same_every_time(install: Any) -> None:
