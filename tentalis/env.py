@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from tentalis.core.checked import FieldError
 from tentalis.core.edge_limits import EdgeLimits
+from tentalis.core.tool_servers import ToolServer
 from tentalis.core.webhooks import MIN_SECRET_BYTES, write_secret
 from tentalis.core.webhooks import PREFIX as SECRET_PREFIX
 from tentalis.core.world_servers import WorldServer
@@ -170,6 +171,19 @@ def read_world_servers(value: str) -> dict[str, WorldServer]:
             found[name] = WorldServer.from_json(told)
         except ValueError as error:
             raise ValueError(f"an object of world servers ({name}: {error})") from None
+    return found
+
+
+def read_tool_servers(value: str) -> dict[str, ToolServer]:
+    """`{"notes": {"url": "https://notes.example.com/mcp"}}` -> name -> whose tools are that world's."""
+    found = {}
+    for name, told in read_object(value).items():
+        if not NAME.fullmatch(name):
+            raise ValueError(f"names of lower-case letters, digits and _ ({name!r:.40} is none)")
+        try:
+            found[name] = ToolServer.from_json(told)
+        except ValueError as error:
+            raise ValueError(f"an object of tool servers ({name}: {error})") from None
     return found
 
 
@@ -388,6 +402,7 @@ VARIABLES: dict[str, Variable] = {
         ),
         Variable("OTLP_HEADERS", read_text, "", "headers of what is told there: name=value,…", secret=True),
         Variable("OPENENV", read_world_servers, {}, 'worlds on servers of OpenEnv, {"name": {"url": …}, …}'),
+        Variable("MCP_WORLDS", read_tool_servers, {}, 'worlds of tools of MCP servers, {"name": {"url": …}, …}'),
         Variable("EMAIL_URL", read_url("smtp", "smtps"), None, "mail server, smtp://user:password@host:587", True),
         Variable("EMAIL_FROM", read_text, "tentalis@localhost", "sender of mails"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),

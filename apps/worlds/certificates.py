@@ -16,8 +16,8 @@ from tentalis.core.worlds import World
 MOST_WORDS: Final = 300
 OWN: Final = "apps.worlds."
 """Where the worlds that come with the platform are, a package each."""
-BY_PEOPLE: Final = "it makes up no tasks and holds no state: checks and people tell its answers right from wrong"
-"""Why a plain conversation is not examined."""
+BY_PEOPLE: Final = "nothing of its own says what is right: checks and people tell its answers right from wrong"
+"""Why a plain conversation, and the tools of a server, are not examined."""
 
 
 class WorldStanding(NamedTuple):
@@ -34,8 +34,9 @@ class WorldStanding(NamedTuple):
 
 
 def is_examined(world: World) -> bool:
-    """Whether there is anything to examine: it says by itself what tries are worth that others did not make up."""
-    return world.has_turns or world.draw_prompt(Random(0)) is not None
+    """Whether there is anything to examine: it says by itself what tries are worth."""
+    says_worth = world.judges_states or type(world).verify is not World.verify
+    return says_worth and (world.has_turns or world.draw_prompt(Random(0)) is not None)
 
 
 def is_own(world: World) -> bool:

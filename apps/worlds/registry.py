@@ -11,8 +11,10 @@ from django.conf import settings
 
 from apps import worlds
 from apps.worlds.errors import UnknownEnvironmentError
+from apps.worlds.mcp_world import McpWorld
 from apps.worlds.openenv_world import OpenEnvWorld
 from tentalis.core.scoring.weights import WeightProfile
+from tentalis.core.tool_servers import ToolServer
 from tentalis.core.world_servers import WorldServer
 from tentalis.core.worlds import AgentKind, World
 from tentalis.plugins import Registry
@@ -72,10 +74,13 @@ def _list_own() -> dict[str, World]:
     """
     own = {module.WORLD.name: module.WORLD for module in _list_packages()}
     servers: Mapping[str, WorldServer] = settings.TENTALIS["OPENENV"]
-    if shared := sorted(set(own) & set(servers)):
-        raise ValueError(f"TENTALIS_OPENENV: wanted names of its own, found {', '.join(shared)}, which are built in")
+    tools: Mapping[str, ToolServer] = settings.TENTALIS["MCP_WORLDS"]
+    for setting, named, taken in (("OPENENV", servers, set(own)), ("MCP_WORLDS", tools, {*own, *servers})):
+        if shared := sorted(taken & set(named)):
+            raise ValueError(f"TENTALIS_{setting}: wanted names of its own, found {', '.join(shared)}, which are taken")
     playable = {name: world for name, world in own.items() if not world.find_obstacle()}
-    return playable | {name: OpenEnvWorld(name, server) for name, server in servers.items()}
+    elsewhere = {name: OpenEnvWorld(name, server) for name, server in servers.items()}
+    return playable | elsewhere | {name: McpWorld(name, server) for name, server in tools.items()}
 
 
 def _read_world(name: str, found: Any) -> World:

@@ -151,7 +151,7 @@ def test_a_plain_conversation_is_told_right_from_wrong_by_checks_and_people() ->
     assert world is not None
     found = settle_standing(world, by="gate")
     assert found.may_train is None
-    assert found.words.startswith("chat is not examined: it makes up no tasks and holds no state")
+    assert found.words.startswith("chat is not examined: nothing of its own says what is right")
     assert not WorldCertificate.objects.exists()
 
 

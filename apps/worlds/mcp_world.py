@@ -1,0 +1,111 @@
+"""A server of tools (MCP) as a world: an episode is a session with it, and its tools are the world's.
+
+Whether the work is right no such server says: the task's checks do, and people.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from apps.worlds.mcp_sessions import HttpMcpSession, McpSession, RefusedCallError, SandboxMcpSession, ToolServerError
+from tentalis.core.canon import content_hash
+from tentalis.core.tool_servers import ToolServer
+from tentalis.core.worlds import EpisodeLimits, Observation, ToolCall, World
+
+_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
+MOST_NAME_CHARS: Final = 64
+"""Of a function's name in the chat API."""
+
+
+@dataclass
+class _McpPlay:
+    """A session, and the hash of all that was said in it."""
+
+    session: McpSession
+    said: str = ""
+
+
+class McpWorld(World):
+    """Whatever a server's tools do."""
+
+    name = ""
+    label = ""
+    profile: ClassVar = {"outcome": 1.0}
+
+    def __init__(self, name: str, server: ToolServer) -> None:
+        self.name = name  # type: ignore[misc]
+        self.label = server.label or name.replace("_", " ").capitalize()  # type: ignore[misc]
+        self.version = content_hash([list(one) if isinstance(one, tuple) else one for one in vars(server).values()])[:8]  # type: ignore[misc]
+        self.keeps_nothing = bool(server.command) or not server.acts_outside  # type: ignore[misc]
+        self.idempotent = bool(server.command)  # type: ignore[misc]  # it is played again in a fresh sandbox
+        self.limits = EpisodeLimits(turns=server.turns)  # type: ignore[misc]
+        self._server = server
+
+    def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
+        """The server's tools, asked once. Raises ToolServerError: it cannot be asked."""
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "description": str(tool.get("description") or "")[:1_000],
+                    "parameters": tool.get("inputSchema") or {"type": "object"},
+                },
+            }
+            for name, tool in self._tools.items()
+        ]
+
+    @cached_property
+    def _tools(self) -> Mapping[str, Mapping[str, Any]]:
+        """By the name that the chat API allows."""
+        session = self._open()
+        try:
+            return {_UNNAMEABLE.sub("_", str(one["name"]))[:MOST_NAME_CHARS]: one for one in session.list_tools()}
+        finally:
+            session.close()
+
+    def _open(self) -> McpSession:
+        make = SandboxMcpSession if self._server.command else HttpMcpSession
+        session = make(self.name, self._server)
+        try:
+            session.begin()
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def reset(self, prompt: str, seed: int | None) -> _McpPlay:
+        return _McpPlay(self._open())
+
+    def act(self, state: _McpPlay, call: ToolCall, key: str) -> Observation:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return Observation(text=f"error: there is no tool {call.name!r:.100}")
+        arguments = json.loads(call.arguments or "{}")
+        try:
+            told = state.session.ask("tools/call", {"name": tool["name"], "arguments": arguments})
+        except RefusedCallError as error:
+            text = f"error: {error}"
+        else:
+            text = f"{'error: ' * bool(told.get('isError'))}{_show(told)}"
+        state.said = content_hash([state.said, call.name, arguments, text])
+        return Observation(text=text)
+
+    def hash_state(self, state: _McpPlay) -> str:
+        """Of what was said: what the server keeps to itself nobody sees."""
+        return state.said
+
+    def close(self, state: _McpPlay) -> None:
+        state.session.close()
+
+
+def _show(told: Mapping[str, Any]) -> str:
+    """The texts of a result, and what else there is by its kind."""
+    content = told.get("content")
+    if not isinstance(content, list):
+        raise ToolServerError(f"wanted the content of a result, found {told!s:.200}")
+    parts = [str(one.get("text")) if one.get("type") == "text" else f"[{one.get('type')}]" for one in content]
+    return "\n".join(parts) or json.dumps(told.get("structuredContent", {}), ensure_ascii=False)
