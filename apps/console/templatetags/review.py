@@ -7,6 +7,7 @@ from typing import Any
 from django import template
 from django.template import Context, Template
 from django.template.loader import get_template, render_to_string
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import get_language, ngettext
@@ -25,6 +26,7 @@ from apps.console.rendering import (
     visible,
 )
 from apps.console.review_forms import AttemptFields, PlaceFields, PlaceForm, Radio, StepPlace
+from apps.console.selectors.screenshots import Screenshot
 from apps.console.templatetags.console import number
 from apps.console.templatetags.console import score as say_score
 from apps.console.templatetags.console import scorer as name_scorer
@@ -83,11 +85,38 @@ def step_words(context: Context, step: Step, markable: str = "") -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def tool_result(context: Context, step: Step) -> SafeString:
-    """What came back from a step's tool call; "" where nothing did."""
+    """What a step's tool call was done on and what came back; "" where neither is known."""
+    shown = _draw_screenshot(context, step)
     if not step.tool_result:
-        return SafeString("")
+        return shown
     result = rich(context, step.tool_result)
-    return format_html('<div class="box mono"><p class="kind">{}</p>{}</div>', _("Tool result"), result)
+    return format_html('{}<div class="box mono"><p class="kind">{}</p>{}</div>', shown, _("Tool result"), result)
+
+
+def _draw_screenshot(context: Context, step: Step) -> SafeString:
+    """Of the page's `screenshots`, by step; "" where it has none of this one."""
+    shot: Screenshot | None = (context.get("screenshots") or {}).get(step.pk)
+    if shot is None:
+        return SafeString("")
+    if not shot.is_kept:
+        return format_html('<p class="muted small">{}</p>', _("The screenshot of this call was deleted."))
+    slug = context["scene"].project.slug
+    address = reverse("console:screenshot", args=(slug, shot.task_id, shot.index, shot.sha256))
+    size = {"width": shot.width, "height": shot.height}
+    image = format_html(
+        '<img src="{}" width="{width}" height="{height}" loading="lazy" alt="{}">', address, shot.words, **size
+    )
+    mark = SafeString("")
+    if shot.mark is not None:
+        circles = [format_html('<circle class="{}" cx="{}" cy="{}" r="{}"/>', *one) for one in _draw_mark(*shot.mark)]
+        drawn = SafeString("".join(circles))
+        mark = format_html('<svg viewBox="0 0 {width} {height}" aria-hidden="true">{}</svg>', drawn, **size)
+    return format_html('<p class="screenshot"><a href="{}">{}{}</a></p>', address, image, mark)
+
+
+def _draw_mark(x: float, y: float) -> list[tuple[str, float, float, int]]:
+    """A ring around the place, seen on dark and on light, and a dot in it."""
+    return [("halo", x, y, 13), ("ring", x, y, 13), ("dot", x, y, 3)]
 
 
 def _name_kind(step: Step) -> str:

@@ -13,6 +13,9 @@ urlpatterns = [
     path("tasks/<int:task_id>/feedback/", judging.give_task_feedback, name="task-feedback"),
     path("tasks/<int:task_id>/feedback/preview/", judging.preview_feedback, name="feedback-preview"),
     path("tasks/<int:task_id>/compare/", judging.compare_attempts, name="task-compare"),
+    path(
+        "tasks/<int:task_id>/attempts/<int:index>/screenshots/<slug:sha256>/", tasks.show_screenshot, name="screenshot"
+    ),
     path("reviews/", reviews.list_reviews, name="review-list"),
     path("reviews/next/", reviews.take_next_review, name="review-next"),
     path("bulk/", review_bulk.prepare_action, name="bulk-act"),

@@ -21,6 +21,7 @@ from apps.console.selectors.presence import Present, find_present
 from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import Shown, find_undoable, show_attempts
 from apps.console.selectors.review_queue import may_manage
+from apps.console.selectors.screenshots import find_screenshots
 from apps.console.selectors.sessions import read_message
 from apps.console.views.frame import Scene, found_or_404, leave, project_view, show
 from apps.feedback import claims, submit
@@ -72,6 +73,7 @@ def answer_feedback(request: HttpRequest, scene: Scene, task: Task, *, review: R
         "task": task,
         "review": review,
         "is_blind": is_blind,
+        "screenshots": find_screenshots(task, [one.attempt for one in shown]),
         "obstacles": find_obstacles(task),
         "standing": selectors.find_standing(scene.project, scene.user),
         "is_outside": task.worker.kind == Worker.Kind.OUTSIDE,

@@ -19,6 +19,7 @@ from apps.console.selectors.review_queue import (
     say_priority,
     say_purpose,
 )
+from apps.console.selectors.screenshots import find_screenshots
 from apps.console.selectors.ticked import DOINGS
 from apps.console.views.frame import (
     Scene,
@@ -119,6 +120,7 @@ def _reveal(request: HttpRequest, scene: Scene, review: Review, feedback: Feedba
         "task": review.task,
         "feedback": feedback,
         "attempts": reveal_attempts(feedback, shown),
+        "screenshots": find_screenshots(review.task, [one.attempt for one in shown]),
         "undoable": find_undo(request, scene),
     }
     return show(request, scene, "review_reveal", context)

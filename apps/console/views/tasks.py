@@ -18,6 +18,7 @@ from apps.console.selectors.presence import find_present
 from apps.console.selectors.proposals import find_of_task
 from apps.console.selectors.review import hide_from_reviewer, is_reviewing_blind
 from apps.console.selectors.review_queue import may_manage
+from apps.console.selectors.screenshots import find_file, find_screenshots
 from apps.console.selectors.ticked import DOINGS
 from apps.console.views.frame import (
     Confirmation,
@@ -144,10 +145,21 @@ def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
         "is_held_out": is_held_out(task),
         "may_keep": scene.may(Right.EVALS_WRITE) and not is_blind,
         "proposals": find_of_task(task) if scene.may(Right.REVIEWS_READ) else [],
+        "screenshots": find_screenshots(task, [one.attempt for one in view.attempts]),
         "present": find_present(view.reviews, user=scene.user, is_manager=is_manager, is_blind=is_blind),
         "fragments": {"task"},
     }
     return show(request, scene, "task", context)
+
+
+@require_GET
+@project_view(Right.TASKS_READ)
+def show_screenshot(request: HttpRequest, scene: Scene, task_id: int, index: int, sha256: str) -> HttpResponse:
+    """What a call of an attempt was done on. It never changes: a browser may keep it."""
+    task = find_task_or_404(scene, task_id)
+    attempt = found_or_404(task.attempts.filter(index=index).first(), f"no attempt {index + 1}")
+    data = found_or_404(find_file(attempt, sha256), "no such screenshot")
+    return HttpResponse(data, content_type="image/png", headers={"Cache-Control": "private, max-age=86400, immutable"})
 
 
 @require_http_methods(["GET", "POST"])

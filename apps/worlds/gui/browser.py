@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 
 from tentalis.core.gui.shop import Shop
 from tentalis.core.gui.site import START, Page, open_page, send_form
+from tentalis.core.worlds import StateLostError
 
 if TYPE_CHECKING:  # who only lists worlds does not wait for it
     from playwright.async_api import Browser, BrowserContext, Playwright, Route
@@ -98,8 +99,8 @@ _FIND: Final = """([selector, place]) => {
 }"""
 
 
-class BrowserLostError(Exception):
-    """The browser is gone, or does not answer. It says nothing of who acted in it."""
+class BrowserLostError(StateLostError):
+    """The browser is gone, or does not answer."""
 
 
 @dataclass(frozen=True)

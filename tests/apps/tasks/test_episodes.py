@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -332,6 +333,8 @@ SHARED_WORDS = "each episode of tally wants a state of its own", "tally began it
         ({"snapshot": lie("text")}, "snapshot: wanted bytes | None, found str 'text'"),
         ({"act": lie("3")}, "act: wanted Observation, found str '3'"),
         ({"act": lie(Observation(text="a", details={"x": math.nan}))}, "act: wanted details as JSON, found {'x': nan}"),
+        ({"act": lie(Observation(text="a", screenshot=b"<svg>"))}, "act: wanted a screenshot as PNG, found b'<svg>'"),
+        ({"act": lie(Observation(text="a", screenshot=lie("png")))}, "screenshot: wanted bytes, found function"),
         ({"verify_state": lie(Verification(outcome=math.nan))}, "it could not be verified: ValueError: Out of range"),
         ({"verify_state": lie(Verification(outcome=1.5))}, "outcome: wanted a number from 0 to 1, or None, found 1.5"),
         ({"verify_state": lie(Verification(outcome=1.0, step_scores=[-1]))}, "step_scores: wanted a number from 0 to"),
@@ -478,6 +481,27 @@ def test_what_was_not_shown_of_an_observation_is_kept_whole(
     (path,) = find_all_observed([turn.attempt_id])
     assert path.name == f"{turn.attempt_id}-{told['sha256']}"
     assert path.read_text() == "." * 1_000 + "the tally is 2"
+
+
+def test_what_a_call_was_done_on_is_kept_as_a_file_by_its_attempt(
+    tallier: Worker, stage: Stage, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (640).to_bytes(4) + (480).to_bytes(4)
+    act = stage.world.act
+
+    def look(world: Any, *given: Any) -> Observation:
+        return replace(act(world, *given), screenshot=picture, details={"mark": [3, 4]})
+
+    monkeypatch.setattr(stage.world, "act", look)
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    turn = EpisodeTurn.objects.get(index=0)
+    ((_, told),) = turn.told
+    assert told is not None
+    assert told["details"] == {"mark": [3, 4]}
+    assert told["screenshot"] == {"sha256": sha256(picture).hexdigest(), "width": 640, "height": 480}
+    (path,) = find_all_observed([turn.attempt_id])  # the same picture of every turn is one file
+    assert path.read_bytes() == picture
 
 
 @pytest.mark.django_db(transaction=True)
