@@ -11,7 +11,7 @@ from apps.feedback.claims import claim
 from apps.feedback.models import Review
 from tentalis.core.gui.shop import draw_shop
 from tentalis.core.gui.site import open_page
-from tests.apps.console.test_screenshots import draw
+from tests.apps.console.builders import draw_screenshots
 from tests.e2e.axe import bring_axe, find_violations
 from tests.e2e.browser import open_context, sign_in
 from tests.factories import make_attempt, make_project, make_task, make_user
@@ -43,7 +43,7 @@ def test_the_mark_lies_where_the_call_was_done(
     settings.ARTIFACTS = tmp_path
     task = make_task(make_project(), environment="gui", state="in_review", group_size=1)
     attempt = make_attempt(task)
-    draw(attempt, [160, 120], picture=take_picture(browser))
+    draw_screenshots(attempt, [160, 120], picture=take_picture(browser))
     review = Review.objects.create(project=task.project, task=task, audience="human", reason="sampled")
     claim(review=review, by=make_user("bob"))
     context, watch = open_context(browser, color_scheme=theme, reduced_motion="reduce")

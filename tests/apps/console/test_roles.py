@@ -25,6 +25,7 @@ from apps.supervision.models import Proposal
 from apps.tasks.models import Task
 from apps.training.models import ManagerRun
 from apps.webhooks.models import Delivery, Webhook
+from tests.apps.console.builders import draw_screenshots
 from tests.e2e.pages import find_manager_pages, find_own_pages
 from tests.e2e.pages import find_pages as find_looked_at
 from tests.e2e.scenery import build_scene
@@ -41,7 +42,7 @@ TABLE: dict[str, str | list[str]] = tomllib.loads(
 BODIES = {"view-keep": {"page": "task-list", "name": "mine"}, "settings": {"section": "general"}}
 # what one can open and is no page of its own: a number beside a link, where the form of another page is sent,
 # a download
-NO_PAGES = {"proposal-count", "proposal-decide", "exchange-json"}
+NO_PAGES = {"proposal-count", "proposal-decide", "exchange-json", "screenshot"}
 # what differs from answer to answer
 CHANGING = re.compile(r'nonce="[^"]+"|csrfmiddlewaretoken" value="[^"]+"|/p/[\w-]+/[^"<\s]*|data-live-after="\d+"')
 
@@ -90,7 +91,10 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         deadline_at=timezone.now() + timedelta(hours=1),
     )
     bulk = BulkJudgement.objects.create(project=project, by=owner, total=1)
+    attempt = task.attempts.earliest("index")
     return {
+        "index": attempt.index,
+        "sha256": draw_screenshots(attempt, [1, 2]),
         "proposal_id": proposal.pk,
         "bulk_id": bulk.pk,
         "session_id": Session.objects.create(project=project, key="s1").pk,

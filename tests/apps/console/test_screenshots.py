@@ -1,41 +1,20 @@
 """What calls of an episode were done on, beside its steps on the pages of reviews and tasks, for who may see them."""
 
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.urls import reverse
-from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.feedback.claims import claim
 from apps.feedback.models import Review
-from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
+from apps.tasks.models import Task
 from apps.tasks.observations import find_all_observed, keep_observed
-from tests.apps.console.builders import sign_in
+from tests.apps.console.builders import PNG, draw_screenshots, sign_in
 from tests.factories import make_attempt, make_project, make_task, make_user
 
 pytestmark = pytest.mark.django_db
-
-PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", 640, 480) + b"rest of a picture"
-
-
-def draw(attempt: Attempt, *marks: Any, picture: bytes = PNG) -> str:
-    """A turn of the attempt for each mark, with a call, its step and a screenshot; the screenshot's sha256."""
-    sha256 = keep_observed(attempt.pk, picture)
-    for place, mark in enumerate(marks):
-        seen = {"text": "a page", "screenshot": {"sha256": sha256, "width": 640, "height": 480}}
-        EpisodeTurn.objects.create(
-            attempt=attempt,
-            index=place,
-            calls=[{"id": "c", "name": "click", "arguments": '{"element": 1}'}],
-            observations=[seen | ({"details": {"mark": mark}} if mark is not None else {})],
-            started_at=timezone.now(),
-            ended_at=timezone.now(),
-        )
-        Step.objects.create(attempt=attempt, index=10 + place, kind="call", text="click", tool_result="a page")
-    return sha256
 
 
 @pytest.fixture
@@ -49,7 +28,7 @@ def address(task: Task, sha256: str, index: int = 0) -> str:
 
 
 def test_a_reviewer_sees_what_each_call_was_done_on_and_where(task: Task) -> None:
-    sha256 = draw(make_attempt(task), [113, 46.5], None)
+    sha256 = draw_screenshots(make_attempt(task), [113, 46.5], None)
     review = Review.objects.create(project=task.project, task=task, audience="human", reason="sampled")
     bob = make_user("bob")
     claim(review=review, by=bob)
@@ -64,14 +43,14 @@ def test_a_reviewer_sees_what_each_call_was_done_on_and_where(task: Task) -> Non
 
 
 def test_the_page_of_a_task_shows_them_too(task: Task) -> None:
-    sha256 = draw(make_attempt(task), [1, 2])
+    sha256 = draw_screenshots(make_attempt(task), [1, 2])
     page = sign_in(task.submitted_by).get(reverse("console:task", args=("shop", task.pk))).content.decode()
     assert f'src="{address(task, sha256)}"' in page
 
 
 @pytest.mark.parametrize("mark", [[641, 1], [-1, 1], [1], [1, "2"], [True, 1], "1,1", {"x": 1}, [[1], 2]])
 def test_a_mark_that_is_no_place_in_the_screenshot_is_not_drawn(task: Task, mark: Any) -> None:
-    draw(make_attempt(task), mark)
+    draw_screenshots(make_attempt(task), mark)
     page = sign_in(task.submitted_by).get(reverse("console:task", args=("shop", task.pk))).content.decode()
     assert 'loading="lazy"' in page
     assert "<circle" not in page.partition('class="screenshot"')[2]
@@ -79,7 +58,7 @@ def test_a_mark_that_is_no_place_in_the_screenshot_is_not_drawn(task: Task, mark
 
 def test_a_screenshot_that_was_deleted_is_said_to_be(task: Task) -> None:
     attempt = make_attempt(task)
-    sha256 = draw(attempt, [1, 2])
+    sha256 = draw_screenshots(attempt, [1, 2])
     (path,) = find_all_observed([attempt.pk])
     path.unlink()
     client = sign_in(task.submitted_by)
@@ -90,10 +69,10 @@ def test_a_screenshot_that_was_deleted_is_said_to_be(task: Task) -> None:
 
 def test_nobody_else_sees_one_and_no_other_file_is_given_out_under_its_name(task: Task) -> None:
     attempt = make_attempt(task)
-    sha256 = draw(attempt, [1, 2])
+    sha256 = draw_screenshots(attempt, [1, 2])
     text = keep_observed(attempt.pk, b"all that the world said")
     other = make_attempt(make_task(make_project("other"), environment="gui", submitted_by=make_user("dora")))
-    foreign = draw(other, [1, 2], picture=PNG + b"another")
+    foreign = draw_screenshots(other, [1, 2], picture=PNG + b"another")
     client = sign_in(task.submitted_by)
     for name in (text, foreign, "0" * 64, "nothing"):
         assert client.get(address(task, name)).status_code == 404

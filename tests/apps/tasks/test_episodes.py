@@ -319,6 +319,7 @@ def lie(answer: Any) -> Callable[..., Any]:
 
 
 SHARED, NUMBERS = Tally(), count()
+WRONG: Any = "png"
 SHARED_WORDS = "each episode of tally wants a state of its own", "tally began it in another state than another"
 """As the one acts before the other begins, or behind."""
 
@@ -334,7 +335,7 @@ SHARED_WORDS = "each episode of tally wants a state of its own", "tally began it
         ({"act": lie("3")}, "act: wanted Observation, found str '3'"),
         ({"act": lie(Observation(text="a", details={"x": math.nan}))}, "act: wanted details as JSON, found {'x': nan}"),
         ({"act": lie(Observation(text="a", screenshot=b"<svg>"))}, "act: wanted a screenshot as PNG, found b'<svg>'"),
-        ({"act": lie(Observation(text="a", screenshot=lie("png")))}, "screenshot: wanted bytes, found function"),
+        ({"act": lie(Observation(text="a", screenshot=WRONG))}, "screenshot: wanted bytes, found str 'png'"),
         ({"verify_state": lie(Verification(outcome=math.nan))}, "it could not be verified: ValueError: Out of range"),
         ({"verify_state": lie(Verification(outcome=1.5))}, "outcome: wanted a number from 0 to 1, or None, found 1.5"),
         ({"verify_state": lie(Verification(outcome=1.0, step_scores=[-1]))}, "step_scores: wanted a number from 0 to"),
