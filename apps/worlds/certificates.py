@@ -95,6 +95,6 @@ def settle_standing(world: World, *, by: str) -> WorldStanding:
     a moment and does nothing outside. A stranger's world waits for somebody who asks for it."""
     found = find_standing(world)
     if found.may_train is False and found.certificate is None and is_own(world):
-        certify(world, by=by)
+        certify(world, by=by, tasks=TASKS // 2)  # a training waits for it
         return find_standing(world)
     return found
