@@ -159,7 +159,7 @@ def learn(worker: Worker, by: User, algorithm: str) -> TrainingRun:
         assert adapter.state == Adapter.State.REFUSED
         assert "refused: " in adapter.verdicts.get(question="safe").words
         return run
-    assert {one["gate"] for one in run.gates} == {f"G{number}" for number in range(1, 13)}
+    assert {one["gate"] for one in run.gates} == {f"G{number}" for number in range(1, 14)}
     assert run.summary["length_after_tokens"] > 1
     assert "sampled by the installation's own" in adapter.verdicts.get(question="safe").words
     if adapter.state == Adapter.State.DEPLOYED:
