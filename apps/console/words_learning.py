@@ -66,6 +66,10 @@ GATES: Mapping[str, Remedy] = {
         _("The learning rate fits the size of the model"),
         _("Lower the learning rate of the project's recipe, or leave it empty: then it follows the model's size."),
     ),
+    "G13": Remedy(
+        _("Where it worked, right can be told from wrong"),
+        _("Examine the environment (tentalis world doctor), mend what is found, and try the run again."),
+    ),
 }
 
 ALARMS: Mapping[str, Remedy] = {

@@ -82,7 +82,7 @@ def test_the_run_page_divides_only_what_is_proved(client: Client) -> None:
 
 
 def test_each_gate_and_each_detector_says_what_to_do() -> None:
-    assert set(GATES) == {f"G{number}" for number in range(1, 13)}
+    assert set(GATES) == {f"G{number}" for number in range(1, 14)}
     text = (CORE / "monitors.py").read_text() + (CORE / "collapse.py").read_text()
     told = re.findall(r'_(?:above|below)\(\s*"(\w+)"|detector="(\w+)"|^ {8,12}\(?"(\w+)",$', text, re.M)
     detectors = {name for names in told for name in names if name}
