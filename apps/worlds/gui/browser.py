@@ -31,7 +31,6 @@ HOST: Final = "http://shop.test"
 WIDTH, HEIGHT = 640, 480
 SCROLL_PX: Final = 400
 WITHIN_S: Final = 60.0
-"""In which the browser must do what it is asked for."""
 IDLE_S: Final = 60.0
 """Without an episode, until the browser ends."""
 _SWITCHES: Final = (
@@ -216,10 +215,15 @@ class Tab:
 
 
 class BrowserHost:
-    """One browser of this process. Threads may share it: all that is asked of it is done in a thread of its own."""
+    """One browser of this process. Threads may share it: all that is asked of it is done in a thread of its own.
+
+    Attributes:
+        pid: of the browser that is there; None: the next tab starts one.
+        within_s: in which it must do what it is asked for.
+    """
 
     def __init__(self, executable: str, *, idle_s: float = IDLE_S) -> None:
-        self.executable, self._idle_s = executable, idle_s
+        self.executable, self._idle_s, self.within_s = executable, idle_s, WITHIN_S
         self.pid: int | None = None
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -237,28 +241,33 @@ class BrowserHost:
         Raises:
             BrowserLostError: no browser could be started.
         """
-        return self.ask(self._open_tab(Tab(self, shop, path)))
+        pid = self.pid
+        try:
+            return self.ask(self._open_tab(Tab(self, shop, path)))
+        except BrowserLostError:  # it died, or its driver did, and nobody noticed
+            self.kill(pid)
+            return self.ask(self._open_tab(Tab(self, shop, path)))
 
     def ask(self, does: Coroutine[Any, Any, T]) -> T:
         """Have something done in the browser's thread, and wait for it."""
         from playwright.async_api import Error
 
-        future = asyncio.run_coroutine_threadsafe(does, self._find_loop())
+        future, pid = asyncio.run_coroutine_threadsafe(does, self._find_loop()), self.pid
         try:
-            return future.result(WITHIN_S)
+            return future.result(self.within_s)
         except FutureTimeoutError:
             future.cancel()
-            self.kill()
-            raise BrowserLostError(f"the browser did not answer within {WITHIN_S:.0f} s") from None
+            self.kill(pid)
+            raise BrowserLostError(f"the browser did not answer within {self.within_s:g} s") from None
         except Error as error:
             raise BrowserLostError(f"the browser is gone: {str(error).splitlines()[0][:200]}") from None
 
-    def kill(self) -> None:
-        """End the browser whatever it does; the next tab has a new one."""
-        if self.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+    def kill(self, pid: int | None) -> None:
+        """End a browser of ours whatever it does, unless there is another by now; the next tab has a new one."""
+        if pid is not None and self.pid == pid:
             self.pid = None
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """End the browser and its thread. It may be asked again."""
@@ -360,4 +369,4 @@ class BrowserHost:
             if one is not None:
                 with contextlib.suppress(Exception):  # it is to be gone, and may be so already
                     await one()
-        self.kill()
+        self.kill(self.pid)

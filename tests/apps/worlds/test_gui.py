@@ -17,7 +17,7 @@ import pytest
 from apps.worlds.episodes import Episode
 from apps.worlds.errors import UnknownEnvironmentError
 from apps.worlds.gui import world as gui
-from apps.worlds.gui.browser import HEIGHT, WIDTH, BrowserHost, BrowserLostError
+from apps.worlds.gui.browser import HEIGHT, WIDTH, WITHIN_S, BrowserHost, BrowserLostError
 from apps.worlds.gui.world import START_TEXT, GuiState, GuiWorld
 from apps.worlds.playing import play
 from apps.worlds.registry import WORLDS, get_world
@@ -296,7 +296,7 @@ def test_a_page_reaches_nothing_but_its_own_shop(state: GuiState) -> None:
 def test_a_browser_that_dies_costs_an_episode_no_reward_and_the_next_one_has_another(state: GuiState) -> None:
     host = state.tab.host
     first = host.pid
-    host.kill()
+    host.kill(first)
     with pytest.raises(BrowserLostError, match="the browser is gone"):
         for number in range(3):  # it may take a call until its death is known
             act(state, "click", under=str(number), element=1)
@@ -306,12 +306,39 @@ def test_a_browser_that_dies_costs_an_episode_no_reward_and_the_next_one_has_ano
     assert host.pid not in {None, first}
 
 
+def test_who_drives_the_browser_dies_and_the_next_episode_has_another(state: GuiState) -> None:
+    host = state.tab.host
+    above = psutil.Process(host.pid).parents()
+    (driver,) = [one for one in psutil.Process().children() if one in above]
+    driver.kill()
+    driver.wait()
+    with pytest.raises(BrowserLostError, match="the browser is gone"):
+        act(state, "click", element=1)
+    World.close(World.reset(REFUND, None))
+
+
+def test_a_browser_that_hangs_is_ended_and_its_episode_is_lost(state: GuiState) -> None:
+    host = state.tab.host
+    hanging = host.pid
+    assert hanging is not None
+    os.kill(hanging, signal.SIGSTOP)
+    host.within_s = 0.5
+    try:
+        with pytest.raises(BrowserLostError, match=r"did not answer within 0\.5 s"):
+            act(state, "click", element=1)
+    finally:
+        host.within_s = WITHIN_S
+    World.close(World.reset(REFUND, None))
+    assert host.pid not in {None, hanging}
+
+
 class KillingScript(Script):
     """Kills the browser in the second turn."""
 
     def take_turns(self, asked: Sequence[TurnAsked], **_: Any) -> list[TurnDraft]:
         if asked[0].turn == 1:
-            gui._open_host().kill()
+            host = gui._open_host()
+            host.kill(host.pid)
         return super().take_turns(asked)
 
 
