@@ -305,7 +305,9 @@ class Host:
         if held is None and name in self._causes:
             raise SandboxLostError(f"sandbox {name}: {self._causes[name]}")
         if held is None:
-            raise SandboxRefusedError(f"wanted a sandbox, found none called {name!r}")
+            raise SandboxRefusedError(
+                f"wanted a sandbox, found none called {name!r}: a host that was started again has none of before"
+            )
         if held.sandbox.is_over:
             raise SandboxLostError(f"sandbox {name}: it ended")
         return held

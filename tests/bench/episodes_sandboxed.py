@@ -20,11 +20,11 @@ from tests.chaos.stage import chaos_stack, read_admin_token
 
 PACKAGE = Path(__file__).with_name("scripted_package.py")
 POINTS = "[tentalis.agents]\nscripted = scripted_package:AGENT\n"
-WORLD, TASKS, GROUP, KILLS = "terminal", 24, 4, 10
+WORLD, TASKS, GROUP, KILLS = "terminal", 48, 4, 10
 TARGETS = ("queue-episodes", "sandboxes")
 THINKS_S = 0.25
-SETTLE_S = 1.5
-"""Behind a kill: what is seen to be played then is played since."""
+SETTLE_S = 3.0
+"""Behind a kill: what is seen to be played then is played since, and few are killed three times."""
 
 
 def run(directory: Path, *, kills: int = KILLS, keep_in: Path | None = None) -> Mapping[str, Any]:
