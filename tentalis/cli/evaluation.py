@@ -61,6 +61,13 @@ def show(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def figures(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
+    """How sure the mean is, what several tries would do, and what is not known."""
+    with open_client() as client:
+        print_row(client.get_figures(evaluation_id), as_json=as_json)
+
+
+@app.command()
 def pause(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
     """Begin no further tries."""
     with open_client() as client:

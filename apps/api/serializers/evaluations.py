@@ -37,6 +37,30 @@ class ItemTryOut(RowOut[ItemTry]):
         fields = "id place number outcome step_score cause reason grader"
 
 
+class PassesOut(serializers.Serializer[Any]):
+    """Of k tries at an item."""
+
+    k = serializers.IntegerField()
+    items = serializers.IntegerField(help_text="That have as many outcomes.")
+    any = serializers.FloatField(help_text="pass@k: at least one of k is right in full, estimated without bias.")
+    all = serializers.FloatField(help_text="pass^k: all of k are.")
+
+
+class EvaluationFiguresOut(serializers.Serializer[Any]):
+    """What an evaluation's tries say so far."""
+
+    items = serializers.IntegerField(help_text="With an outcome.")
+    tries = serializers.IntegerField(help_text="With an outcome.")
+    mean = serializers.FloatField(allow_null=True, help_text="Of the items' mean outcomes, as each weighs.")
+    std_error = serializers.FloatField(allow_null=True, help_text="Of that; the tries of an item are one cluster.")
+    lowest = serializers.FloatField(allow_null=True, help_text="The mean if all that is unscored were wrong.")
+    highest = serializers.FloatField(allow_null=True, help_text="The mean if all that is unscored were right.")
+    passes = PassesOut(many=True)
+    causes = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Why there is no outcome, and of how many tries."
+    )
+
+
 class EvaluationIn(StrictSerializer):
     """What is to be measured, on what."""
 

@@ -15,6 +15,7 @@ from apps.api.lookup import find_row, find_worker, refuse
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.evaluations import (
     EvaluationComparisonOut,
+    EvaluationFiguresOut,
     EvaluationIn,
     EvaluationOut,
     ExperimentIn,
@@ -26,6 +27,7 @@ from apps.api.views.base import ApiView, ResourceViewSet, command
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
 from apps.evals.experiments import AskedScenario, answer_scenarios, make_experiment
+from apps.evals.figures import find_figures
 from apps.evals.models import Evaluation, Experiment, Taskset
 from apps.pipeline import flow
 
@@ -39,7 +41,7 @@ class EvaluationViewSet(ResourceViewSet):
     serializer_class = EvaluationOut
     filterset_class = filter_by(Evaluation, "worker", "adapter", "purpose", "state", "taskset")
     rights: ClassVar = by_right(
-        {Right.EVALS_READ: "list retrieve tries", Right.EVALS_WRITE: "create pause resume cancel"}
+        {Right.EVALS_READ: "list retrieve tries figures", Right.EVALS_WRITE: "create pause resume cancel"}
     )
 
     @extend_schema(request=EvaluationIn, responses={201: EvaluationOut})
@@ -65,6 +67,14 @@ class EvaluationViewSet(ResourceViewSet):
         evaluation = self.get_object()
         self.check_no_parameters()
         return self.show_page(evaluation.item_tries.all(), ItemTryOut)
+
+    @extend_schema(responses=EvaluationFiguresOut, filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=EvaluationFiguresOut)
+    def figures(self, request: Request, pk: str) -> Response:
+        """How sure the mean is, what k tries would do, and what is not known."""
+        evaluation = self.get_object()
+        self.check_no_parameters()
+        return Response(EvaluationFiguresOut(find_figures(evaluation)).data)
 
     @command()
     def pause(self, request: Request, pk: str) -> Response:

@@ -25,6 +25,7 @@ from apps.console.views.frame import (
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
 from apps.evals.experiments import make_experiment
+from apps.evals.figures import find_figures
 from apps.evals.models import Evaluation, Experiment
 from apps.pipeline import flow
 
@@ -66,6 +67,7 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
         "tried": tried,
         "following": following,
         "comparable": comparable,
+        "figures": find_figures(evaluation),
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
         "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},
         "may_resume": evaluation.state in {State.PAUSED, State.FAILED},

@@ -122,6 +122,10 @@ class Knowledge(Sender[Answer]):
     def get_evaluation(self, evaluation_id: int) -> Answer:
         return self._get(f"evaluations/{evaluation_id}")
 
+    def get_figures(self, evaluation_id: int) -> Answer:
+        """How sure an evaluation's mean is, what k tries would do, and what is not known."""
+        return self._get(f"evaluations/{evaluation_id}/figures")
+
     def list_tries(self, evaluation_id: int, **params: Any) -> Answer:
         """Each try at an item, with its outcome or why there is none."""
         return self._get(f"evaluations/{evaluation_id}/tries", **params)
