@@ -23,6 +23,8 @@ FLOATS: Final = ("F32", "F16", "BF16", "F64")
 """Types of weights that can be served and trained on, as safetensors calls them."""
 NO_TEMPLATE: Final = "none"
 """What a manifest says of a model that is kept without a chat template because somebody said so."""
+SHIPPED: Final = {"apprentice": Path(__file__).resolve().parents[1] / "gpu_workers" / "apprentice" / "base"}
+"""Models that come with Tentalis: every home keeps them, as links."""
 _BLOCK_BYTES = 2**20
 _MOST_HEAD_BYTES = 2**26
 
@@ -96,6 +98,18 @@ def list_models(home: Path) -> list[KeptModel]:
     return found
 
 
+def link_shipped(home: Path) -> None:
+    """Keep the models that come with Tentalis, wherever it lies now. One of the same name that somebody keeps stays."""
+    root = models_directory(home)
+    root.mkdir(parents=True, exist_ok=True)
+    for name, directory in SHIPPED.items():
+        link = root / name
+        if link.is_symlink() and link.readlink() != directory:
+            link.unlink()
+        if not (link.is_symlink() or link.exists()):
+            link.symlink_to(directory, target_is_directory=True)
+
+
 def find_model(home: Path, name: str) -> KeptModel:
     """Raises KeptModelError where there is none of that name."""
     directory = models_directory(home) / require_name(name)
@@ -106,7 +120,13 @@ def find_model(home: Path, name: str) -> KeptModel:
 
 
 def remove_model(model: KeptModel) -> None:
-    """Out of sight at once, then off the disk: whoever lists models meanwhile finds it whole or not at all."""
+    """Out of sight at once, then off the disk: whoever lists models meanwhile finds it whole or not at all.
+
+    Raises:
+        KeptModelError: it comes with Tentalis.
+    """
+    if model.directory.is_symlink():
+        raise KeptModelError(f"{model.name} comes with Tentalis, and is kept wherever that is")
     gone = model.directory.with_name(f".gone-{model.name}")
     shutil.rmtree(gone, ignore_errors=True)
     model.directory.rename(gone)

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from tentalis.env import PREFIX, VARIABLES, EnvironmentVariableError, read_environment
+from tentalis.kept_models import SHIPPED
 from tentalis.outbound.exposure import warn_of_exposure
 from tentalis.platform import postgres_server, redis_server
 from tentalis.platform.chromium import find_chromium, find_lack
@@ -318,12 +319,14 @@ def _check_engine(patient: _Patient) -> Iterator[Finding]:
     yield from _ask_health(patient, "engine")
     package = find_spec("gpu_workers")
     places = [Path(place) for place in (package.submodule_search_locations or [])] if package else []
-    found = [file for place in places for file in sorted((place / "desk").rglob("model.safetensors"))]
-    if not found:
-        yield Finding("built-in model", False, "no model.safetensors under gpu_workers/desk")
-    for file in found:
-        count = count_tensors(file)
-        yield Finding("built-in model", count > 0, f"{file} has {count} tensors" if count else f"{file} is unreadable")
+    for model in ("desk", *SHIPPED):
+        found = [file for place in places for file in sorted((place / model).rglob("model.safetensors"))]
+        if not found:
+            yield Finding("built-in model", False, f"no model.safetensors under gpu_workers/{model}")
+        for file in found:
+            count = count_tensors(file)
+            words = f"{file} has {count} tensors" if count else f"{file} is unreadable"
+            yield Finding("built-in model", count > 0, words)
 
 
 def _check_model_server(patient: _Patient) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tentalis.kept_models import link_shipped
 from tentalis.platform.config import load_config, load_or_make_config
 from tentalis.platform.errors import HomeError, NotRunningError, StartError, StopError
 from tentalis.platform.home import Home
@@ -37,6 +38,7 @@ def run_stack(home: Home, environ: Mapping[str, str], *, is_throwaway: bool = Fa
     home.prepare()
     refuse_half_restored(home, only)
     with hold_home(home):
+        link_shipped(home.root)
         config, _ = load_or_make_config(home)
         if left := stop_leftovers(home):
             logger.warning("stopped what an earlier supervisor left: %s", ", ".join(left))

@@ -9,9 +9,10 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.workers.base_names import name_base
+from apps.workers.recipes import choose_recipe
 from apps.workers.services import change_worker, create_worker
 from tentalis.core.model_facts import ModelFacts
-from tentalis.kept_models import find_model, write_facts, write_manifest
+from tentalis.kept_models import find_model, link_shipped, write_facts, write_manifest
 from tests.apps.console.builders import sign_in
 from tests.apps.workers.base_files import write_base
 
@@ -73,3 +74,11 @@ def test_a_kept_model_that_has_no_room_is_refused_before_anything_asks_it(
     settings.TENTALIS = {**settings.TENTALIS, "ENGINE_MEMORY_MIB": 1_100}
     worker = create_worker(project=project, name="talker", kind="chat", base_model="small-talk", by=alice)
     assert worker.base_directory == str(kept)
+
+
+def test_the_apprentice_that_comes_along_is_a_base_by_its_name(project: Project, alice: User, kept: Path) -> None:
+    link_shipped(kept.parents[1])
+    worker = create_worker(project=project, name="learner", kind="chat", base_model="apprentice", by=alice)
+    assert name_base(worker) == str(kept.parent / "apprentice")
+    assert worker.base_facts["parameters"] < 1_500_000
+    assert choose_recipe(project, worker).learning_rate == pytest.approx(4e-3)
