@@ -1,8 +1,9 @@
 """`python -m tests.bench.gui`: is the GUI world what it says, and what does it cost?
 
 In a real Chromium: the house's own way through tasks of every family, an agent that does nothing, and one that acts at
-random (any element of the page, words of the task typed, any option chosen); calls a second, alone and side by side;
-memory of an episode's context; and what is left behind. Exit 1 when a bar is missed.
+random (any element of the page, words of the task typed, any option chosen), which also acts ten times as often on the
+same pages without a browser; calls a second, alone and side by side; memory of an episode's context; and what is left
+behind. Exit 1 when a bar is missed.
 """
 
 import argparse
@@ -10,9 +11,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -26,7 +28,9 @@ django.setup()
 
 from apps.worlds.gui import world as gui  # noqa: E402 - settings first
 from apps.worlds.gui.world import KEYS, GuiState, GuiWorld  # noqa: E402
-from tentalis.core.gui.tasks import FAMILIES, draw_task  # noqa: E402
+from tentalis.core.gui.reading import PageReader  # noqa: E402
+from tentalis.core.gui.site import START, open_page, send_form  # noqa: E402
+from tentalis.core.gui.tasks import FAMILIES, draw_task, read_task, settle_task  # noqa: E402
 from tentalis.core.scoring.calibration import wilson_interval  # noqa: E402
 from tentalis.core.worlds import AttemptDraft, ToolCall  # noqa: E402
 
@@ -35,7 +39,9 @@ CONTEXTS, AT_ONCE = 8, 4
 FLOOR = 0.05
 MB = 1e6
 WORLD = GuiWorld()
-Agent = Callable[[GuiState, str, Random], Iterator[ToolCall]]
+Look = Callable[[], Sequence[Mapping[str, Any]]]
+"""The elements of the page as it is now."""
+Agent = Callable[[Look, str, Random], Iterator[ToolCall]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, agent in agents.items():
         done = [play_family(family, agent, options.episodes) for family in FAMILIES]
         rows.append({"agent": name, **sum_up(done)})
+    paper = [play_family(family, act_at_random, 10 * options.episodes, on=play_on_paper) for family in FAMILIES]
+    rows.append({"agent": "random, without a browser", **sum_up(paper)})
     for row in rows:
         if row["agent"] == "oracle":
             bars["oracle"] = {"found": row["rate"], "wanted": 1.0, "met": row["rate"] == 1.0}
@@ -66,19 +74,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 # --- agents ----------------------------------------------------------------------------------------------------------
 
 
-def follow_house(state: GuiState, prompt: str, rng: Random) -> Iterator[ToolCall]:
+def follow_house(look: Look, prompt: str, rng: Random) -> Iterator[ToolCall]:
     yield from WORLD.solve(prompt, None).calls
 
 
-def do_nothing(state: GuiState, prompt: str, rng: Random) -> Iterator[ToolCall]:
+def do_nothing(look: Look, prompt: str, rng: Random) -> Iterator[ToolCall]:
     yield ToolCall(id="c", name="done")
 
 
-def act_at_random(state: GuiState, prompt: str, rng: Random) -> Iterator[ToolCall]:
+def act_at_random(look: Look, prompt: str, rng: Random) -> Iterator[ToolCall]:
     """Calls that can be done; words typed are of the task."""
     words = prompt.partition(": ")[2].replace(".", " ").replace(",", " ").split()
     for _ in range(WORLD.limits.turns - 1):
-        elements = state.view.elements
+        elements = look()
         number = rng.randint(1, len(elements))
         one = elements[number - 1]
         draw = rng.random()
@@ -106,7 +114,7 @@ def play(agent: Agent, prompt: str, rng: Random) -> dict[str, Any]:
     state = WORLD.reset(prompt, None)
     with closing(_Closing(state)):
         began = time.monotonic()
-        for place, call in enumerate(agent(state, prompt, rng)):
+        for place, call in enumerate(agent(lambda: state.view.elements, prompt, rng)):
             WORLD.act(state, call, str(place))
         ended = time.monotonic()
         found = WORLD.verify_state(prompt, None, state, AttemptDraft())
@@ -122,11 +130,29 @@ class _Closing:
         WORLD.close(self.state)
 
 
-def play_family(family: str, agent: Agent, episodes: int) -> list[dict[str, Any]]:
+def play_on_paper(agent: Agent, prompt: str, rng: Random) -> dict[str, Any]:
+    """The same by the site's pages alone: what scrolls or presses a key does nothing there."""
+    settled = settle_task(read_task(prompt))
+    shop, calls = deepcopy(settled.before), 0
+    pages = [PageReader(open_page(shop, START).html)]
+    for call in agent(lambda: [vars(one) for one in pages[-1].elements], prompt, rng):
+        page = pages[-1]
+        calls, told = calls + 1, json.loads(call.arguments)
+        if call.name in {"type", "select"}:
+            page.elements[told["element"] - 1].value = told.get("text") or told.get("option")
+        elif call.name == "click" and (asked := page.click(told["element"])):
+            method, path, form = asked
+            pages.append(PageReader((send_form(shop, path, form) if method == "post" else open_page(shop, path)).html))
+    return {"right": shop == settled.after, "calls": calls, "valid": calls, "reset_s": 0.0, "act_s": 0.0}
+
+
+def play_family(
+    family: str, agent: Agent, episodes: int, on: Callable[..., dict[str, Any]] = play
+) -> list[dict[str, Any]]:
     """Trained and held-out tasks in turn."""
     rng = Random(f"bench/{family}")
     prompts = [draw_task(rng, held_out=bool(place % 2), family=family).prompt for place in range(episodes)]
-    return [play(agent, prompt, rng) for prompt in prompts]
+    return [on(agent, prompt, rng) for prompt in prompts]
 
 
 def sum_up(done: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
