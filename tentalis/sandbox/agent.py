@@ -41,7 +41,7 @@ class Control(Protocol):
 
     def fileno(self) -> int: ...
     def recv(self, most_bytes: int, /) -> bytes: ...
-    def sendall(self, data: bytes, /) -> None: ...
+    def sendall(self, data: bytes | bytearray, /) -> None: ...
 
 
 def serve_agent(control: Control, *, environment: Mapping[str, str], reaps_all: bool, closes: bool) -> NoReturn:
@@ -105,10 +105,12 @@ class Agent:
         self._programs: dict[int, _Running] = {}  # by pid
         self._shells: dict[str, _Shell] = {}
         self._received = bytearray()
+        self._told = bytearray()
         self._selector = selectors.DefaultSelector()
         self._orders: dict[str, Callable[[dict[str, Any], bytes], None]] = {
             "exec": self._exec,
             "shell": self._ask_shell,
+            "open_shell": self._open_shell,
             "kill": self._kill,
             "read": self._read,
             "write": self._write,
@@ -133,6 +135,7 @@ class Agent:
             for key, _ in self._selector.select():
                 if key.fd in self._selector.get_map():  # not closed by one before it
                     key.data()
+            self._send()
 
     def _watch(self, descriptor: int, then: Callable[[], Any]) -> None:
         self._selector.register(descriptor, selectors.EVENT_READ, then)
@@ -176,7 +179,15 @@ class Agent:
             os.kill(-1, number)
 
     def _tell(self, n: int, event: str, payload: bytes = b"", **rest: Any) -> None:
-        self._control.sendall(pack({"n": n, "event": event, **rest}, payload))
+        """Not before all that is at hand has been looked at, or much has come together: each sending wakes the host."""
+        self._told += pack({"n": n, "event": event, **rest}, payload)
+        if len(self._told) > PIECE_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        if self._told:
+            self._control.sendall(self._told)
+            self._told.clear()
 
     # programs
 
@@ -276,6 +287,11 @@ class Agent:
         self._tell(running.n, "done", code=code, dropped=running.dropped)
 
     # shells
+
+    def _open_shell(self, head: dict[str, Any], _: bytes) -> None:
+        """Start one before its first command comes. Nobody waits for that: whoever gives one is told why not."""
+        with contextlib.suppress(_Refused, OSError):
+            self._start_shell(head["name"], {})
 
     def _ask_shell(self, head: dict[str, Any], command: bytes) -> None:
         shell = self._shells.get(head["name"]) or self._start_shell(head["name"], head["environment"])

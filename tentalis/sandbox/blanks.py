@@ -21,7 +21,7 @@ from tentalis.sandbox import cgroups
 from tentalis.sandbox.confine import DONE, INNER_ID
 from tentalis.sandbox.errors import SandboxError, SandboxUnavailableError
 from tentalis.sandbox.limits import ALL_WALLS, Wall
-from tentalis.sandbox.zygote import MAX_ORDER_BYTES, start_zygote
+from tentalis.sandbox.zygote import JOIN, MAX_ORDER_BYTES, start_zygote
 
 READY_WITHIN_S: Final = 20.0
 END_WITHIN_S: Final = 10.0
@@ -37,6 +37,12 @@ class Blank:
     answer: socket.socket
     groups: list[Path] = field(default_factory=list)
     is_ended: bool = False
+
+    def join(self, groups: Sequence[int]) -> None:
+        """Let it go into groups, by their open files, and wait until it is there."""
+        self.answer.settimeout(READY_WITHIN_S)
+        socket.send_fds(self.answer, [JOIN], list(groups))
+        self._hear()
 
     def become(self, order: Mapping[str, Any], handed: Sequence[int]) -> tuple[int | None, int | None]:
         """Tell it what it is to be, and wait until all its walls are up. Returns the directory of what it writes, and
@@ -163,11 +169,21 @@ class Blanks:
             (place / "setgroups").write_text("deny", encoding="utf-8")
             (place / "gid_map").write_text(f"{INNER_ID} {outer_group} 1", encoding="utf-8")
             (place / "uid_map").write_text(f"{INNER_ID} {self._outer_id} 1", encoding="utf-8")
-        for hierarchy in self._hierarchies:
-            group = hierarchy.root / blank.name
-            group.mkdir()
-            blank.groups.append(group)
-            (group / "cgroup.procs").write_text(str(blank.pid), encoding="utf-8")
+        joined = []
+        try:
+            for hierarchy in self._hierarchies:
+                group = hierarchy.root / blank.name
+                group.mkdir()
+                blank.groups.append(group)
+                if hierarchy.version == 1:
+                    joined.append(os.open(group / "tasks", os.O_WRONLY | os.O_CLOEXEC))
+                else:  # where a thread may not go alone
+                    (group / "cgroup.procs").write_text(str(blank.pid), encoding="utf-8")
+            if joined:
+                blank.join(joined)
+        finally:
+            for descriptor in joined:
+                os.close(descriptor)
 
     async def close(self) -> None:
         """End those that wait, and the zygote with all that it has forked."""

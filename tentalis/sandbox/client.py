@@ -22,7 +22,7 @@ from tentalis.sandbox.errors import (
     SandboxRefusedError,
     SandboxUnavailableError,
 )
-from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, SOCKET, FrameError, pack, receive
+from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, MAIN_SHELL, SOCKET, FrameError, pack, receive
 
 START_WITHIN_S: Final = 30.0
 STOP_WITHIN_S: Final = 30.0
@@ -152,16 +152,19 @@ class SandboxClient:
         sandbox: str = "",
         limits: Mapping[str, Any] | None = None,
         allow: Sequence[str] = (),
+        opens_shell: bool = False,
     ) -> str:
         """A sandbox of an image or a snapshot, under a name: the one there is, if it was made of the same.
 
         Args:
             limits: fields of `tentalis.sandbox.limits.Limits`; those left out are as there.
             allow: host:port that it is let out to, by an HTTP proxy that its programs find in `https_proxy`.
+            opens_shell: start the shell of `ask_shell` at once, so that its first command does not wait for it.
         """
         name = sandbox or uuid.uuid4().hex
         told = {**(limits or {}), **({"allow": list(allow)} if allow else {})}
-        self._ask({"do": "create", "sandbox": name, "image": image, "limits": told})
+        head = {"do": "create", "sandbox": name, "image": image, "limits": told}
+        self._ask({**head, "opens_shell": opens_shell})
         return name
 
     def run(
@@ -190,7 +193,7 @@ class SandboxClient:
         sandbox: str,
         command: str,
         *,
-        shell: str = "main",
+        shell: str = MAIN_SHELL,
         environment: Mapping[str, str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         key: str = "",

@@ -33,10 +33,11 @@ class _Pipes:
     def recv(self, most_bytes: int) -> bytes:
         return os.read(self._receiving, most_bytes)
 
-    def sendall(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._sending, view) :]
+    def sendall(self, data: bytes | bytearray) -> None:
+        with memoryview(data) as view:
+            sent = 0
+            while sent < len(view):
+                sent += os.write(self._sending, view[sent:])
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ SOCKET: Final = "host.sock"
 """In a host's directory: where it is asked."""
 DEFAULT_TIMEOUT_S: Final = 60.0
 """Of a command whose asker names no other."""
+MAIN_SHELL: Final = "main"
+"""The shell of whoever names none."""
 MAX_HEAD_BYTES: Final = 2**20
 MAX_PAYLOAD_BYTES: Final = 2**24
 _LENGTHS: Final = struct.Struct(">II")

@@ -19,7 +19,15 @@ from typing import Any, Final, NamedTuple
 from tentalis.sandbox.agent import PIECE_BYTES
 from tentalis.sandbox.backends import Choice, open_backend
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
-from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, MAX_PAYLOAD_BYTES, SOCKET, FrameError, pack, read_frame
+from tentalis.sandbox.frames import (
+    DEFAULT_TIMEOUT_S,
+    MAIN_SHELL,
+    MAX_PAYLOAD_BYTES,
+    SOCKET,
+    FrameError,
+    pack,
+    read_frame,
+)
 from tentalis.sandbox.limits import Limits
 from tentalis.sandbox.sandbox import TREE_OVERHEAD, Ended, Output, Sandbox
 from tentalis.sandbox.store import Image, Store
@@ -93,9 +101,11 @@ _KINDS: Final = {
     "describe": _Kind({}),
     "add_image": _Kind({"directory": str}),
     "drop_image": _Kind({"image": str}),
-    "create": _Kind({"sandbox": str, "image": str, "limits": dict}, {"limits": {}}),
+    "create": _Kind(
+        {"sandbox": str, "image": str, "limits": dict, "opens_shell": bool}, {"limits": {}, "opens_shell": False}
+    ),
     "exec": _Kind({**_COMMAND, "argv": list, "cwd": str}, {**_COMMAND_OTHERWISE, "cwd": "/work"}),
-    "shell": _Kind({**_COMMAND, "shell": str}, {**_COMMAND_OTHERWISE, "shell": "main"}),
+    "shell": _Kind({**_COMMAND, "shell": str}, {**_COMMAND_OTHERWISE, "shell": MAIN_SHELL}),
     "read": _Kind(
         {"sandbox": str, "path": str, "offset": int, "bytes": int}, {"offset": 0, "bytes": MAX_PAYLOAD_BYTES}
     ),
@@ -252,9 +262,17 @@ class Host:
             self._store.clear()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def reply(event: str, payload: bytes = b"", **rest: Any) -> None:
-            writer.write(pack({"event": event, **rest}, payload))
-            await writer.drain()
+        kept = bytearray()
+
+        async def reply(event: str, payload: bytes = b"", *, is_followed: bool = False, **rest: Any) -> None:
+            """Args:
+            is_followed: another one comes at once, and both go out together.
+            """
+            kept.extend(pack({"event": event, **rest}, payload))
+            if not is_followed:
+                writer.write(bytes(kept))
+                kept.clear()
+                await writer.drain()
 
         try:
             while frame := await read_frame(reader):
@@ -318,7 +336,10 @@ class Host:
 
         async def make() -> Sandbox:
             image = self._store.find(image_id)
-            return await self._make(image, lambda: self._backend.make(image, limits, request["sandbox"]))
+            sandbox = await self._make(image, lambda: self._backend.make(image, limits, request["sandbox"]))
+            if request["opens_shell"]:
+                await sandbox.open_shell(MAIN_SHELL)
+            return sandbox
 
         await self._hold(request["sandbox"], ("create", image_id, limits), make)
         await reply("done")
@@ -461,7 +482,7 @@ class Host:
                 new = bytes(data[told:])
                 if new:
                     told += len(new)
-                    await reply("output", new, stream=stream)
+                    await reply("output", new, is_followed=bool(run.ended), stream=stream)
                     continue
                 if place + 1 < len(run.pieces):
                     place, told = place + 1, 0

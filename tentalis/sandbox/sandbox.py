@@ -157,11 +157,15 @@ class Sandbox(ABC):
         async for told in self._command(head, command, timeout_s, streams=1):
             yield told
 
+    async def open_shell(self, name: str) -> None:
+        """Have a shell started, without waiting for it: its first command finds it there."""
+        await self._send({"do": "open_shell", "name": name, "n": 0})
+
     async def _command(
         self, head: dict[str, Any], payload: bytes, timeout_s: float, streams: int
     ) -> AsyncIterator[Output | Ended]:
         self.commands += 1
-        deadline = time.monotonic() + timeout_s
+        deadline = asyncio.get_running_loop().time() + timeout_s
         orders = [(deadline, False), (deadline + KILL_WITHIN_S, True), (deadline + 2 * KILL_WITHIN_S, None)]
         timed_out = False
         limit = self.limits.output_bytes
@@ -169,7 +173,8 @@ class Sandbox(ABC):
             await self._send({**head, "n": n, "output_bytes": limit}, payload)
             while True:
                 try:
-                    answer = await asyncio.wait_for(awaited.answers.get(), max(orders[0][0] - time.monotonic(), 0))
+                    async with asyncio.timeout_at(orders[0][0]):
+                        answer = await awaited.answers.get()
                 except TimeoutError:
                     timed_out = True
                     _, whole = orders.pop(0)
@@ -250,7 +255,8 @@ class Sandbox(ABC):
 
     async def _hear(self, awaited: _Awaited, within_s: float) -> Frame:
         try:
-            return self._read(await asyncio.wait_for(awaited.answers.get(), within_s))
+            async with asyncio.timeout(within_s):
+                return self._read(await awaited.answers.get())
         except TimeoutError:
             self.kill()
             raise SandboxLostError(f"it did not answer within {within_s:g} s, and was ended") from None

@@ -17,6 +17,11 @@ from tentalis.sandbox.confine import DONE, PROXY_ENVIRONMENT, Confinement, confi
 from tentalis.sandbox.limits import Limits, Wall
 
 MAX_ORDER_BYTES: Final = 2**16
+MAX_GROUPS: Final = 4
+JOIN: Final = b"join"
+"""To a process that waits: go into the groups whose open files come along. Who moves itself, and by its thread, keeps
+nobody waiting; whoever moves another process makes every fork of the machine wait (kernel/cgroup/cgroup.c,
+`cgroup_procs_write_start`)."""
 _LEFT_TO_PARENT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -76,6 +81,13 @@ def _fork(walls: frozenset[Wall], orders: socket.socket, outer_id: int, filters:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
 
+def _hear(answer: socket.socket) -> tuple[bytes, list[int]]:
+    text, descriptors, _, _ = socket.recv_fds(answer, MAX_ORDER_BYTES, MAX_GROUPS, socket.MSG_CMSG_CLOEXEC)
+    if not text:
+        os._exit(0)  # nobody needs it any more
+    return text, descriptors
+
+
 def _live(walls: frozenset[Wall], answer: socket.socket, outer_id: int, filters: Sequence[bytes]) -> None:
     """In the sandbox, from its first moment to its last."""
     try:
@@ -84,9 +96,13 @@ def _live(walls: frozenset[Wall], answer: socket.socket, outer_id: int, filters:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         os.setsid()
-        text, descriptors, _, _ = socket.recv_fds(answer, MAX_ORDER_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
-        if not text:
-            os._exit(0)  # nobody needs it any more
+        text, descriptors = _hear(answer)
+        if text == JOIN:
+            for group in descriptors:
+                os.write(group, b"0")
+                os.close(group)
+            answer.send(DONE)
+            text, descriptors = _hear(answer)
         order = json.loads(text)
         asked = Confinement(
             layers=order["layers"],

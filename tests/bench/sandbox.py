@@ -2,7 +2,8 @@
 
 Probes that try to get out, each with the walls away that must stop it and then within them; times of a reset from the
 warm pool, of a command in a live shell, of a snapshot and a fork of 5 MB; memory of 50 at once; what is left of many
-episodes; and a host that is killed while it works. Exit 1 when a bar is missed.
+episodes; a host that is killed while it works; and the same scripted episodes beside inspect_ai's unisolated local
+sandbox and `verifiers`. Exit 1 when a bar is missed.
 """
 
 import argparse
@@ -27,10 +28,13 @@ from tentalis.platform.processes import process_identity, wait_until_gone
 from tentalis.sandbox.backends import WARM
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.sandbox.errors import SandboxLostError
+from tests.bench.sandbox_peers import EPISODES as COMPARED
+from tests.bench.sandbox_peers import compare
 from tests.sandbox.test_host import children_of, groups_of, wait_for_warm
 
 EPISODES, AT_ONCE, RUNNING = 10_000, 50, 10
 AT_LEAST_PROBES = 40
+PARTS = ("probes", "times", "episodes", "kill", "peers")
 FILES, FILE_BYTES = 50, 100_000  # 5 MB
 RESET_MS, SHELL_MS, COPY_MS, MEMORY_MB = 30.0, 5.0, 20.0, 600.0
 MB = 1e6
@@ -40,35 +44,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=EPISODES)
     parser.add_argument("--rounds", type=int, default=200, help="of each thing that is timed")
+    parser.add_argument("--compared", type=int, default=COMPARED, help="episodes of each side beside the peers'")
+    parser.add_argument("--only", choices=PARTS, action="append", help="one part of it; may be said more than once")
     options = parser.parse_args(argv)
+    parts = options.only or PARTS
     rows: list[dict[str, Any]] = []
+    through: list[dict[str, Any]] = []
     bars: dict[str, dict[str, Any]] = {}
 
     def add(name: str, found: float, wanted: float, met: bool, **rest: Any) -> None:
         rows.append({"name": name, "found": found, "wanted": wanted, **rest})
         bars[name] = {"found": found, "wanted": wanted, "met": met}
 
-    through = run_probes()
-    inside = sum(row["inside"] for row in through)
-    add("probes that got through inside", inside, 0, not inside)
-    controls = sum(row["control"] for row in through)
-    add("probes that got through in the control", controls, len(through), controls == len(through) >= AT_LEAST_PROBES)
+    if "probes" in parts:
+        through = run_probes()
+        inside = sum(row["inside"] for row in through)
+        add("probes that got through inside", inside, 0, not inside)
+        controls = sum(row["control"] for row in through)
+        found_all = controls == len(through) >= AT_LEAST_PROBES
+        add("probes that got through in the control", controls, len(through), found_all)
     with tempfile.TemporaryDirectory(prefix="tentalis-bench-") as name:
         place = Path(name)
         image = make_image(place / "image")
-        for label, milliseconds, wanted in time_all(place, image, options.rounds):
-            p50 = statistics.median(milliseconds)
-            p95 = statistics.quantiles(milliseconds, n=20)[-1]
-            add(label, round(p50, 2), wanted, p50 <= wanted, p95=round(p95, 2))
-        memory = measure_memory(place, image)
-        add(f"MB of {AT_ONCE} at once", round(memory, 1), MEMORY_MB, memory <= MEMORY_MB)
-        left, per_s = play_episodes(place, image, options.episodes)
-        for kind, count in left.items():
-            add(f"{kind} left of {options.episodes:,} episodes", count, 0, not count)
-        rows.append({"name": "episodes a second", "found": round(per_s, 1), "wanted": None})
-        killed = kill_host(place, image)
-        for kind, count in killed.items():
-            add(f"host killed: {kind}", count, 0, not count)
+        if "times" in parts:
+            for label, milliseconds, wanted in time_all(place, image, options.rounds):
+                p50 = statistics.median(milliseconds)
+                p95 = statistics.quantiles(milliseconds, n=20)[-1]
+                add(label, round(p50, 2), wanted, p50 <= wanted, p95=round(p95, 2))
+            memory = measure_memory(place, image)
+            add(f"MB of {AT_ONCE} at once", round(memory, 1), MEMORY_MB, memory <= MEMORY_MB)
+        if "episodes" in parts:
+            left, per_s = play_episodes(place, image, options.episodes)
+            for kind, count in left.items():
+                add(f"{kind} left of {options.episodes:,} episodes", count, 0, not count)
+            rows.append({"name": "episodes a second", "found": round(per_s, 1), "wanted": None})
+        if "kill" in parts:
+            for kind, count in kill_host(place, image).items():
+                add(f"host killed: {kind}", count, 0, not count)
+        if "peers" in parts:
+            compared, met = compare(place, episodes=options.compared)
+            rows += compared
+            bars |= met
     print_table(rows, bars)
     print(json.dumps({"bench": "sandbox", "rows": rows, "probes": through, "bars": bars}))
     return 0 if all(bar["met"] for bar in bars.values()) else 1

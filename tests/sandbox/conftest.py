@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,8 +70,11 @@ def find_options(backend: str) -> list[str]:
     if backend == "subprocess":
         return ["--backend", backend, "--trusted-code"]
     place = Path(os.environ.get(f"{backend.upper()}_SOCKET", "") or find_socket(backend))
-    if not place.exists():
-        pytest.skip(f"no daemon of {backend} answers at {place}")
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(place))
+    except OSError as error:
+        pytest.skip(f"no daemon of {backend} answers at {place}: {error.strerror}")
     return ["--backend", backend, "--engine", str(place)]
 
 

@@ -104,6 +104,18 @@ def test_a_shell_lasts(asked: Asked, sandbox: str) -> None:
     assert other.out == b"/work\n<>\n"
 
 
+def test_a_shell_that_was_opened_beforehand_is_the_one_that_is_asked(asked: Asked) -> None:
+    sandbox = asked.client.create(asked.image, opens_shell=True)
+    while not any("/dev/fd/198" in words for words in asked.client.read_processes(sandbox)):
+        time.sleep(0.01)
+    (opened,) = asked.client.read_processes(sandbox)
+    assert asked.client.ask_shell(sandbox, "tr '\\0' ' ' < /proc/$$/cmdline").out.split() == [
+        word.encode() for word in opened
+    ]
+    assert asked.client.ask_shell(sandbox, "echo $PWD $((6 * 7))").out.endswith(b"/work 42\n")
+    asked.client.destroy(sandbox)
+
+
 def test_a_shell_that_is_left_says_so_and_the_next_command_gets_a_new_one(asked: Asked, sandbox: str) -> None:
     asked.client.ask_shell(sandbox, "x=1")
     left = asked.client.ask_shell(sandbox, "echo bye; exit 7")
