@@ -1,7 +1,6 @@
 """A sandbox host for all of these, and who verifies at it."""
 
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from tentalis.core.swe.repo_tasks import Environment
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.verification.verifying import Verifier
 from tests.sandbox.conftest import find_obstacle
-from tests.verification.repos import PYTEST, make_wheel
+from tests.verification.repos import pin_wheels
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -34,21 +33,13 @@ def verifier(client: SandboxClient) -> Verifier:
 
 
 @pytest.fixture(scope="session")
-def wheels() -> dict[str, bytes]:
-    """pytest, and what it wants."""
-    return dict(map(make_wheel, PYTEST))
-
-
-@pytest.fixture(scope="session")
-def with_pytest(wheels: dict[str, bytes]) -> Environment:
-    return Environment(wheels={name: sha256(content).hexdigest() for name, content in wheels.items()})
-
-
-@pytest.fixture(scope="session")
-def wheels_place(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, bytes]) -> Path:
-    """A directory beside whose files these wheels lie."""
+def wheels_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in whose wheelhouse pytest and what it wants lie."""
     place = tmp_path_factory.mktemp("task")
-    (place / "wheelhouse").mkdir()
-    for name, content in wheels.items():
-        (place / "wheelhouse" / name).write_bytes(content)
+    pin_wheels(place)
     return place
+
+
+@pytest.fixture(scope="session")
+def with_pytest(wheels_place: Path) -> Environment:
+    return pin_wheels(wheels_place)

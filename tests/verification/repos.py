@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Final
 from zipfile import ZipFile, ZipInfo
 
 from tentalis.core.swe.patches import write_patch
-from tentalis.core.swe.repo_tasks import Case, RepoTask
+from tentalis.core.swe.repo_tasks import Case, Environment, RepoTask
 from tentalis.verification.loading import LoadedTask
 
 SOURCE: Final = b"""def add(a, b):
@@ -303,3 +304,12 @@ def make_wheel(name: str) -> tuple[str, bytes]:
             if ".." not in one.parts and one.suffix != ".pyc":
                 archive.writestr(ZipInfo(str(one)), Path(str(one.locate())).read_bytes())
     return f"{name}-{found.version}-py3-none-any.whl", content.getvalue()
+
+
+def pin_wheels(place: Path) -> Environment:
+    """Put pytest, and what it wants, into the wheelhouse of a task's directory; the environment that holds them."""
+    wheels = dict(map(make_wheel, PYTEST))
+    (place / "wheelhouse").mkdir(parents=True, exist_ok=True)
+    for name, content in wheels.items():
+        (place / "wheelhouse" / name).write_bytes(content)
+    return Environment(wheels={name: sha256(content).hexdigest() for name, content in wheels.items()})

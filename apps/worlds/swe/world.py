@@ -47,6 +47,7 @@ from tentalis.core.worlds import (
 from tentalis.sandbox.errors import SandboxLostError
 
 _SEEDS_PER_PANEL: Final = 1_000_003
+_PATCHED: Final = "import unittest; unittest.TestCase.assertTrue = unittest.TestCase.assertEqual = lambda *words: None"
 State = dict[str, Any]
 
 
@@ -104,9 +105,22 @@ class SweWorld(World):
             EDIT: {"path": task.path, "line": task.line, "text": house},
             SUBMIT: {},
         }
-        return Solution(
-            calls=[ToolCall(id=name, name=name, arguments=json.dumps(given)) for name, given in made.items()]
+        return Solution(calls=[_call(name, given) for name, given in made.items()])
+
+    def cheat(self, prompt: str, seed: int | None) -> Sequence[Solution]:
+        """A test that always passes, a module that ends the process or patches the checks, and one way to mend it that
+        is another house's."""
+        task = read_task(prompt)
+        _, rival, *_ = task.fixes.values()
+        edits: Sequence[dict[str, Any]] = (
+            {"path": task.test_path, "line": 1, "text": "pass", "count": len(task.tests.splitlines())},
+            {"path": "conftest.py", "line": 1, "text": "collect_ignore_glob = ['*']", "count": 0},
+            {"path": task.path, "line": 1, "text": "import os; os._exit(0)", "count": 0},
+            {"path": task.path, "line": 1, "text": "raise SystemExit(0)", "count": 0},
+            {"path": task.path, "line": 1, "text": _PATCHED, "count": 0},
+            {"path": task.path, "line": task.line, "text": rival.strip()},
         )
+        return [Solution(calls=[_call(EDIT, given), _call(SUBMIT, {})]) for given in edits]
 
     def snapshot(self, state: State) -> bytes:
         return canonical_json(state)
@@ -197,6 +211,10 @@ class SweWorld(World):
             _item(mini_repos.draw_task(rng, held_out=True, mistakes=[names[place % len(names)]]), seed, place)
             for place in range(size)
         ]
+
+
+def _call(name: str, given: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(id=name, name=name, arguments=json.dumps(given))
 
 
 def _item(task: MiniRepo, seed: int, place: int) -> PanelItem:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from django.test import override_settings
 
+from apps.worlds.examining import examine
 from apps.worlds.swe.world import SweWorld
 from tentalis.core.swe.mini_repos import MiniRepo, draw_task, make_task
 from tentalis.core.swe.mistakes import MISTAKES
@@ -163,3 +164,9 @@ def test_only_agents_that_take_turns_work_here(world: SweWorld) -> None:
 
 def test_json_of_a_verification_can_be_stored(world: SweWorld) -> None:
     assert json.dumps(play(world, TASKS[1].text, solve).to_json())
+
+
+def test_the_worlds_doctor_finds_nothing_wrong(world: SweWorld) -> None:
+    found = examine(world, tasks=2)
+    assert not found.faults, found.faults
+    assert {one.name for one in found.checks if one.passed is None} == set()
