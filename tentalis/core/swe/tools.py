@@ -104,8 +104,8 @@ def _check_text(name: str, field: str, value: str) -> None:
     most = MOST_TEXT_CHARS if field == "text" and name == EDIT else MOST_LINE_CHARS
     if len(value) > most:
         raise CallError(f"{name}: wanted {field} of at most {most:,} characters, found {len(value):,}")
-    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise CallError(f"{name}: wanted {field} as plain text, found a NUL or half a character")
+    if "\0" in value:
+        raise CallError(f"{name}: wanted {field} as plain text, found a NUL")
     if field == "path":
         try:
             check_path(value)

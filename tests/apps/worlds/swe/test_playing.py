@@ -100,7 +100,7 @@ def test_a_state_is_data_and_the_same_again(world: SweWorld) -> None:
         ("edit", '{"path": "depot.py", "line": 0, "text": "x"}', "error: depot.py has 11 lines: wanted lines of it"),
         ("edit", '{"path": "depot.py", "line": 1}', "error: edit: wanted path, line, text, count (may be left out)"),
         ("edit", '{"path": "depot.py", "line": 1, "text": "a\\u0000"}', "error: edit: wanted text as plain text"),
-        ("edit", '{"path": "depot.py", "line": 1, "text": "\\ud800"}', "error: edit: wanted text as plain text"),
+        ("edit", '{"path": "depot.py", "line": 1, "text": "\\ud800"}', "error: edit: wanted path, line, text"),
         ("search", '{"text": ""}', "depot.py:1 "),
         ("submit", '{"now": 1}', "error: submit: wanted nothing, found"),
     ],
