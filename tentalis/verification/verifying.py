@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -139,9 +139,13 @@ class Verifier:
 
     def _try(self, loaded: LoadedTask, candidate: Candidate, interpreter: Interpreter) -> Report:
         words, status, number = "", Status.INFRA_ERROR, 0
+        try:
+            client = self._open_client()
+        except SandboxError as error:  # it has waited for a host as long as anybody should
+            return Report(status=status, words=str(error))
         for number in range(1, TRIES + 1):
             try:
-                run = self.run_tests(loaded, candidate.changed, interpreter=interpreter)
+                run = self._run(client, loaded, candidate.changed, interpreter)
                 status, words = judge_run(loaded.task, run)
                 outcomes = {test: run.outcomes.get(test, "missing") for test in loaded.task.tests}
                 return Report(
@@ -155,27 +159,32 @@ class Verifier:
         return Report(status=status, words=words, tries=number)
 
     def run_tests(
-        self,
-        loaded: LoadedTask,
-        changed: Mapping[str, bytes | None],
-        *,
-        tests: Sequence[str] | None = None,
-        interpreter: Interpreter | None = None,
-        hash_seed: int = 0,
-        is_solved: bool = False,
+        self, loaded: LoadedTask, changed: Mapping[str, bytes | None], *, hash_seed: int = 0, is_solved: bool = False
     ) -> TestRun:
-        """Run tests of a task with files of it changed.
+        """Run the tests of a task with files of it changed.
 
         Args:
-            tests: others than those that decide. is_solved: behind the task's own script that solves it.
+            is_solved: behind the task's own script that solves it.
         Raises:
             BuildError: its environment cannot be had. SandboxError: nothing is known.
         """
-        task = loaded.task
-        interpreter = interpreter or find_interpreter(task.environment.python)
+        interpreter = find_interpreter(loaded.task.environment.python)
         client = self._open_client()
+        return self._run(client, loaded, changed, interpreter, hash_seed=hash_seed, is_solved=is_solved)
+
+    def _run(
+        self,
+        client: SandboxClient,
+        loaded: LoadedTask,
+        changed: Mapping[str, bytes | None],
+        interpreter: Interpreter,
+        *,
+        hash_seed: int = 0,
+        is_solved: bool = False,
+    ) -> TestRun:
+        task = loaded.task
         place = self._prepare(client, loaded, interpreter)
-        job = _write_job(loaded, place, changed, task.tests if tests is None else list(tests))
+        job = _write_job(loaded, place, changed)
         job["scripts"] = [*loaded.solve[: int(is_solved)], *loaded.scripts]
         argv = [str(interpreter.path), "-s", "-S", "-B", "-c", _SOURCE]
         started = time.monotonic()
@@ -226,9 +235,7 @@ class Verifier:
         return _Place(image, loaded.test_files if is_sent else {}, interpreter)
 
 
-def _write_job(
-    loaded: LoadedTask, place: _Place, changed: Mapping[str, bytes | None], tests: Sequence[str]
-) -> dict[str, Any]:
+def _write_job(loaded: LoadedTask, place: _Place, changed: Mapping[str, bytes | None]) -> dict[str, Any]:
     task = loaded.task
     written = {**place.sent, **{path: new for path, new in changed.items() if new is not None}}
     gone = [path for path, new in changed.items() if new is None]
@@ -248,14 +255,14 @@ def _write_job(
         "variables": dict(task.environment.variables),
         "packages": [PACKAGES] if task.environment.wheels else [],
         "parser": task.parser,
-        "tests": [name_unittest(one) for one in tests] if is_unittest else list(tests),
+        "tests": [name_unittest(one) for one in task.tests] if is_unittest else task.tests,
         "command": list(task.command),
         "plugins": list(task.environment.plugins),
         "roots": list(task.roots),
         "changed": known,
         "extra": {path: base64.b64encode(content).decode() for path, content in loaded.extra.items()},
         "rewards": list(REWARDS),
-        "cases": [{"id": one.id, "code": one.code} for one in task.cases if one.id in set(tests)],
+        "cases": [{"id": one.id, "code": one.code} for one in task.cases],
     }
 
 

@@ -11,6 +11,7 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from statistics import median
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -81,24 +82,33 @@ def test_what_is_known_of_a_patch_is_not_found_out_again(client: SandboxClient, 
         assert len(asked) == 3
 
 
-def test_a_sandbox_that_is_lost_is_tried_again_and_never_a_verdict(client: SandboxClient) -> None:
-    failures = iter([SandboxLostError("the sandbox host is gone")] * 2)
+class LosingClient(SandboxClient):
+    """Loses its first sandboxes."""
 
-    def open_client() -> SandboxClient:
-        for failure in failures:
-            raise failure
-        return client
+    def __init__(self, directory: Path, losses: int) -> None:
+        super().__init__(directory)
+        self.losses = losses
 
-    report = Verifier(open_client).verify(load(make_task()), GOLD)
-    assert (report.status, report.tries) == (Status.RESOLVED, 3)
+    def create(self, *words: Any, **rest: Any) -> str:
+        self.losses -= 1
+        if self.losses >= 0:
+            raise SandboxLostError("the sandbox ended")
+        return super().create(*words, **rest)
 
+
+def test_a_sandbox_that_is_lost_is_tried_again_and_never_a_verdict(tmp_path: Path) -> None:
     def find_none() -> SandboxClient:
         raise SandboxLostError("no sandbox host answers")
 
-    kept = KeptInMemory()
-    report = Verifier(find_none, kept=kept).verify(load(make_task()), GOLD)
-    assert (report.status, report.words, report.tries) == (Status.INFRA_ERROR, "no sandbox host answers", 3)
-    assert not report.is_known
+    with start_host(tmp_path / "host", warm=0):
+        for losses, found in ((2, (Status.RESOLVED, 3)), (3, (Status.INFRA_ERROR, 3))):
+            client = LosingClient(tmp_path / "host", losses)
+            report = Verifier(lambda: client, kept=KeptInMemory()).verify(load(make_task()), GOLD)  # noqa: B023
+            client.close()
+            assert (report.status, report.tries) == found
+        assert (report.words, report.is_known) == ("the sandbox ended", False)
+    report = Verifier(find_none).verify(load(make_task()), GOLD)
+    assert (report.status, report.words) == (Status.INFRA_ERROR, "no sandbox host answers")
 
 
 def test_a_host_that_was_started_anew_is_given_the_repository_again(tmp_path: Path) -> None:
