@@ -21,6 +21,7 @@ from tentalis.plugins import NAME, name_backends
 
 PREFIX = "TENTALIS_"
 Number = TypeVar("Number", int, float)
+Server = TypeVar("Server")
 
 
 class EnvironmentVariableError(Exception):
@@ -161,30 +162,21 @@ def read_limits(value: str) -> EdgeLimits:
         raise ValueError(f'limits by name, as {{"web_body_bytes": 4000000}} ({error})') from None
 
 
-def read_world_servers(value: str) -> dict[str, WorldServer]:
-    """`{"maze": {"url": "http://127.0.0.1:9000"}}` -> name -> where its world is and what its rewards are worth."""
-    found = {}
-    for name, told in read_object(value).items():
-        if not NAME.fullmatch(name):
-            raise ValueError(f"names of lower-case letters, digits and _ ({name!r:.40} is none)")
-        try:
-            found[name] = WorldServer.from_json(told)
-        except ValueError as error:
-            raise ValueError(f"an object of world servers ({name}: {error})") from None
-    return found
+def read_servers(kind: Callable[[Any], Server], noun: str) -> Callable[[str], dict[str, Server]]:
+    """`{"maze": {"url": "http://127.0.0.1:9000"}}` -> name -> what is said of its server, as `kind` reads it."""
 
+    def read(value: str) -> dict[str, Server]:
+        found = {}
+        for name, told in read_object(value).items():
+            if not NAME.fullmatch(name):
+                raise ValueError(f"names of lower-case letters, digits and _ ({name!r:.40} is none)")
+            try:
+                found[name] = kind(told)
+            except ValueError as error:
+                raise ValueError(f"an object of {noun} ({name}: {error})") from None
+        return found
 
-def read_tool_servers(value: str) -> dict[str, ToolServer]:
-    """`{"notes": {"url": "https://notes.example.com/mcp"}}` -> name -> whose tools are that world's."""
-    found = {}
-    for name, told in read_object(value).items():
-        if not NAME.fullmatch(name):
-            raise ValueError(f"names of lower-case letters, digits and _ ({name!r:.40} is none)")
-        try:
-            found[name] = ToolServer.from_json(told)
-        except ValueError as error:
-            raise ValueError(f"an object of tool servers ({name}: {error})") from None
-    return found
+    return read
 
 
 def read_networks(value: str) -> list[str]:
@@ -401,8 +393,18 @@ VARIABLES: dict[str, Variable] = {
             "OpenTelemetry collector that spans are told to, such as http://collector:4318/v1/traces; unset: nobody",
         ),
         Variable("OTLP_HEADERS", read_text, "", "headers of what is told there: name=value,…", secret=True),
-        Variable("OPENENV", read_world_servers, {}, 'worlds on servers of OpenEnv, {"name": {"url": …}, …}'),
-        Variable("MCP_WORLDS", read_tool_servers, {}, 'worlds of tools of MCP servers, {"name": {"url": …}, …}'),
+        Variable(
+            "OPENENV",
+            read_servers(WorldServer.from_json, "world servers"),
+            {},
+            'worlds on servers of OpenEnv, {"name": {"url": …}, …}',
+        ),
+        Variable(
+            "MCP_WORLDS",
+            read_servers(ToolServer.from_json, "tool servers"),
+            {},
+            'worlds of tools of MCP servers, {"name": {"url": …}, …}',
+        ),
         Variable("EMAIL_URL", read_url("smtp", "smtps"), None, "mail server, smtp://user:password@host:587", True),
         Variable("EMAIL_FROM", read_text, "tentalis@localhost", "sender of mails"),
         Variable("LOG_LEVEL", read_choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "how much the logs say"),

@@ -11,11 +11,10 @@ from apps.audit.services import record
 from apps.worlds.examining import TASKS, examine
 from apps.worlds.identity import SHOWN, hash_world, name_world
 from apps.worlds.models import WorldCertificate
+from apps.worlds.registry import list_own_worlds
 from tentalis.core.worlds import World
 
 MOST_WORDS: Final = 300
-OWN: Final = "apps.worlds."
-"""Where the worlds that come with the platform are, a package each."""
 BY_PEOPLE: Final = "nothing of its own says what is right: checks and people tell its answers right from wrong"
 """Why a plain conversation, and the tools of a server, are not examined."""
 
@@ -41,7 +40,7 @@ def is_examined(world: World) -> bool:
 
 def is_own(world: World) -> bool:
     """Whether it comes with the platform."""
-    return type(world).__module__.rpartition(".")[0].startswith(OWN)
+    return any(type(world) is type(one) for one in list_own_worlds())
 
 
 def certify(

@@ -10,9 +10,9 @@ from typing import Any, Final
 from django.conf import settings
 
 from apps import worlds
+from apps.worlds.elsewhere.mcp import McpWorld
+from apps.worlds.elsewhere.openenv import OpenEnvWorld
 from apps.worlds.errors import UnknownEnvironmentError
-from apps.worlds.mcp_world import McpWorld
-from apps.worlds.openenv_world import OpenEnvWorld
 from tentalis.core.scoring.weights import WeightProfile
 from tentalis.core.tool_servers import ToolServer
 from tentalis.core.world_servers import WorldServer
@@ -49,8 +49,13 @@ def name_choices() -> list[tuple[str, str]]:
 
 def find_obstacles() -> dict[str, str]:
     """Worlds of this folder that cannot be played on this machine -> what it lacks."""
-    found = {module.WORLD.name: module.WORLD.find_obstacle() for module in _list_packages()}
+    found = {world.name: world.find_obstacle() for world in list_own_worlds()}
     return {name: why for name, why in found.items() if why}
+
+
+def list_own_worlds() -> list[World]:
+    """Those of this folder, whether this machine can play them or not."""
+    return [module.WORLD for module in _list_packages()]
 
 
 def find_own_agents() -> Iterator[AgentKind]:
@@ -72,7 +77,7 @@ def _list_own() -> dict[str, World]:
     Raises:
         ValueError: both have a name.
     """
-    own = {module.WORLD.name: module.WORLD for module in _list_packages()}
+    own = {world.name: world for world in list_own_worlds()}
     servers: Mapping[str, WorldServer] = settings.TENTALIS["OPENENV"]
     tools: Mapping[str, ToolServer] = settings.TENTALIS["MCP_WORLDS"]
     for setting, named, taken in (("OPENENV", servers, set(own)), ("MCP_WORLDS", tools, {*own, *servers})):

@@ -164,7 +164,7 @@ def compare_openenv(python: Path, place: Path, world: Any, count: int) -> dict[s
 
 
 def compare_verifiers(python: Path, place: Path, count: int) -> dict[str, Any]:
-    from apps.worlds.openenv_world import OpenEnvWorld
+    from apps.worlds.elsewhere.openenv import OpenEnvWorld
     from apps.worlds.registry import WORLDS
     from tentalis.core.world_servers import WorldServer
     from tests.bench.doors_items import ITEMS

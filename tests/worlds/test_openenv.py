@@ -13,10 +13,10 @@ import uvicorn
 from django.core.management import CommandError, call_command
 from websockets.sync.client import ClientConnection, connect
 
+from apps.worlds.elsewhere.openenv import OpenEnvWorld, ServerFaultError
 from apps.worlds.episodes import Episode
 from apps.worlds.identity import name_world
 from apps.worlds.openenv import make_app
-from apps.worlds.openenv_world import OpenEnvWorld, ServerFaultError
 from apps.worlds.playing import play
 from apps.worlds.registry import WORLDS, get_world
 from tentalis.core.desk import make_tickets

@@ -16,8 +16,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from apps.worlds import registry
 from apps.worlds.certificates import is_examined
-from apps.worlds.mcp_sessions import ToolServerError
-from apps.worlds.mcp_world import McpWorld
+from apps.worlds.elsewhere.mcp import McpWorld
+from apps.worlds.elsewhere.mcp_sessions import ToolServerError
 from apps.worlds.registry import WORLDS
 from tentalis.core.tool_servers import ToolServer
 from tentalis.core.worlds import ToolCall

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from apps.worlds.mcp_sessions import HttpMcpSession, McpSession, RefusedCallError, SandboxMcpSession, ToolServerError
+from apps.worlds.elsewhere.mcp_sessions import (
+    HttpMcpSession,
+    McpSession,
+    RefusedCallError,
+    SandboxMcpSession,
+    ToolServerError,
+)
 from tentalis.core.canon import content_hash
 from tentalis.core.tool_servers import ToolServer
 from tentalis.core.worlds import EpisodeLimits, Observation, ToolCall, World

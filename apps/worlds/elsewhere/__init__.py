@@ -1,0 +1,1 @@
+"""Worlds that others run: the settings name their servers."""
