@@ -451,13 +451,13 @@ def count_leaks(team: Client, stack: RunningStack, held_out: Sequence[Work]) -> 
     return int(rows) + sum(prompt in text for prompt in kept for text in texts)
 
 
-def wait_for(find: Callable[[], Found | None], what: str) -> Found:
-    deadline = time.monotonic() + PATIENCE_S
+def wait_for(find: Callable[[], Found | None], what: str, *, patience_s: float = PATIENCE_S) -> Found:
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         if (found := find()) is not None:
             return found
         time.sleep(POLL_S)
-    raise LoopOpenError(f"{what} within {PATIENCE_S:.0f} s")
+    raise LoopOpenError(f"{what} within {patience_s:.0f} s")
 
 
 def print_table(console: Console, rows: Sequence[Learned], *, title: str) -> None:

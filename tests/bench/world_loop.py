@@ -36,6 +36,8 @@ WORKER: Final = "apprentice"
 ANSWER_TOKENS: Final = 96
 CONFIDENCE: Final = 0.95
 AT_ONCE: Final = 32
+PATIENCE_S: Final = 900.0
+"""With an update: a world of the platform is examined before the first one."""
 GATE: Final = {"sweep_size": 0, "skills_size": 0}
 """The gate measures each adapter on the held-out tasks alone, not at other strengths nor on what the base could do."""
 STACK: Final = {
@@ -175,7 +177,7 @@ def teach(team: Client, slug: str, environment: str, prompts: Sequence[str], rng
             raise LoopOpenError(f"task {failed[0]['id']} failed: {failed[0]}")
         return all(one["state"] == "done" for one in told) or None
 
-    wait_for(is_done, "tasks stay open")
+    wait_for(is_done, "tasks stay open", patience_s=PATIENCE_S)
 
 
 def train(team: Client, slug: str, update: int) -> tuple[str, str]:
@@ -194,7 +196,7 @@ def train(team: Client, slug: str, update: int) -> tuple[str, str]:
         said = " | ".join(f"{one['question']}: {one['words']}" for one in found)
         return f"{made[0]['name']} {made[0]['state']}", said
 
-    return wait_for(find_adapter, f"update {update}: no adapter was judged")
+    return wait_for(find_adapter, f"update {update}: no adapter was judged", patience_s=PATIENCE_S)
 
 
 @dataclass(frozen=True)
