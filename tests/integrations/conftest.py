@@ -2,7 +2,7 @@
 
 import pytest
 
-NAMES = ("clients", "openclaw", "openrlhf", "vllm", "tracking", "typescript")
+NAMES = ("clients", "openclaw", "openrlhf", "releases", "vllm", "tracking", "typescript")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
