@@ -73,6 +73,8 @@ def _list_interpreters(version: str) -> Sequence[Path]:
     own = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     others = [own] if not version or own.name == names[0] else []
     installed = shutil.which(names[0])
+    if others and PurePosixPath(own).is_relative_to(_SHOWN):  # ours has all that Python comes with
+        shown = [own, *shown]
     return [one for one in (*shown, *others, *([Path(installed)] if installed else [])) if one.exists()]
 
 
