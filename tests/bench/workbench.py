@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--updates", type=int, default=LoopSizes().updates)
     parser.add_argument("--tasks", type=int, default=LoopSizes().tasks)
     parser.add_argument("--held-out", type=int, default=LoopSizes().held_out)
+    parser.add_argument("--skills", type=int, default=SKILLS)
     parser.add_argument("--sequences", type=int, default=SEQUENCES)
     parser.add_argument("--keep-in", type=Path, help="a home that stays, with its logs")
     options = parser.parse_args(argv)
@@ -81,7 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     print_floors(console, floors)
     sizes = LoopSizes(updates=options.updates, tasks=options.tasks, held_out=options.held_out)
     found = [
-        learn_house(seed, sizes=sizes, sequences=options.sequences, keep_in=options.keep_in, console=console)
+        learn_house(
+            seed,
+            sizes=sizes,
+            skills=options.skills,
+            sequences=options.sequences,
+            keep_in=options.keep_in,
+            console=console,
+        )
         for seed in options.seeds
     ]
     if found:
@@ -186,7 +194,9 @@ class Learnt:
     forgotten: Sequence[str]
 
 
-def learn_house(seed: int, *, sizes: LoopSizes, sequences: int, keep_in: Path | None, console: Console) -> Learnt:
+def learn_house(
+    seed: int, *, sizes: LoopSizes, skills: int, sequences: int, keep_in: Path | None, console: Console
+) -> Learnt:
     from apps.worlds.workbench.world import WorkbenchWorld
 
     world = WorkbenchWorld()
@@ -195,7 +205,7 @@ def learn_house(seed: int, *, sizes: LoopSizes, sequences: int, keep_in: Path | 
         with Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as team:
             faults, serves = read_faults(team, sizes)
         referee = Referee.of(stack, world, sizes)
-        items = world.skills(SKILLS, 2_000 + seed)
+        items = world.skills(skills, 2_000 + seed)
         before, after = (referee.try_items(name, items, sizes.tries) for name in (BASE, serves))
         played = [play_sequences(referee, name, sequences, seed) for name in (BASE, serves)]
     families, transfer, forgotten = compare_families(items, before, after)

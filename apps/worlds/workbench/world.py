@@ -150,12 +150,13 @@ def _draw(size: int, seed: int, families: Sequence[str]) -> list[PanelItem]:
 
 def _judge_steps(
     steps: Sequence[DraftStep], calls: Sequence[Mapping[str, Any]], *, is_done: bool, why: str
-) -> list[tuple[float, str]]:
-    """(score, why not 1) of each step: of a call as it was judged when it was made, of a last word by the outcome."""
-    made, said = iter(calls), list[tuple[float, str]]()
+) -> list[tuple[float | None, str]]:
+    """(score, why not 1) of each step: of a call as it was judged when it was made. A last word is worth 1 where the
+    task is done; else nothing is said of it: the calls before it were wrong, and to go on would be no better."""
+    made, said = iter(calls), list[tuple[float | None, str]]()
     for step in steps:
         if step.kind != "call":
-            said.append((float(is_done), "" if is_done else f"it is not done: {why}" if why else "it was cut off"))
+            said.append((1.0, "") if is_done else (None, f"it is not done: {why}" if why else "it was cut off"))
         elif step.tool_result.startswith(_UNREAD):
             said.append((0.0, "the call could not be read"))
         else:

@@ -71,7 +71,7 @@ def test_a_habit_of_other_houses_is_told_at_the_step_that_shows_it() -> None:
     read, (name, arguments) = solve()
     found = play_script([read, (name, arguments.replace('"owner"', '"nobody"'))])
     assert found.outcome == 0.0
-    assert list(found.step_scores) == [1.0, 0.0, 0.0]
+    assert list(found.step_scores) == [1.0, 0.0, None]
     assert found.step_reasons[1] == "not as this house does it: wanted owner, found nobody"
     assert found.details["habit_faults"] == 1
 
