@@ -5,8 +5,8 @@ none. Then the built-in apprentice learns on a stack of its own, from rows and q
 outcomes, judged calls and the rule book's hints. The referee measures the three families that are never trained on
 (transfer), all ten in words that are held out (forgetting), and sequences of 20 tasks in one company that lasts.
 
-The habit slope is the change of habit faults, ways in which a task was done otherwise than this house does it, from one
-update to the next in the tasks that it learns from; below 0 it learns the house. Its interval is over places of tasks.
+The habit slope is the change of the share of habits that are decided otherwise than this house does, from one update to
+the next in the tasks that it learns from; below 0 it learns the house. Its interval is over places of tasks.
 """
 
 import argparse
@@ -179,7 +179,8 @@ class Learnt:
     """What came of one seed.
 
     Args:
-        slope: of habit faults, an update. sequences: before and after, in companies that last; within: their own slope.
+        slope: of the share of habits decided otherwise, an update.
+        sequences: before and after, in companies that last; within: their own slope.
         families: name -> success before and after, in words that are held out.
         transfer: gain on the held-out families over the gain on the others; None where these gained nothing.
         forgotten: families that do worse than before, beyond chance.
@@ -216,15 +217,19 @@ def learn_house(
 
 
 def read_faults(team: Client, sizes: LoopSizes) -> tuple[list[list[float]], str]:
-    """(places, updates) habit faults of the first attempt at each task that was learnt from, and what serves now."""
+    """(places, updates) share of habits that attempts decided otherwise, of each task that was learnt from in their
+    order; and what serves now."""
     tasks = sorted(int(one["id"]) for one in team.iterate(team.list_tasks))[-sizes.updates * sizes.tasks :]
     counted = []
     for task in tasks:
-        first = team.list_attempts(task)["results"][0]
-        told = team.send(Call("GET", f"attempts/{first['id']}"))["verification"]
-        if not told or told["outcome"] is None:
-            raise LoopOpenError(f"attempt {first['id']} of task {task} was not verified: {told}")
-        counted.append(float(told["details"]["habit_faults"]))
+        shares = []
+        for attempt in team.list_attempts(task)["results"]:
+            told = team.send(Call("GET", f"attempts/{attempt['id']}"))["verification"]
+            if not told or told["outcome"] is None:
+                raise LoopOpenError(f"attempt {attempt['id']} of task {task} was not verified: {told}")
+            if decided := told["details"]["habits"]:
+                shares.append(told["details"]["habit_faults"] / decided)
+        counted.append(statistics.fmean(shares) if shares else 1.0)
     rows = [counted[place :: sizes.tasks][: sizes.updates] for place in range(sizes.tasks)]
     adapters = list(team.iterate(team.list_adapters))
     return rows, next((one["name"] for one in adapters if one["state"] == "deployed"), BASE)
