@@ -31,7 +31,6 @@ from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.verification.admitting import admit_task, find_tests
 from tentalis.verification.loading import LoadedTask
 from tentalis.verification.verifying import Verifier
-from tests.apps.worlds.swe.playing import Agent, at_random, do_nothing, play, solve
 from tests.bench.swe_releases import RELEASES, fetch_task
 from tests.bench.terminal import judge_rows
 from tests.bench.world_loop import OUTCOME, STACK, WHOLE, LoopArm, LoopRow, LoopSizes, learn, print_rows
@@ -48,6 +47,7 @@ from tests.verification.repos import (
     make_task,
     pin_wheels,
 )
+from tests.worlds.swe.playing import Agent, at_random, do_nothing, play, solve
 
 PARTS: Final = ("grading", "releases", "floors", "learning")
 ARMS: Final[Mapping[str, LoopArm]] = {"whole": WHOLE, "outcome": OUTCOME}

@@ -13,7 +13,7 @@ from tentalis.core.swe.mini_repos import MiniRepo, draw_task, make_task
 from tentalis.core.swe.mistakes import MISTAKES
 from tentalis.core.worlds import AgentKind
 from tentalis.sandbox.errors import SandboxLostError
-from tests.apps.worlds.swe.playing import Script, at_random, do_nothing, mend_in, play, solve
+from tests.worlds.swe.playing import Script, at_random, do_nothing, mend_in, play, solve
 
 TASKS = [draw_task(Random(place), held_out=place % 2 == 0, mistakes=[name]) for place, name in enumerate(MISTAKES)]
 

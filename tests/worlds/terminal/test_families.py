@@ -5,7 +5,7 @@ import pytest
 from apps.worlds.terminal.world import TerminalWorld
 from tentalis.core.terminal.shell import show_result
 from tentalis.core.terminal.tasks import FAMILIES, Task, draw_task
-from tests.apps.worlds.terminal.playing import play
+from tests.worlds.terminal.playing import play
 
 
 def draw_each_kind() -> list[Task]:

@@ -13,7 +13,7 @@ from apps.worlds.terminal.world import TerminalWorld
 from tentalis.core.terminal.scenes import NAMES
 from tentalis.core.terminal.tasks import draw_task, is_held_out
 from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft, World
-from tests.apps.worlds.terminal.playing import play, playing
+from tests.worlds.terminal.playing import play, playing
 
 PACK = "#12 Pack the folder mail for the courier."
 STOP = "#7 Stop the worker mail."
