@@ -22,6 +22,7 @@ class WorldServer:
         reward: which of its rewards an episode is worth: the last one, or the sum of all.
         low, high: the rewards that are worth 0 and 1. One beyond them is a fault of the server, and no reward.
         turns: that an episode may take.
+        chance: what luck alone is worth there, in [0, 0.5]: its examination allows guesses as much.
         acts_outside: what is done there changes something elsewhere: it is tried for tasks alone, never to measure.
     """
 
@@ -31,6 +32,7 @@ class WorldServer:
     low: float = 0.0
     high: float = 1.0
     turns: int = 30
+    chance: float = 0.05
     acts_outside: bool = False
 
     def __post_init__(self) -> None:
@@ -42,6 +44,8 @@ class WorldServer:
             raise ValueError(f"low: wanted a number less than high, found {self.low} and {self.high}")
         if not 1 <= self.turns <= MOST_TURNS:
             raise ValueError(f"turns: wanted 1 to {MOST_TURNS}, found {self.turns}")
+        if not 0 <= self.chance <= 0.5:
+            raise ValueError(f"chance: wanted 0 to 0.5, found {self.chance}")
 
     @classmethod
     def from_json(cls, told: Any) -> "WorldServer":

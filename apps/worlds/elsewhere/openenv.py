@@ -76,6 +76,7 @@ class OpenEnvWorld(World):
         self.version = content_hash(vars(server))[:8]  # type: ignore[misc]
         self.keeps_nothing = not server.acts_outside  # type: ignore[misc]
         self.limits = EpisodeLimits(turns=server.turns)  # type: ignore[misc]
+        self.chance = server.chance  # type: ignore[misc]
         self._server = server
 
     def say_limits(self) -> Sequence[str]:

@@ -19,8 +19,8 @@ from tentalis.core.worlds import AgentKind, TurnAsked, TurnDraft
 from tests.apps.console.builders import sign_in
 from tests.apps.tasks.test_episodes import KilledError, run_segment, submit
 from tests.apps.worlds.tally_package import AGENT
-from tests.apps.worlds.test_gui import Script, World
 from tests.factories import make_worker
+from tests.worlds.test_gui import Script, World
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db]
 

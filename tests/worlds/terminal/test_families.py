@@ -44,7 +44,7 @@ def test_what_other_houses_do_and_doing_nothing_is_wrong(world: TerminalWorld, t
             found, told = play(world, task.text, [command for command, _ in way.commands])
             assert told == [show_result(output, 0) for _, output in way.commands]
             assert found.outcome == 0.0, name
-            assert found.step_scores[-1] == 0.0
+            assert not found.step_scores[-1]  # None where a program has not done yet what it was told
     found, _ = play(world, task.text, [])
     assert found.outcome == 0.0
     assert found.missing_steps > 0
