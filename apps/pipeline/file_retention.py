@@ -228,6 +228,7 @@ DIRECTORY_RULES: Mapping[str, DirectoryRule] = {
     "run": DirectoryRule("what is true only while it runs: does not grow with use"),
     "postgres": DirectoryRule("the embedded database: its tables have rules of their own"),
     "redis": DirectoryRule("the embedded queue's data: does not grow with use"),
+    "sandboxes": DirectoryRule("images and snapshots of the sandbox host: gone when it ends or is started again"),
     "backups": DirectoryRule("as many as `tentalis backup --keep` says; older ones go when one is made"),
 }
 """Directory, under the home or as an artifact store -> its rule. One that is written without a rule fails a test."""

@@ -132,6 +132,7 @@ RULES: Mapping[str, KeepingRule] = {
                 "tasks.EpisodeTurn",
             ),
             *("training.ManagerRun", "training.RewardAnswer", "training.RewardEndpoint", "training.TrainingRun"),
+            "worlds.WorldCertificate",
         ),
         TRACED,
     ),
