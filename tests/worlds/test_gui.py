@@ -6,9 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from threading import Barrier
 from typing import Any
 
 import psutil
@@ -36,6 +39,10 @@ REFUND = draw_task(Random(4), held_out=False, family="refund").prompt
 pytestmark = pytest.mark.browser
 
 
+ENDS_WITHIN_S = 30.0
+THREADS = 8
+
+
 @pytest.fixture(scope="module", autouse=True)
 def browser() -> Iterator[None]:
     """One for all tests of the module, which leave nothing of it behind."""
@@ -43,7 +50,8 @@ def browser() -> Iterator[None]:
     host = gui._open_host()
     assert not host._tabs
     host.stop()
-    assert [one for one in psutil.Process().children(recursive=True) if "chrom" in one.name()] == []
+    started = [one for one in psutil.Process().children(recursive=True) if "chrom" in one.name()]
+    assert psutil.wait_procs(started, timeout=ENDS_WITHIN_S)[1] == []
 
 
 @pytest.fixture
@@ -366,6 +374,24 @@ def test_a_browser_that_nobody_uses_ends_and_knows_nothing_of_our_environment(mo
         assert all(wait_until_gone(one, timeout_s=30) for one in family)
     finally:
         host.stop()
+
+
+def test_episodes_that_begin_together_share_one_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    gui._open_host().stop()
+    gui._make_host.cache_clear()
+    together = Barrier(THREADS)
+
+    def look_slowly(place: Any) -> str:
+        time.sleep(0.05)
+        return str(find_chromium(place))
+
+    def open_host(_: int) -> BrowserHost:
+        together.wait(30)
+        return gui._open_host()
+
+    monkeypatch.setattr(gui, "find_chromium", look_slowly)
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert len(set(pool.map(open_host, range(THREADS)))) == 1
 
 
 ORPHAN = """

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
+from threading import Lock
 from typing import Any, ClassVar, Final
 
 from django.conf import settings
@@ -194,9 +195,17 @@ class GuiWorld(World):
         return _draw(size, seed, in_turn=True)
 
 
-@cache
+_OPENING: Final = Lock()
+
+
 def _open_host() -> BrowserHost:
-    """The browser of this process."""
+    """The browser of this process, one for all its threads, also those that ask for it first together."""
+    with _OPENING:
+        return _make_host()
+
+
+@cache
+def _make_host() -> BrowserHost:
     if why := GuiWorld().find_obstacle():
         raise RuntimeError(f"{GuiWorld.name} {why}")
     return BrowserHost(find_chromium(settings.BROWSER) or "")
