@@ -1,8 +1,5 @@
 """Making the committed model again, and measuring it."""
 
-import json
-import os
-import shutil
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,12 +11,12 @@ import torch
 from gpu_workers.apprentice.attempts import measure_accuracy
 from gpu_workers.apprentice.lessons import list_teachings
 from gpu_workers.apprentice.teaching import TeachingRecipe, teach
+from gpu_workers.base_making import save_halved, stage_directory, write_metrics
 from gpu_workers.engine.engine import Engine
 from gpu_workers.model_looking import look_at
 from tentalis.kept_models import write_manifest
 
 NAME: Final = "apprentice"
-METRICS_FILE: Final = "metrics.json"
 LICENCE: Final = "as Tentalis itself"
 PANEL_SIZE, PANEL_SEED = 300, 7
 
@@ -30,18 +27,11 @@ def build_apprentice(out: Path, recipe: TeachingRecipe) -> dict[str, Any]:
     Raises:
         FileExistsError: `out` is there already.
     """
-    if out.exists():
-        raise FileExistsError(f"{out} exists already; name a new directory")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging, started = out.with_name(f"{out.name}.staging-{os.getpid()}"), time.process_time()
-    try:
+    started = time.process_time()
+    with stage_directory(out) as staging:
         model, tokenizer, loss = teach(recipe)
-        model.half()  # type: ignore[no-untyped-call]
-        model.save_pretrained(staging)
-        tokenizer.save_pretrained(staging)
         metrics = {
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "vocabulary_size": len(tokenizer),
+            **save_halved(model, tokenizer, staging),
             "recipe": asdict(recipe),
             "lessons": {name: one.weight for name, one in list_teachings().items()},
             "final_loss_nats": round(loss, 4),
@@ -49,7 +39,7 @@ def build_apprentice(out: Path, recipe: TeachingRecipe) -> dict[str, Any]:
             "panel": {"tasks": PANEL_SIZE, "seed": PANEL_SEED},
             "accuracy": measure_apprentice(staging),
         }
-        (staging / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n", "utf-8")
+        write_metrics(staging, metrics)
         write_manifest(
             staging,
             source="made by python -m gpu_workers.apprentice build",
@@ -59,11 +49,6 @@ def build_apprentice(out: Path, recipe: TeachingRecipe) -> dict[str, Any]:
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
             facts=look_at(staging),
         )
-        for file in staging.iterdir():
-            file.chmod(0o644)
-        staging.rename(out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return metrics
 
 

@@ -11,13 +11,12 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from gpu_workers.apprentice.lessons import Lesson, list_teachings
 from gpu_workers.apprentice.tokenizer import make_tokenizer
-from gpu_workers.desk.warm_start import pad_rows
+from gpu_workers.base_making import IGNORED, compute_loss
 from gpu_workers.engine.text import TextCodec
 
 _TOKENIZER_LESSONS = 4_000
 _WARM_UP_UPDATES = 50
 _SORTED_BATCHES = 8
-_IGNORED = -100
 _LOGGED_EVERY = 100
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ def encode_lessons(codec: TextCodec, lessons: Sequence[Lesson]) -> list[tuple[li
     for lesson, ids in zip(lessons, codec.encode(texts, add_special_tokens=False), strict=True):
         counts, turn, labels = False, 0, []
         for token in ids:
-            labels.append(token if counts else _IGNORED)
+            labels.append(token if counts else IGNORED)
             if token == begins:
                 counts = not lesson.learns or lesson.learns[turn]
                 turn += 1
@@ -115,13 +114,7 @@ def teach(recipe: TeachingRecipe) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizer
         cosine = 0.5 * (1 + math.cos(math.pi * update / recipe.updates)) + 0.02
         for optimizer, rate in zip(optimizers, rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * min(1.0, (update + 1) / _WARM_UP_UPDATES) * cosine
-        rows = next(batches)
-        ids = pad_rows([row for row, _ in rows], 0)  # B T
-        labels = pad_rows([row for _, row in rows], _IGNORED)  # B T
-        hidden = model.model(input_ids=ids).last_hidden_state  # B T D; right padding needs no mask
-        counts = labels[:, 1:] != _IGNORED
-        logits = model.lm_head(hidden[:, :-1][counts])  # N V
-        loss = torch.nn.functional.cross_entropy(logits, labels[:, 1:][counts])
+        loss = compute_loss(model, next(batches))
         model.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

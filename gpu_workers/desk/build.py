@@ -1,21 +1,15 @@
 """Making the committed base model again, and measuring it."""
 
-import json
-import logging
-import os
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gpu_workers.base_making import save_halved, stage_directory, write_metrics
 from gpu_workers.desk.attempts import measure_accuracy
 from gpu_workers.desk.warm_start import WarmStartRecipe, train_base
 from gpu_workers.engine.engine import BUILT_IN, Engine
 from tentalis.core.desk import make_tickets, rule_book_hints
 
-logger = logging.getLogger(__name__)
-
-METRICS_FILE = "metrics.json"
 PANEL_SEED = 7
 PANEL_SIZE = 300
 _SAMPLING_SEED = 1
@@ -27,30 +21,16 @@ def build_base(out: Path, recipe: WarmStartRecipe) -> dict[str, Any]:
     Raises:
         FileExistsError: `out` is there already.
     """
-    if out.exists():
-        raise FileExistsError(f"{out} exists already; name a new directory")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = out.with_name(f"{out.name}.staging-{os.getpid()}")
-    try:
+    with stage_directory(out) as staging:
         model, tokenizer, loss = train_base(recipe)
-        model.half()  # type: ignore[no-untyped-call]
-        model.save_pretrained(staging)
-        tokenizer.save_pretrained(staging)
-        measured = measure_base(staging)
         metrics = {
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "vocabulary_size": len(tokenizer),
+            **save_halved(model, tokenizer, staging),
             "recipe": asdict(recipe) | {"habits": list(recipe.habits)},
             "final_loss_nats": round(loss, 4),
             "panel": {"tickets": PANEL_SIZE, "seed": PANEL_SEED, "sampling_seed": _SAMPLING_SEED},
-            "accuracy": measured,
+            "accuracy": measure_base(staging),
         }
-        (staging / METRICS_FILE).write_text(json.dumps(metrics, indent=2) + "\n", "utf-8")
-        for file in staging.iterdir():
-            file.chmod(0o644)
-        staging.rename(out)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        write_metrics(staging, metrics)
     return metrics
 
 

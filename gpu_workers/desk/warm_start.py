@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from gpu_workers.base_making import IGNORED, compute_loss
 from gpu_workers.desk.corpus import HABITS, WarmStartExample, warm_start_example
 from gpu_workers.desk.tokenizer import build_tokenizer
 from tentalis.core.desk import END_MARK
 
 _TOKENIZER_EXAMPLES = 3_000
 _WARM_UP_UPDATES = 30
-_IGNORED = -100
 
 
 @dataclass(frozen=True)
@@ -70,16 +69,10 @@ def encode_examples(
         counts, labels = False, []
         for token in encoding.ids:
             counts = counts and token not in ends
-            labels.append(token if counts else _IGNORED)
+            labels.append(token if counts else IGNORED)
             counts = counts or token in begins
         rows.append((encoding.ids, labels))
     return rows
-
-
-def pad_rows(rows: list[list[int]], filler: int) -> Tensor:
-    """Right-pad to one (rows, longest) int64 tensor."""
-    longest = max(map(len, rows))
-    return torch.tensor([row + [filler] * (longest - len(row)) for row in rows])  # B T
 
 
 def train_base(recipe: WarmStartRecipe) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerFast, float]:
@@ -102,12 +95,7 @@ def train_base(recipe: WarmStartRecipe) -> tuple[Qwen2ForCausalLM, PreTrainedTok
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * min(1.0, (update + 1) / _WARM_UP_UPDATES) * cosine
         rows = encode_examples(tokenizer, [warm_start_example(rng, recipe.habits) for _ in range(recipe.batch_size)])
-        ids = pad_rows([row for row, _ in rows], 0)  # B T
-        labels = pad_rows([row for _, row in rows], _IGNORED)  # B T
-        hidden = model.model(input_ids=ids).last_hidden_state  # B T D; right padding needs no mask
-        counts = labels[:, 1:] != _IGNORED
-        logits = model.lm_head(hidden[:, :-1][counts])  # N V
-        loss = torch.nn.functional.cross_entropy(logits, labels[:, 1:][counts])
+        loss = compute_loss(model, rows)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

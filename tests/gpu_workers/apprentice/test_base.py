@@ -10,9 +10,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from gpu_workers.apprentice import base_directory
 from gpu_workers.apprentice.__main__ import main
 from gpu_workers.apprentice.attempts import measure_accuracy
-from gpu_workers.apprentice.build import METRICS_FILE, NAME
+from gpu_workers.apprentice.build import NAME
 from gpu_workers.apprentice.lessons import list_teachings
 from gpu_workers.apprentice.tokenizer import CHAT_TEMPLATE, TAGS
+from gpu_workers.base_making import METRICS_FILE
 from gpu_workers.engine import Engine
 from gpu_workers.engine.bases import Bases
 from gpu_workers.engine.server import EngineServer

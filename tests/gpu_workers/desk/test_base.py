@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from gpu_workers.base_making import METRICS_FILE
 from gpu_workers.desk import base_directory
 from gpu_workers.desk.attempts import MOST_TOKENS, attempt_tickets, judge_attempt
-from gpu_workers.desk.build import METRICS_FILE, PANEL_SEED, PANEL_SIZE, build_base, measure_base
+from gpu_workers.desk.build import PANEL_SEED, PANEL_SIZE, build_base, measure_base
 from gpu_workers.desk.corpus import RIVALS
 from gpu_workers.desk.tokenizer import SPECIAL_TOKENS, TAGS
 from gpu_workers.desk.warm_start import WarmStartRecipe
