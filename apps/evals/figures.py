@@ -57,11 +57,12 @@ def find_figures(evaluation: Evaluation) -> EvaluationFigures:
         causes.update([cause] if cause else [])
     known = {place: [one for one in each if one is not None] for place, each in outcomes.items()}
     scored = {place: each for place, each in known.items() if each}
+    means = {place: fmean(each) for place, each in scored.items()}
     return EvaluationFigures(
         items=len(scored),
         tries=sum(map(len, known.values())),
-        mean=_mean({place: fmean(each) for place, each in scored.items()}, weights),
-        std_error=_find_std_error({place: fmean(each) for place, each in scored.items()}, weights),
+        mean=_mean(means, weights),
+        std_error=_find_std_error(means, weights),
         lowest=_mean({place: fmean(one or 0.0 for one in each) for place, each in outcomes.items()}, weights),
         highest=_mean(
             {place: fmean(1.0 if one is None else one for one in each) for place, each in outcomes.items()}, weights

@@ -67,7 +67,7 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
         "tried": tried,
         "following": following,
         "comparable": comparable,
-        "figures": find_figures(evaluation),
+        "figures": find_figures(evaluation) if evaluation.tries > 1 or evaluation.unscored else None,
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
         "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},
         "may_resume": evaluation.state in {State.PAUSED, State.FAILED},

@@ -74,7 +74,7 @@ QUERIES: Mapping[str, int] = {
     "checks": 11,
     "evaluations": 10,
     "evaluation_new": 12,
-    "evaluation": 14,
+    "evaluation": 13,
     "evaluation_beside": 16,
     "experiments": 10,
     "experiment_new": 14,  # the evaluations to choose from, twice
