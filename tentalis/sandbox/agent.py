@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
 from tentalis.sandbox import kernel
-from tentalis.sandbox.frames import pack, take_frame
+from tentalis.sandbox.frames import HOME, pack, take_frame
 from tentalis.sandbox.packing import Unpacking, pack_trees
 
 SHELL: Final = "/bin/bash"
-HOME: Final = "/work"
 ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "LANG": "C.UTF-8", "USER": "worker"}
 OWN_DIRECTORIES: Final = (HOME, "/tmp")  # noqa: S108
 """What a sandbox may write where the rest of its root is not its own."""

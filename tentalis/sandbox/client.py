@@ -22,7 +22,7 @@ from tentalis.sandbox.errors import (
     SandboxRefusedError,
     SandboxUnavailableError,
 )
-from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, MAIN_SHELL, SOCKET, FrameError, pack, receive
+from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, HOME, MAIN_SHELL, SOCKET, FrameError, pack, receive
 
 START_WITHIN_S: Final = 30.0
 STOP_WITHIN_S: Final = 30.0
@@ -173,7 +173,7 @@ class SandboxClient:
         argv: Sequence[str],
         *,
         stdin: bytes = b"",
-        cwd: str = "/work",
+        cwd: str = HOME,
         environment: Mapping[str, str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         key: str = "",

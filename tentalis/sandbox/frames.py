@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 SOCKET: Final = "host.sock"
 """In a host's directory: where it is asked."""
+HOME: Final = "/work"
+"""Of whoever works in a sandbox: where programs start."""
 DEFAULT_TIMEOUT_S: Final = 60.0
 """Of a command whose asker names no other."""
 MAIN_SHELL: Final = "main"

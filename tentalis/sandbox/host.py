@@ -21,6 +21,7 @@ from tentalis.sandbox.backends import Choice, open_backend
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
 from tentalis.sandbox.frames import (
     DEFAULT_TIMEOUT_S,
+    HOME,
     MAIN_SHELL,
     MAX_PAYLOAD_BYTES,
     SOCKET,
@@ -104,7 +105,7 @@ _KINDS: Final = {
     "create": _Kind(
         {"sandbox": str, "image": str, "limits": dict, "opens_shell": bool}, {"limits": {}, "opens_shell": False}
     ),
-    "exec": _Kind({**_COMMAND, "argv": list, "cwd": str}, {**_COMMAND_OTHERWISE, "cwd": "/work"}),
+    "exec": _Kind({**_COMMAND, "argv": list, "cwd": str}, {**_COMMAND_OTHERWISE, "cwd": HOME}),
     "shell": _Kind({**_COMMAND, "shell": str}, {**_COMMAND_OTHERWISE, "shell": MAIN_SHELL}),
     "read": _Kind(
         {"sandbox": str, "path": str, "offset": int, "bytes": int}, {"offset": 0, "bytes": MAX_PAYLOAD_BYTES}

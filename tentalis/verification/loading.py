@@ -15,8 +15,9 @@ from tentalis.core.canon import content_hash
 from tentalis.core.swe.guarding import find_guard
 from tentalis.core.swe.patches import FilePatch, Files, PatchError, apply_patch, overlay, parse_patch
 from tentalis.core.swe.repo_tasks import RepoTask, RepoTaskError, hash_task
+from tentalis.sandbox.frames import HOME
 
-ROOT: Final = "/work/repo"
+ROOT: Final = f"{HOME}/repo"
 TASK_FILE: Final = "task.json"
 MAX_REPO_FILES: Final = 50_000
 MAX_REPO_BYTES: Final = 256 * 2**20

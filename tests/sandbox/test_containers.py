@@ -13,6 +13,7 @@ import pytest
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.sandbox.containers import write_root
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError, SandboxUnavailableError
+from tentalis.sandbox.frames import HOME
 from tentalis.sandbox.store import Store
 from tests.sandbox.engine_tape import Tape, play, replay
 from tests.sandbox.images import make_image
@@ -176,7 +177,7 @@ def test_an_image_goes_over_with_its_own_directories_aside_and_no_path_twice(tmp
     with tarfile.open(fileobj=archive) as tar:
         names = tar.getnames()
         assert len(names) == len(set(names))
-        assert {".tentalis/work/hello", ".tentalis/tentalis/sandbox/agent.py", "bin", "opt/second"} <= set(names)
+        assert {f".tentalis{HOME}/hello", ".tentalis/tentalis/sandbox/agent.py", "bin", "opt/second"} <= set(names)
         assert not any(name.startswith(("work/", "proc/", "dev/")) for name in names)
         assert {told.uid for told in tar.getmembers()} == {60_910}
         told = tar.extractfile("etc/passwd")
