@@ -21,7 +21,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from apps.worlds.identity import name_world
-from apps.worlds.serving import OutsideAction, OutsideResult, ServedEpisode, write_arguments
+from apps.worlds.serving import OutsideAction, OutsideResult, ServedEpisode
 from tentalis.core.world_servers import MOST_SEED
 from tentalis.core.worlds import World
 
@@ -231,7 +231,7 @@ def _read_action(kind: Any, action: Mapping[str, Any]) -> OutsideAction:
         raise _RefusedError(f"tool_name: wanted a name, found {tool!r:.80}")
     if not isinstance(arguments, dict):
         raise _RefusedError(f"arguments: wanted an object, found {type(arguments).__name__}")
-    return OutsideAction(tool=tool, arguments=write_arguments(arguments))
+    return OutsideAction(tool=tool, arguments=json.dumps(arguments, ensure_ascii=False))
 
 
 def _write_observation(seen: dict[str, Any], told: OutsideResult) -> dict[str, Any]:

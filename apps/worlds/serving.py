@@ -3,7 +3,6 @@
 It is played by the player of all episodes, so that limits, faults and what it is worth are as for workers of our own.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -185,8 +184,3 @@ class _Outside:
             ],
             messages=[{"role": "assistant", "content": "", "tool_calls": [made]}],
         )
-
-
-def write_arguments(arguments: Mapping[str, Any]) -> str:
-    """As a model would have written them."""
-    return json.dumps(arguments, ensure_ascii=False)

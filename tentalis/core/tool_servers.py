@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any
 
-MOST_TURNS: Final = 1_000
+from tentalis.core.world_servers import MOST_TURNS, require_like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,5 @@ class ToolServer:
         if not isinstance(told, Mapping) or set(told) - set(names):
             found = ", ".join(map(str, told)) if isinstance(told, Mapping) else repr(told)
             raise ValueError(f"wanted an object of {', '.join(names)}, found {found:.120}")
-        for name, value in told.items():
-            default = getattr(cls, name)
-            wanted = list if name == "command" else type(default)
-            if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-                raise ValueError(f"{name}: wanted what is like {default!r}, found {value!r:.80}")
+        require_like(cls, told)
         return cls(**told)

@@ -12,6 +12,17 @@ MOST_SEED: Final = 2**31 - 1
 MOST_MESSAGE_BYTES: Final = 2**22
 
 
+def require_like(kind: type, told: Mapping[str, Any]) -> None:
+    """Raise ValueError where a value is of another type than the field's default; one without wants a text."""
+    for name, value in told.items():
+        default = getattr(kind, name, "")
+        wanted: Any = type(default)
+        if isinstance(default, float | tuple):
+            wanted = (int, float) if isinstance(default, float) else list
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise ValueError(f"{name}: wanted what is like {default!r}, found {value!r:.80}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorldServer:
     """A server of OpenEnv's protocol.
@@ -54,9 +65,5 @@ class WorldServer:
         if not isinstance(told, Mapping) or "url" not in told or set(told) - set(names):
             found = ", ".join(map(str, told)) if isinstance(told, Mapping) else repr(told)
             raise ValueError(f"wanted an object of url and of {', '.join(names[1:])}, found {found:.120}")
-        for name, value in told.items():
-            default = getattr(cls, name, "")
-            wanted = (int, float) if isinstance(default, float) else type(default)
-            if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-                raise ValueError(f"{name}: wanted what is like {default!r}, found {value!r:.80}")
+        require_like(cls, told)
         return cls(**told)
