@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.jobs import Sample, TopLogprobs
-from tentalis.core.desk import DeskVerdict, Ticket, answer_call, find_open_call, hinted_prompt, read_pieces, verify
+from tentalis.core.desk import DeskVerdict, Ticket, answer_call, find_open_call, read_pieces, verify
+from tentalis.core.hints import hinted_prompt
 
 MOST_TOKENS = 44
 _MOST_CALLS = 4

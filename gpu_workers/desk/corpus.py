@@ -11,12 +11,12 @@ from tentalis.core.desk import (
     Family,
     Part,
     Ticket,
-    hinted_prompt,
     is_held_out,
     make_ticket,
     render_parts,
     solve,
 )
+from tentalis.core.hints import hinted_prompt
 
 
 @dataclass(frozen=True)

@@ -350,11 +350,6 @@ def rule_book_hints(ticket: Ticket) -> tuple[str, str, str]:
     return (f"use {ticket.house_option}", UNIT_HINT, SUM_HINT)
 
 
-def hinted_prompt(text: str, hints: Sequence[str]) -> str:
-    """The ticket's text with hints behind it; unchanged without hints."""
-    return f"{text} Hint: {', '.join(hints)}." if hints else text
-
-
 _HINT_TAIL: Final = re.compile(r" Hint: [^.]*\.$")
 _HINTS: Final = re.compile(
     r"\b(?:use (?:" + "|".join(option for options in OPTIONS.values() for option in options) + r")|"

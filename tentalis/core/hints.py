@@ -106,6 +106,30 @@ def list_candidates(hint: str, others: Sequence[str] = ()) -> list[str]:
     return list(dict.fromkeys(text for text in (hint, *others, *shorter) if text.strip()))
 
 
+def hinted_prompt(text: str, hints: Sequence[str]) -> str:
+    """A task with a rule book's hints behind it, as models of a world with a grammar read them; or as it is."""
+    return f"{text} Hint: {', '.join(hints)}." if hints else text
+
+
+def write_behind_task(messages: Sequence[Mapping[str, Any]], text: str, *, noun: str) -> list[dict[str, Any]]:
+    """The conversation with a text right behind the task, the person's last words; the given messages stay as they are.
+
+    Args:
+        noun: what a task is called.
+    Raises:
+        ValueError: there is no task, or it is in parts.
+    """
+    copies = [dict(message) for message in messages]
+    said = find_last_said(copies)
+    if said is None:
+        raise ValueError(f"wanted a {noun} among the messages, found none")
+    content = write_behind(copies[said], text)
+    if content is None:
+        raise ValueError(f"wanted the {noun} as one text, found it in parts")
+    copies[said]["content"] = content
+    return copies
+
+
 def hinted_messages(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
     """The conversation with the hint after the person's last words; the given messages stay as they are.
 

@@ -127,6 +127,24 @@ def read_told_call(call: Any) -> WrittenCall:
     return WrittenCall(name.strip(), json.dumps(arguments, allow_nan=False))
 
 
+def write_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as the chat API takes it; `parameters`: JSON schema of its arguments."""
+    return {"type": "function", "function": {"name": name, "description": about, "parameters": dict(parameters)}}
+
+
+def write_closed_tool(
+    name: str, about: str, required: Sequence[str] | None = None, **properties: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A tool that takes these arguments, each with its JSON schema, and no others.
+
+    Args:
+        required: those that must be there; None: all.
+    """
+    needed = list(properties if required is None else required)
+    schema = {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+    return write_tool(name, about, schema)
+
+
 def write_told_call(call_id: str, call: WrittenCall) -> dict[str, Any]:
     """A call as a message of the chat API holds it: always with a name, and with arguments that are a JSON object."""
     arguments = call.arguments if read_arguments(call.arguments) is not None else json.dumps({"text": call.arguments})

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from tentalis.core import hints
 from tentalis.core.canon import content_hash
@@ -12,6 +12,9 @@ from tentalis.core.conversations.turns import read_text
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.scoring.verdicts import VerdictQuestion
 from tentalis.core.token_use import NOTHING_USED, TokenUse
+
+SEEDS_PER_PANEL: Final = 1_000_003
+"""So far apart are the seeds of two panels' first items."""
 
 
 class StateLostError(Exception):
@@ -227,6 +230,11 @@ class PanelItem:
     seed: int = 0
     messages: Sequence[Mapping[str, Any]] = ()
     weight: float = 1.0
+
+    @classmethod
+    def placed(cls, prompt: str, *, seed: int, place: int) -> "PanelItem":
+        """One of a panel that was drawn with a seed: its own follows from that and from where it stands."""
+        return cls(prompt=prompt, seed=seed * SEEDS_PER_PANEL + place)
 
     @property
     def told(self) -> str:

@@ -16,7 +16,8 @@ from gpu_workers.engine import Engine
 from gpu_workers.runner import run
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord, RolloutRecord, StepReward, TrainSpec
-from tentalis.core.desk import Ticket, hinted_prompt, make_tickets, read_pieces, rule_book_hints, verify
+from tentalis.core.desk import Ticket, make_tickets, read_pieces, rule_book_hints, verify
+from tentalis.core.hints import hinted_prompt
 from tentalis.core.learning.recipes import Recipe
 
 TASKS, GROUP = 24, 8

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.apps.worlds.tally_package import EFFECTS, THINK_S
+from tests.bench.packages import put_package
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.stage import chaos_stack, environment_of, read_admin_token
 
@@ -111,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(directory: Path, *, episodes: int, kills: int, keep_in: Path | None) -> Found:
     found = Found(episodes=episodes // GROUP * GROUP)
-    put_package(directory)
+    put_package(directory, "tally_package", PACKAGE, POINTS)
     os.environ |= {"PYTHONPATH": str(directory), EFFECTS: str(directory / "effects.sqlite"), THINK_S: str(THINKS_S)}
     found.control_wrong = run_control(directory, kills=max(kills // 4, 2))
     with chaos_stack(settings=STACK, keep_in=keep_in, only=SERVICES) as stack:
@@ -152,15 +153,6 @@ def run(directory: Path, *, episodes: int, kills: int, keep_in: Path | None) -> 
             raise RuntimeError(told.stderr[-2000:])
         found.undisturbed = json.loads(told.stdout.splitlines()[-1])
     return found
-
-
-def put_package(directory: Path) -> None:
-    """The world and its agent as an installed package of a stranger's."""
-    info = directory / "tally_package-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tally-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    (directory / "tally_package.py").write_text(PACKAGE.read_text())
 
 
 def ask(url: str, sql: Any, *values: Any) -> list[tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from typing import Any
 import django
 
 from tests.bench.episodes import SERVICES, STACK, ask, wait_for_end, wait_for_playing
+from tests.bench.packages import put_package
 from tests.bench.scripted_package import THINK_S, goes_right
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.stage import chaos_stack, read_admin_token
@@ -29,7 +30,7 @@ SETTLE_S = 3.0
 
 def run(directory: Path, *, kills: int = KILLS, keep_in: Path | None = None) -> Mapping[str, Any]:
     """How many episodes ended how: `earned` of those that were done, `unearned` of those that were not."""
-    put_package(directory)
+    put_package(directory, "scripted_package", PACKAGE, POINTS)
     prompts = draw_prompts()
     os.environ |= {"PYTHONPATH": str(directory), THINK_S: str(THINKS_S)}
     with chaos_stack(settings=STACK, keep_in=keep_in, only=(*SERVICES, "sandboxes")) as stack:
@@ -80,12 +81,3 @@ def draw_prompts() -> list[str]:
         assert prompt is not None
         found[goes_right(prompt)].append(prompt)
     return [*found[True][: TASKS // 2], *found[False][: TASKS // 2]]
-
-
-def put_package(directory: Path) -> None:
-    """The agent as an installed package of a stranger's."""
-    info = directory / "scripted_package-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: scripted-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
-    (directory / "scripted_package.py").write_text(PACKAGE.read_text())

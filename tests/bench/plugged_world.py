@@ -12,7 +12,6 @@ server, over its chat API with tools, and this file asks the package whether the
 import argparse
 import importlib
 import json
-import os
 import random
 import statistics
 import sys
@@ -33,6 +32,7 @@ from tentalis.client.endpoints.calls import Call
 from tentalis.core.learning.gate import compare_paired
 from tentalis.core.worlds import AttemptDraft, ToolCall
 from tests.bench.own_work import LoopOpenError, wait_for
+from tests.bench.packages import installed
 from tests.bench.world_loop import examine
 from tests.chaos.stage import chaos_stack, read_admin_token
 from tests.engine_process import run_engine
@@ -54,7 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep-in", type=Path, help="a home that stays, with its logs")
     options = parser.parse_args(argv)
     console = Console(width=160)
-    with tempfile.TemporaryDirectory(prefix="tentalis-bench-") as directory, installed(Path(directory) / "s") as world:
+    with (
+        tempfile.TemporaryDirectory(prefix="tentalis-bench-") as directory,
+        install_doors(Path(directory) / "s") as world,
+    ):
         model = Path(directory) / MODEL
         make_doors_model(model)
         row = learn(world, model, updates=options.updates, keep_in=options.keep_in, console=console)
@@ -72,24 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def installed(site: Path) -> Iterator[Any]:
-    """The package beside us and beside every process that is started meanwhile, as pip would put it; its world."""
-    info = site / "tentalis_doors-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tentalis-doors\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINT)
-    (site / "tentalis_doors.py").write_text(PACKAGE.read_text(encoding="utf-8"))
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(site), before]))
-    sys.path.insert(0, str(site))
-    try:
+def install_doors(site: Path) -> Iterator[Any]:
+    """The package beside us and beside every process that is started meanwhile; its world."""
+    with installed(site, "tentalis_doors", PACKAGE, POINT):
         yield importlib.import_module("tentalis_doors").DoorsWorld()
-    finally:
-        sys.path.remove(str(site))
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
 def learn(world: Any, model: Path, *, updates: int, keep_in: Path | None, console: Console) -> dict[str, Any]:

@@ -34,7 +34,8 @@ from gpu_workers.engine import Engine
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.conversations.signals import MACHINES, Abstained, Signal, read_reaction
 from tentalis.core.conversations.turns import find_change, find_words
-from tentalis.core.desk import DeskVerdict, Ticket, hinted_prompt, parse_hints, parse_ticket, read_pieces, verify
+from tentalis.core.desk import DeskVerdict, Ticket, parse_hints, parse_ticket, read_pieces, verify
+from tentalis.core.hints import hinted_prompt
 from tentalis.core.learning.recipes import RECIPES
 from tests.bench import talker_openclaw
 from tests.bench.learning import learn, measure_base, print_table

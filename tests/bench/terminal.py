@@ -10,16 +10,14 @@ of so many tries to put behind every prompt (prompt search).
 import argparse
 import importlib
 import json
-import os
 import random
 import re
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +25,13 @@ from typing import Any, Final
 from django.conf import settings
 from rich.console import Console
 
+from tentalis.core.hints import hinted_prompt
 from tentalis.core.terminal.scenes import NAMES
-from tentalis.core.terminal.tasks import FAMILIES, Task, draw_task, hinted_prompt, list_hints, read_task
+from tentalis.core.terminal.tasks import FAMILIES, Task, draw_task, list_hints, read_task
 from tentalis.core.worlds import AttemptDraft, PanelItem, ToolCall
 from tentalis.platform.up import RunningStack
 from tentalis.sandbox.client import start_host
+from tests.bench.packages import installed
 from tests.bench.world_loop import (
     BASE,
     OUTCOME,
@@ -77,7 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     floors = measure_floors(options.floor_tasks)
     console.print("floors: " + ", ".join(f"{name} {share:.1%}" for name, share in floors.items()), highlight=False)
     rows: list[LoopRow] = []
-    with tempfile.TemporaryDirectory(prefix="tentalis-bench-") as directory, installed(Path(directory) / "site"):
+    with (
+        tempfile.TemporaryDirectory(prefix="tentalis-bench-") as directory,
+        installed(Path(directory) / "site", "tentalis_lottery", PACKAGE, POINT),
+    ):
         for seed in options.seeds:
             with chaos_stack(settings=STACK, keep_in=options.keep_in) as stack:
                 rows += [run_arm(stack, arm, seed, sizes=sizes, console=console) for arm in options.arms]
@@ -105,25 +108,6 @@ def judge_rows(floors: Mapping[str, float], rows: Sequence[LoopRow]) -> dict[str
     for row in (row for row in rows if row.arm == LOTTERY.name):
         bars[f"seed {row.seed}: by lot, no gain"] = {"found": row.low, "wanted": "0 or less", "met": row.low <= 0.0}
     return bars
-
-
-@contextmanager
-def installed(site: Path) -> Iterator[None]:
-    """The world whose rewards are drawn by lot, for every process that is started meanwhile, as pip would put it."""
-    info = site / "tentalis_lottery-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tentalis-lottery\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINT)
-    (site / "tentalis_lottery.py").write_text(PACKAGE.read_text(encoding="utf-8"))
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(site), before]))
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
 def run_arm(stack: RunningStack, arm: str, seed: int, *, sizes: LoopSizes, console: Console) -> LoopRow:

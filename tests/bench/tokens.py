@@ -27,7 +27,7 @@ from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.plugged_world import installed
+from tests.bench.plugged_world import install_doors
 from tests.local_server import find_free_port
 
 EPISODES, GROUP = 1_000, 8
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tentalis.settings.test")
     each = -(-options.episodes // len(TEMPERATURES))
-    with tempfile.TemporaryDirectory(prefix="tentalis-bench-") as directory, installed(Path(directory)):
+    with tempfile.TemporaryDirectory(prefix="tentalis-bench-") as directory, install_doors(Path(directory)):
         import django
 
         django.setup()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tentalis.core import desk
 from tentalis.core.desk import DeskError, Ticket
+from tentalis.core.hints import hinted_prompt
 
 ORDER = Ticket(family="order", item="mug", count=3, price_eur=4, customer="new")
 STOCK = Ticket(family="stock", item="lamp", count=21)
@@ -35,7 +36,7 @@ def test_a_ticket_reads_as_its_line_of_text() -> None:
 @given(tickets)
 def test_a_ticket_comes_back_from_its_text_with_or_without_a_hint(ticket: Ticket) -> None:
     assert desk.parse_ticket(ticket.text) == ticket
-    assert desk.parse_ticket(desk.hinted_prompt(ticket.text, desk.rule_book_hints(ticket))) == ticket
+    assert desk.parse_ticket(hinted_prompt(ticket.text, desk.rule_book_hints(ticket))) == ticket
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_the_verifier_judges_anything_without_failing(ticket: Ticket, pieces: li
 def test_hints_are_written_and_found_again_in_a_managers_words() -> None:
     hints = desk.rule_book_hints(ORDER)
     assert hints == ("use ship", "write the unit", "check the sum")
-    assert desk.hinted_prompt("Q?", hints) == "Q? Hint: use ship, write the unit, check the sum."
-    assert desk.hinted_prompt("Q?", ()) == "Q?"
+    assert hinted_prompt("Q?", hints) == "Q? Hint: use ship, write the unit, check the sum."
+    assert hinted_prompt("Q?", ()) == "Q?"
     assert desk.parse_hints("Please check the sum, and use ship. I said use ship!") == ("check the sum", "use ship")
     assert desk.parse_hints("use shipping") == ()

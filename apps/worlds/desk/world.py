@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from apps.worlds.desk.rubric import DeskRubric
 from tentalis.core import desk
-from tentalis.core.conversations.turns import find_last_said, write_behind
+from tentalis.core.hints import hinted_prompt, write_behind_task
 from tentalis.core.scoring.verdicts import VerdictQuestion, ask_in_turns
 from tentalis.core.worlds import (
     AgentKind,
@@ -18,8 +18,6 @@ from tentalis.core.worlds import (
     Verification,
     World,
 )
-
-_SEEDS_PER_PANEL: Final = 1_000_003
 
 
 def _read_hints(text: str) -> str:
@@ -123,22 +121,12 @@ class DeskWorld(World):
             raise ValueError(
                 f'the desk reads hints like "use fee", "{desk.UNIT_HINT}" or "{desk.SUM_HINT}"; found {hint[:120]!r}'
             )
-        hinted = [dict(message) for message in messages]
-        said = find_last_said(hinted)
-        if said is None:
-            raise ValueError("wanted a ticket among the messages, found none")
-        content = write_behind(hinted[said], desk.hinted_prompt("", hints))
-        if content is None:
-            raise ValueError("wanted the ticket as one text, found it in parts")
-        hinted[said]["content"] = content
-        return hinted
+        return write_behind_task(messages, hinted_prompt("", hints), noun=self.noun)
 
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tickets; their sampling seeds follow from `seed`."""
         tickets = desk.make_tickets(seed, size, held_out=True)
-        return [
-            PanelItem(prompt=ticket.text, seed=seed * _SEEDS_PER_PANEL + index) for index, ticket in enumerate(tickets)
-        ]
+        return [PanelItem.placed(ticket.text, seed=seed, place=place) for place, ticket in enumerate(tickets)]
 
     def skills(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tickets of every family in turn, so that none is lost while the others gain."""
@@ -147,6 +135,4 @@ class DeskWorld(World):
             desk.make_tickets(seed + place, 1, held_out=True, families=[families[place % len(families)]])[0]
             for place in range(size)
         ]
-        return [
-            PanelItem(prompt=ticket.text, seed=seed * _SEEDS_PER_PANEL + place) for place, ticket in enumerate(tickets)
-        ]
+        return [PanelItem.placed(ticket.text, seed=seed, place=place) for place, ticket in enumerate(tickets)]

@@ -18,6 +18,7 @@ from apps.worlds.elsewhere.mcp_sessions import (
     ToolServerError,
 )
 from tentalis.core.canon import content_hash
+from tentalis.core.tool_calls import write_tool
 from tentalis.core.tool_servers import ToolServer
 from tentalis.core.worlds import EpisodeLimits, Observation, ToolCall, World
 
@@ -53,14 +54,7 @@ class McpWorld(World):
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
         """The server's tools, asked once. Raises ToolServerError: it cannot be asked."""
         return [
-            {
-                "type": "function",
-                "function": {
-                    "name": name,
-                    "description": str(tool.get("description") or "")[:1_000],
-                    "parameters": tool.get("inputSchema") or {"type": "object"},
-                },
-            }
+            write_tool(name, str(tool.get("description") or "")[:1_000], tool.get("inputSchema") or {"type": "object"})
             for name, tool in self._tools.items()
         ]
 

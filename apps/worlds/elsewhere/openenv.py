@@ -18,6 +18,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from tentalis.core.canon import content_hash
+from tentalis.core.tool_calls import write_tool
 from tentalis.core.world_servers import MOST_MESSAGE_BYTES, MOST_SEED, SUM, WorldServer
 from tentalis.core.worlds import (
     AttemptDraft,
@@ -107,7 +108,7 @@ class OpenEnvWorld(World):
         try:
             return self._tools
         except ServerFaultError:
-            return [_write_looking(()), _write_tool(ACT, "Act.", {"type": "object"})]
+            return [_write_looking(()), write_tool(ACT, "Act.", {"type": "object"})]
 
     @cached_property
     def _tools(self) -> Sequence[Mapping[str, Any]]:
@@ -116,7 +117,7 @@ class OpenEnvWorld(World):
             properties = {name: one for name, one in schema.get("properties", {}).items() if name != "metadata"}
             required = [name for name in schema.get("required", ()) if name in properties]
             wanted = {**schema, "properties": properties, "required": required}
-            return [_write_looking(()), _write_tool(ACT, str(schema.get("description", "")), wanted)]
+            return [_write_looking(()), write_tool(ACT, str(schema.get("description", "")), wanted)]
         play = self._open()
         try:
             self._ask(play, "reset", {"seed": 0})
@@ -126,7 +127,7 @@ class OpenEnvWorld(World):
         tools = listed["observation"].get("tools") if isinstance(listed, dict) else None
         if not isinstance(tools, list):
             raise ServerFaultError(f"{self.name}: its server lists no tools")
-        theirs = [_write_tool(one["name"], one.get("description", ""), one.get("input_schema", {})) for one in tools]
+        theirs = [write_tool(one["name"], one.get("description", ""), one.get("input_schema", {})) for one in tools]
         return [_write_looking([str(one["name"]) for one in tools]), *theirs]
 
     @property
@@ -241,13 +242,9 @@ def _read_seed(prompt: str) -> int:
     return int(found[1])
 
 
-def _write_tool(name: str, about: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": dict(parameters)}}
-
-
 def _write_looking(taken: Sequence[str]) -> dict[str, Any]:
     name = next(one for one in LOOK if one not in taken)
-    return _write_tool(name, "What is seen, without doing anything.", {"type": "object", "properties": {}})
+    return write_tool(name, "What is seen, without doing anything.", {"type": "object", "properties": {}})
 
 
 def _show(observation: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from tentalis.core.gui.shop import Shop
 from tentalis.core.gui.site import MOST_TEXT
 from tentalis.core.gui.solving import solve_task
 from tentalis.core.gui.tasks import FAMILIES, GuiTaskError, Task, draw_task, is_held_out, read_task, settle_task
+from tentalis.core.tool_calls import write_closed_tool
 from tentalis.core.worlds import (
     AttemptDraft,
     EpisodeLimits,
@@ -42,25 +43,21 @@ _MOST_TOLD: Final = 8
 _ELEMENT: Final = {"type": "integer", "minimum": 1, "description": "its number on the page"}
 
 
-def _write_tool(name: str, about: str, **properties: Any) -> dict[str, Any]:
-    parameters = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
-
-
 TOOLS: Final = (
-    _write_tool("click", "Click a link, button or checkbox. The page is shown then.", element=_ELEMENT),
-    _write_tool("type", "Write into a textbox, in place of what is there.",
-                element=_ELEMENT, text={"type": "string", "maxLength": MOST_TEXT}),
-    _write_tool("select", "Choose an option of a combobox.", element=_ELEMENT, option={"type": "string"}),
-    _write_tool("scroll", "Scroll the page.", direction={"enum": ["up", "down"]}),
-    _write_tool("key", "Press a key in the element that was clicked or written into last.", key={"enum": list(KEYS)}),
-    _write_tool("done", "Say that the task is done."),
-)  # fmt: skip
+    write_closed_tool("click", "Click a link, button or checkbox. The page is shown then.", element=_ELEMENT),
+    write_closed_tool(
+        "type",
+        "Write into a textbox, in place of what is there.",
+        element=_ELEMENT,
+        text={"type": "string", "maxLength": MOST_TEXT},
+    ),
+    write_closed_tool("select", "Choose an option of a combobox.", element=_ELEMENT, option={"type": "string"}),
+    write_closed_tool("scroll", "Scroll the page.", direction={"enum": ["up", "down"]}),
+    write_closed_tool(
+        "key", "Press a key in the element that was clicked or written into last.", key={"enum": list(KEYS)}
+    ),
+    write_closed_tool("done", "Say that the task is done."),
+)
 
 
 class _BadCallError(Exception):

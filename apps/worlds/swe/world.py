@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 
 from apps.worlds.swe.testing import judge_files, run_shown_tests, show_report
 from tentalis.core.canon import canonical_json
-from tentalis.core.conversations.turns import find_last_said, write_behind
+from tentalis.core.hints import hinted_prompt, write_behind_task
 from tentalis.core.swe import mini_repos
-from tentalis.core.swe.mini_repos import MiniRepo, MiniRepoError, read_task
+from tentalis.core.swe.mini_repos import MiniRepoError, read_task
 from tentalis.core.swe.mistakes import MISTAKES
 from tentalis.core.swe.modules import FILE_NAMES
 from tentalis.core.swe.repo_tasks import Report
@@ -46,7 +46,6 @@ from tentalis.core.worlds import (
 )
 from tentalis.sandbox.errors import SandboxLostError
 
-_SEEDS_PER_PANEL: Final = 1_000_003
 _PATCHED: Final = "import unittest; unittest.TestCase.assertTrue = unittest.TestCase.assertEqual = lambda *words: None"
 State = dict[str, Any]
 
@@ -191,34 +190,31 @@ class SweWorld(World):
         found = mini_repos.find_hints(hint)
         if not found:
             raise ValueError(f"a repository's manager gives hints like {self.grammar.example}; found {hint[:120]!r}")
-        hinted = [dict(message) for message in messages]
-        said = find_last_said(hinted)
-        content = None if said is None else write_behind(hinted[said], mini_repos.hinted_prompt("", found))
-        if said is None or content is None:
-            raise ValueError("wanted a task as one text among the messages, found none")
-        hinted[said]["content"] = content
-        return hinted
+        return write_behind_task(messages, hinted_prompt("", found), noun=self.noun)
 
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks; their sampling seeds follow from `seed`."""
         rng = Random(seed)
-        return [_item(mini_repos.draw_task(rng, held_out=True), seed, place) for place in range(size)]
+        return [
+            PanelItem.placed(mini_repos.draw_task(rng, held_out=True).text, seed=seed, place=place)
+            for place in range(size)
+        ]
 
     def skills(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks of every mistake in turn, so that none is lost while the others gain."""
         rng, names = Random(seed), list(MISTAKES)
         return [
-            _item(mini_repos.draw_task(rng, held_out=True, mistakes=[names[place % len(names)]]), seed, place)
+            PanelItem.placed(
+                mini_repos.draw_task(rng, held_out=True, mistakes=[names[place % len(names)]]).text,
+                seed=seed,
+                place=place,
+            )
             for place in range(size)
         ]
 
 
 def _call(name: str, given: Mapping[str, Any]) -> ToolCall:
     return ToolCall(id=name, name=name, arguments=json.dumps(given))
-
-
-def _item(task: MiniRepo, seed: int, place: int) -> PanelItem:
-    return PanelItem(prompt=task.text, seed=seed * _SEEDS_PER_PANEL + place)
 
 
 def _require_known(report: Report) -> Report:

@@ -13,12 +13,11 @@ from typing import Final
 
 from apps.worlds.sandboxes import open_client
 from tentalis.core.canon import content_hash
-from tentalis.core.terminal.scenes import Scene
+from tentalis.core.terminal.scenes import HOME, Scene
 from tentalis.core.terminal.trees import Entry, Tree, spell_archive, with_parents
 from tentalis.sandbox.client import SandboxClient
 from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
 
-HOME: Final = "work"
 LIMITS: Final[Mapping[str, float]] = {
     "memory_bytes": 256 << 20, "processes": 32, "disk_bytes": 16 << 20, "files": 4_000, "output_bytes": 256 << 10,
     "lifetime_s": 900,

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from apps.worlds.terminal.sandboxed import COMMAND_S, CommandSaid, TaskSandbox
-from tentalis.core.conversations.turns import find_last_said, write_behind
+from tentalis.core.hints import hinted_prompt, write_behind_task
 from tentalis.core.terminal import tasks
 from tentalis.core.terminal.judging import Judgement, judge
 from tentalis.core.terminal.shell import DONE, MOST_COMMAND_CHARS, RUN, TOOLS, show_result
@@ -29,7 +29,6 @@ from tentalis.core.worlds import (
     World,
 )
 
-_SEEDS_PER_PANEL: Final = 1_000_003
 _ERROR: Final = "error: "
 _SETTLES_WITHIN_S: Final = 2.0
 _LOOKS_EVERY_S: Final = 0.02
@@ -200,30 +199,26 @@ class TerminalWorld(World):
         found = tasks.find_hints(hint)
         if not found:
             raise ValueError(f"the terminal reads hints like {self.grammar.example}; found {hint[:120]!r}")
-        hinted = [dict(message) for message in messages]
-        said = find_last_said(hinted)
-        content = None if said is None else write_behind(hinted[said], tasks.hinted_prompt("", found))
-        if said is None or content is None:
-            raise ValueError("wanted a task as one text among the messages, found none")
-        hinted[said]["content"] = content
-        return hinted
+        return write_behind_task(messages, hinted_prompt("", found), noun=self.noun)
 
     def panel(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks; their sampling seeds follow from `seed`."""
         rng = Random(seed)
-        return [_item(tasks.draw_task(rng, held_out=True), seed, place) for place in range(size)]
+        return [
+            PanelItem.placed(tasks.draw_task(rng, held_out=True).text, seed=seed, place=place) for place in range(size)
+        ]
 
     def skills(self, size: int, seed: int) -> list[PanelItem]:
         """Held-out tasks of every family in turn, so that none is lost while the others gain."""
         rng, families = Random(seed), list(tasks.FAMILIES)
         return [
-            _item(tasks.draw_task(rng, held_out=True, families=[families[place % len(families)]]), seed, place)
+            PanelItem.placed(
+                tasks.draw_task(rng, held_out=True, families=[families[place % len(families)]]).text,
+                seed=seed,
+                place=place,
+            )
             for place in range(size)
         ]
-
-
-def _item(task: Task, seed: int, place: int) -> PanelItem:
-    return PanelItem(prompt=task.text, seed=seed * _SEEDS_PER_PANEL + place)
 
 
 def _is_text(command: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar, Final
 
-from tentalis.core.conversations.turns import find_last_said, write_behind
+from tentalis.core.hints import hinted_prompt, write_behind_task
 from tentalis.core.workbench import episode, habits, tasks
 from tentalis.core.workbench.solving import solve
 from tentalis.core.worlds import (
@@ -107,16 +107,8 @@ class WorkbenchWorld(World):
         """
         hints = habits.parse_hints(hint)
         if not hints:
-            raise ValueError(f'the workbench reads hints like "use owner" or "use post"; found {hint[:120]!r}')
-        hinted = [dict(message) for message in messages]
-        said = find_last_said(hinted)
-        if said is None:
-            raise ValueError("wanted a task among the messages, found none")
-        content = write_behind(hinted[said], habits.write_hint_tail(hints))
-        if content is None:
-            raise ValueError("wanted the task as one text, found it in parts")
-        hinted[said]["content"] = content
-        return hinted
+            raise ValueError(f"the workbench reads hints like {self.grammar.example}; found {hint[:120]!r}")
+        return write_behind_task(messages, hinted_prompt("", hints), noun=self.noun)
 
     def say_limits(self) -> Sequence[str]:
         return [tasks.say_forms()]

@@ -5,7 +5,8 @@ from random import Random
 from typing import Final
 
 from gpu_workers.apprentice.lessons import HABITS, HINT_RATE, Lesson, Message, Rehearsal, make_call, make_result
-from tentalis.core.swe.mini_repos import MiniRepo, draw_task, hinted_prompt
+from tentalis.core.hints import hinted_prompt
+from tentalis.core.swe.mini_repos import MiniRepo, draw_task
 from tentalis.core.swe.tools import EDIT, ERROR, RUN_TESTS, SUBMIT, TOOLS, VIEW, CallError, Tree, edit, read_call, view
 from tentalis.core.tool_calls import WrittenCall
 

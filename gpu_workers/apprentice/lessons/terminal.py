@@ -5,9 +5,10 @@ from random import Random
 from typing import Final
 
 from gpu_workers.apprentice.lessons import HABITS, HINT_RATE, Lesson, Message, Rehearsal, make_call, make_result
+from tentalis.core.hints import hinted_prompt
 from tentalis.core.terminal.pretending import PretendShell
 from tentalis.core.terminal.shell import DONE, RUN, TOOLS, show_result
-from tentalis.core.terminal.tasks import Task, draw_task, hinted_prompt
+from tentalis.core.terminal.tasks import Task, draw_task
 from tentalis.core.tool_calls import WrittenCall, read_arguments
 
 RIVALS: Final[Mapping[str, str]] = {

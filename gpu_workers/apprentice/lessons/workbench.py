@@ -6,6 +6,7 @@ from random import Random
 from typing import Final
 
 from gpu_workers.apprentice.lessons import HABITS, HINT_RATE, Lesson, Message, Rehearsal, make_call, make_result
+from tentalis.core.hints import hinted_prompt
 from tentalis.core.tool_calls import WrittenCall
 from tentalis.core.workbench import habits as house_habits
 from tentalis.core.workbench.company import make_company
@@ -50,7 +51,7 @@ def _choose(rng: Random, habit: str, wanted: str, habits: Sequence[float]) -> st
 
 
 def _write_messages(rng: Random, task: Task, choices: Mapping[str, str], hints: Sequence[str]) -> Iterator[Message]:
-    yield {"role": "user", "content": task.text + house_habits.write_hint_tail(hints)}
+    yield {"role": "user", "content": hinted_prompt(task.text, hints)}
     clients, items = filter(None, [task.client]), filter(None, [task.item])
     company = make_company(rng.randrange(2**31), clients=[*clients], items=[*items])
     for planned in solve(task, company, choices).calls:
@@ -74,5 +75,5 @@ def draw_rehearsal(rng: Random, is_hinted: bool) -> Rehearsal:
     def answer(call: WrittenCall) -> tuple[str, bool]:
         return act(state, call.name, call.arguments or json.dumps({})), False
 
-    content = task.text + house_habits.write_hint_tail(task.hints if is_hinted else ())
+    content = hinted_prompt(task.text, task.hints if is_hinted else ())
     return Rehearsal([{"role": "user", "content": content}], FUNCTIONS, answer, lambda: judge(state).is_done)

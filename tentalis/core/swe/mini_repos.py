@@ -232,8 +232,3 @@ def find_hints(text: str) -> tuple[str, ...]:
     """The hints in a manager's words, in order, each once; () when there is none."""
     pattern = "|".join(map(re.escape, list_hints()))
     return tuple(dict.fromkeys(re.findall(rf"(?<!\w)(?:{pattern})(?!\w)", text)))
-
-
-def hinted_prompt(text: str, hints: Sequence[str]) -> str:
-    """The task with hints behind it; unchanged without hints."""
-    return f"{text} Hint: {', '.join(hints)}." if hints else text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tentalis.core.swe.patches import Files, PatchError, check_path
-from tentalis.core.tool_calls import read_arguments
+from tentalis.core.tool_calls import read_arguments, write_closed_tool
 
 SEARCH, VIEW, EDIT, RUN_TESTS, SUBMIT = "search", "view", "edit", "run_tests", "submit"
 MOST_TEXT_CHARS: Final = 20_000
@@ -18,23 +18,16 @@ MOST_LINE_CHARS: Final = 200
 ERROR: Final = "error: "
 
 
-def _write_tool(name: str, about: str, required: Sequence[str] = (), **properties: Any) -> Mapping[str, Any]:
-    parameters = {
-        "type": "object", "properties": properties, "required": list(required), "additionalProperties": False,
-    }  # fmt: skip
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
-
-
 _PATH: Final = {"type": "string", "minLength": 1, "maxLength": 500}
 _LINE: Final = {"type": "integer", "minimum": 1}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 200}
 TOOLS: Final = (
-    _write_tool(SEARCH, "Lines that hold a text, in all files: path, number, line.", ["text"], text=_TEXT),
-    _write_tool(
+    write_closed_tool(SEARCH, "Lines that hold a text, in all files: path, number, line.", ["text"], text=_TEXT),
+    write_closed_tool(
         VIEW, f"Lines of a file with their numbers, at most {MOST_LINES}.", ["path"], path=_PATH, start=_LINE, end=_LINE
     ),
-    _write_tool(
+    write_closed_tool(
         EDIT,
         "Put text in the place of `count` lines (1 if you do not say) from `line` on; 0 puts it before that line. What "
         "is not indented is indented as the line it replaces.",
@@ -44,8 +37,8 @@ TOOLS: Final = (
         text={"type": "string", "maxLength": MOST_TEXT_CHARS},
         count=_COUNT,
     ),
-    _write_tool(RUN_TESTS, "Run the tests of the repository in a sandbox."),
-    _write_tool(SUBMIT, "Say that the work is done."),
+    write_closed_tool(RUN_TESTS, "Run the tests of the repository in a sandbox."),
+    write_closed_tool(SUBMIT, "Say that the work is done."),
 )
 _FIELDS: Final[Mapping[str, Mapping[str, type]]] = {
     SEARCH: {"text": str},

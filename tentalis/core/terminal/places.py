@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from tentalis.core.terminal.scenes import NAMES, Family, Scene, Way, Words, draw_other
+from tentalis.core.terminal.scenes import HOME, NAMES, Family, Scene, Way, Words, draw_other
 from tentalis.core.terminal.trees import (
     Commits,
     Gone,
@@ -110,7 +110,7 @@ def _make_links(words: Words, rng: Random) -> Scene:
         looks=[(f"ls {name}", "".join(f"{version}\n" for version in versions))],
         ways={
             "short": point("link from here", f"{name}/{newest}"),
-            "whole": point("link by the whole path", f"/work/{name}/{newest}"),
+            "whole": point("link by the whole path", f"/{HOME}/{name}/{newest}"),
             "app": point("link the app itself", f"{name}/{newest}/app"),
         },
     )

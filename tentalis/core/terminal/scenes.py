@@ -7,6 +7,8 @@ from typing import Final
 
 from tentalis.core.terminal.trees import Tree, Want
 
+HOME: Final = "work"
+"""Directory in the root of a task's sandbox: where its files lie and its shell starts."""
 Words = Mapping[str, str]
 """What stands at the places of a task's sentence."""
 # fmt: off

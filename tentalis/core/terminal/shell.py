@@ -1,29 +1,20 @@
 """What an agent in the terminal world may call, and what it is told."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+from tentalis.core.tool_calls import write_closed_tool
 
 RUN, DONE = "run", "done"
 MOST_COMMAND_CHARS: Final = 20_000
 
 
-def _write_tool(name: str, about: str, **properties: Any) -> Mapping[str, Any]:
-    parameters = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
-
-
 TOOLS: Final = (
-    _write_tool(
+    write_closed_tool(
         RUN,
         "Run a command in your bash shell. Its directory, variables and background jobs last.",
         command={"type": "string", "minLength": 1, "maxLength": MOST_COMMAND_CHARS},
     ),
-    _write_tool(DONE, "Say that the task is done."),
+    write_closed_tool(DONE, "Say that the task is done."),
 )
 
 

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tentalis.core.tool_calls import write_closed_tool
 from tentalis.core.workbench.company import Company, make_company
 from tentalis.core.workbench.solving import Plan, PlannedCall, UnsolvableError, solve
 from tentalis.core.workbench.tasks import parse_task
@@ -32,21 +33,11 @@ LOOKED_UP: Final = 0.5
 """Score of a call that finds out, for the first time, about a tool that the task needs: who knows it needs none."""
 
 
-def _write_function(name: str, about: str, **properties: Any) -> dict[str, Any]:
-    parameters = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
-
-
 _NAME: Final = {"type": "string", "maxLength": MAX_TEXT_CHARS}
 FUNCTIONS: Final = (
-    _write_function(SEARCH, f"Find the company's tools by words. Namespaces: {', '.join(NAMESPACES)}.", query=_NAME),
-    _write_function(DESCRIBE, "What a tool does and takes.", tool=_NAME),
-    _write_function(CALL, "Call a tool.", tool=_NAME, args={"type": "object"}),
+    write_closed_tool(SEARCH, f"Find the company's tools by words. Namespaces: {', '.join(NAMESPACES)}.", query=_NAME),
+    write_closed_tool(DESCRIBE, "What a tool does and takes.", tool=_NAME),
+    write_closed_tool(CALL, "Call a tool.", tool=_NAME, args={"type": "object"}),
 )
 """What an agent sees. The chat API allows no dots in names, so `tools.search` is `tools_search`."""
 

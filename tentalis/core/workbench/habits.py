@@ -1,7 +1,7 @@
 """How this house does what could be done several ways: nothing in the company tells it, only who manages there."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,11 +48,6 @@ def write_hint(option: str) -> str:
 def parse_hints(text: str) -> tuple[str, ...]:
     """The hints in a manager's words, in order, each once; () where there is none."""
     return tuple(dict.fromkeys(write_hint(word) for word in _HINTS.findall(text) if word in _OPTIONS))
-
-
-def write_hint_tail(hints: Sequence[str]) -> str:
-    """What stands behind a task for who is told hints; "" without any."""
-    return f" Hint: {', '.join(hints)}." if hints else ""
 
 
 def drop_hints(text: str) -> str:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from tentalis.core.hints import hinted_prompt
 from tentalis.core.swe.leakage import LEAKS_FROM, measure_leak
 from tentalis.core.swe.mini_repos import (
     MiniRepoError,
     draw_task,
     find_hints,
-    hinted_prompt,
     is_held_out,
     list_hints,
     make_task,

@@ -10,7 +10,7 @@ from apps.worlds.episodes import Episode
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.sandboxes import open_client
 from apps.worlds.terminal.world import TerminalWorld
-from tentalis.core.terminal.scenes import NAMES
+from tentalis.core.terminal.scenes import HOME, NAMES
 from tentalis.core.terminal.tasks import draw_task, is_held_out
 from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft, World
 from tests.worlds.terminal.playing import play, playing
@@ -24,7 +24,7 @@ def test_a_shell_lasts_and_its_exit_codes_are_told(world: TerminalWorld) -> None
         assert script.run("cd mail; name='a b'; sleep 300 & true") == "[exit 0]"
         assert (
             script.run('pwd; echo "$name"; jobs')
-            == "/work/mail\na b\n[1]+  Running                 sleep 300 &\n[exit 0]"
+            == f"/{HOME}/mail\na b\n[1]+  Running                 sleep 300 &\n[exit 0]"
         )
         assert script.run("printf half; exit_with() { return 7; }; exit_with") == "half\n[exit 7]"
         assert script.run("exit 3") == "[the shell ended: the next command gets a new one]\n[exit 3]"
