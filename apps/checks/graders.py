@@ -1,15 +1,20 @@
-"""Who settles the parts of a check that no rule can: a scorer of the installation, or a judge with a rubric."""
+"""Who settles the parts of a check that no plain rule can: a grader or a scorer of the installation, or a judge with a
+rubric."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.checks.results import AskedPart, Said
+from apps.inference.errors import raise_if_paced
 from apps.inference.judges import VOTES, JudgeScorer, Voter, find_voter
-from tentalis.core.canon import content_hash
+from tentalis.core.canon import canonical_json, content_hash
+from tentalis.core.grading import GradedTask, Grader, UngradedError
 from tentalis.core.scoring.judging import find_prompt_version
 from tentalis.core.scoring.protocol import AttemptContext, Scorer, ScoringError, Unscored
 from tentalis.outbound.scopes import ScopedThreadPool
@@ -17,6 +22,11 @@ from tentalis.plugins import REGISTRIES
 
 SCORERS: Final = "tentalis.scorers"
 """The registry of scorers, which a floor above fills."""
+GRADERS: Final = "tentalis.graders"
+"""That of graders, likewise."""
+ASKED_KINDS: Final = ("grader", "scorer", "judge")
+MOST_REPLIED: Final = 1_024
+"""Tokens that a judge replies to a grader."""
 ATTEMPTS_AT_ONCE: Final = 8
 """Answers that models are asked about at one time."""
 
@@ -41,6 +51,8 @@ class Graders:
 
     def ask(self, asked: AskedPart, context: AttemptContext) -> Said:
         """What one says of an answer. Raises whatever goes wrong in it."""
+        if asked.by == "grader":
+            return self._grade(asked, context)
         voter = self.voters[asked.model]
         if isinstance(voter, Unscored) and self._asks_model(asked):
             return Said(None, voter.reason, self.name(asked))
@@ -59,15 +71,31 @@ class Graders:
         if asked.by == "judge":
             rules = content_hash([asked.rubric or self.project.rubric, self.project.constitution])[:12]
             return f"judge {model}, prompt {find_prompt_version('prm')}, rubric {rules}"
-        registry = REGISTRIES[SCORERS]
+        registry = REGISTRIES[GRADERS if asked.by == "grader" else SCORERS]
         package = next((one.package for one in registry.plugins if one.name == asked.name), "")
         told = f"{asked.label} of {package or 'tentalis ' + version('tentalis')}"
+        if asked.by == "grader":
+            grader = open_grader(asked.name)
+            told = f"{asked.label}@{grader.version}" + (f" of {package}" if package else "")
+            return f"{told}, {model}" if grader.asks else told
         if not self._asks_model(asked):
             return told
         rules = content_hash([self.project.rubric, self.project.constitution])[:12]
         return f"{told}, {model}, rubric {rules}"
 
+    def _grade(self, asked: AskedPart, context: AttemptContext) -> Said:
+        grader, given = open_grader(asked.name), json.loads(asked.given)
+        voter = self.voters[asked.model]
+        task = GradedTask(prompt=context.prompt, ask=partial(_ask_judge, voter) if grader.asks else None, **given)
+        grade = grader.run(task, context)
+        details = {"correct": grade.is_correct, "signals": dict(grade.signals), "evidence": dict(grade.evidence)}
+        told = {name: value for name, value in details.items() if value not in (None, {})}
+        words = grade.cause or f"{asked.label} gives it {grade.value:.2f}"
+        return Said(grade.value, words, self.name(asked), told)
+
     def _asks_model(self, asked: AskedPart) -> bool:
+        if asked.by == "grader":
+            return open_grader(asked.name).asks
         return asked.by == "judge" or hasattr(REGISTRIES[SCORERS].get(asked.name), "convene")
 
     def _open(self, asked: AskedPart, voter: Voter | None, pool: ScopedThreadPool) -> Scorer:
@@ -93,15 +121,44 @@ def convene_graders(project: Project, checks: Any) -> Graders | None:
 def find_asked(checks: Any) -> Iterator[AskedPart]:
     """The parts of checks that ask somebody, wherever they stand in them. They are not read further."""
     if isinstance(checks, Mapping):
-        if checks.get("check") in ("scorer", "judge"):
-            told = {name: str(checks.get(name) or "") for name in ("name", "rubric", "model")}
-            yield AskedPart(str(checks["check"]), **told)
+        if checks.get("check") in ASKED_KINDS:
+            yield open_asked(checks)
         else:
             for inner in checks.values():
                 yield from find_asked(inner)
     elif isinstance(checks, list | tuple):
         for inner in checks:
             yield from find_asked(inner)
+
+
+def open_asked(spec: Mapping[str, Any]) -> AskedPart:
+    """The part of a check that asks somebody, as it is stored."""
+    told: dict[str, Any] = {name: str(spec.get(name) or "") for name in ("name", "rubric", "model")}
+    by = str(spec["check"])
+    if by != "grader":
+        return AskedPart(by, **told)
+    given = canonical_json({"reference": spec.get("reference"), "options": spec.get("options") or {}})
+    return AskedPart(by, name=told["name"], model=told["model"], given=given)
+
+
+def open_grader(name: str) -> Grader:
+    """The grader of that name. Raises UngradedError: there is none."""
+    grader: Grader | None = REGISTRIES[GRADERS].get(name)
+    if grader is None:
+        raise UngradedError(f"grader: {REGISTRIES[GRADERS].refuse(name)}")
+    return grader
+
+
+def _ask_judge(voter: Voter | Unscored, question: str) -> str:
+    if isinstance(voter, Unscored):
+        raise UngradedError(voter.reason)
+    said = [{"role": "user", "content": question}]
+    try:
+        answers = voter.client.chat(said, model=voter.model, max_tokens=MOST_REPLIED, temperature=0.0, seed=0)
+    except TentalisError as error:
+        raise_if_paced(error)
+        raise UngradedError(f"the judge could not be asked: {error}"[:500]) from None
+    return str(answers[0].text)
 
 
 def _find_voter(project: Project, model: str) -> Voter | Unscored:

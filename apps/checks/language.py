@@ -20,7 +20,7 @@ import re2
 
 from apps.checks import schemas, tongues
 from apps.checks.facts import Facts, bind, find_facts, find_open, is_fact, read_given
-from apps.checks.graders import SCORERS
+from apps.checks.graders import GRADERS, SCORERS, open_asked
 from apps.checks.results import (
     AskedPart,
     CheckError,
@@ -48,6 +48,10 @@ MOST_ASKED: Final = 4
 """Of those, parts that ask a scorer or a judge."""
 MOST_LEVELS: Final = 6
 MOST_WORDS: Final = 500
+MOST_MODEL: Final = 200
+"""Characters of a model's name."""
+MOST_REFERENCE: Final = 200_000
+"""Characters of what a grader grades by, as JSON."""
 MOST_PROGRAM: Final = 2_000
 """Instructions of a pattern."""
 MOST_ANSWER: Final = 400_000
@@ -136,8 +140,8 @@ def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | N
         raise CheckError(f"{where}: wanted at most {MOST_LEVELS} checks within each other, found more")
     if "check" in spec:
         kind = spec["check"]
-        if not isinstance(kind, str) or kind not in (*KINDS, *ASKING):
-            raise CheckError(f"{where}.check: wanted one of {', '.join((*KINDS, *ASKING))}, found {kind!r:.200}")
+        if not isinstance(kind, str) or kind not in EVERY_KIND:
+            raise CheckError(f"{where}.check: wanted one of {', '.join(EVERY_KIND)}, found {kind!r:.200}")
         wanted = find_facts(spec, where)
         if wanted and kind in ASKING:
             raise CheckError(f"{where}: wanted no facts, for a {kind} reads the task itself, found {_list(wanted)}")
@@ -148,7 +152,10 @@ def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | N
             }
             wanted = frozenset()
         fields = CheckFields({name: value for name, value in spec.items() if name != "check"}, where)
-        do = _read_asking(kind, fields) if kind in ASKING else _asks_nobody(KINDS[kind](fields))
+        if kind == GRADER:
+            do = _read_grader(fields, is_open=bool(wanted))
+        else:
+            do = _read_asking(kind, fields) if kind in ASKING else _asks_nobody(KINDS[kind](fields))
         fields.refuse_others()
         return Check(kind, 1, do, dict(spec), asked=int(kind in ASKING), facts=wanted)
     if "use" in spec and not spec.keys() - {"use", "with", "is"}:
@@ -504,8 +511,8 @@ def _read_scorer(fields: CheckFields) -> AskedPart:
 
 
 def _read_judge(fields: CheckFields) -> AskedPart:
-    told = {name: fields.text(name) for name in ("rubric", "model") if fields.take(name) is not None}
-    for name, most in (("rubric", RUBRIC_CHARS), ("model", 200)):
+    told: dict[str, Any] = {name: fields.text(name) for name in ("rubric", "model") if fields.take(name) is not None}
+    for name, most in (("rubric", RUBRIC_CHARS), ("model", MOST_MODEL)):
         if len(told.get(name, "")) > most:
             raise CheckError(f"{fields.where}.{name}: wanted at most {most:,} characters, found {len(told[name]):,}")
     return AskedPart("judge", **told)
@@ -513,6 +520,41 @@ def _read_judge(fields: CheckFields) -> AskedPart:
 
 ASKING: Final[Mapping[str, Callable[[CheckFields], AskedPart]]] = {"scorer": _read_scorer, "judge": _read_judge}
 """Kind -> what reads who is asked."""
+
+
+GRADER: Final = "grader"
+EVERY_KIND: Final = (*KINDS, GRADER, *ASKING)
+
+
+def _read_grader(fields: CheckFields, *, is_open: bool) -> RunAsking:
+    """A grader by its name, with what it grades by; `is_open`: facts of that are not known yet."""
+    name, registry = fields.text("name"), REGISTRIES[GRADERS]
+    if name not in registry:
+        fields.refuse("name", f"a grader, one of {', '.join(registry)}")
+    reference, options = fields.take("reference"), fields.take("options", default={}, stand_in={})
+    if fields.take("model") is not None and len(fields.text("model")) > MOST_MODEL:
+        fields.refuse("model", f"at most {MOST_MODEL} characters")
+    if not isinstance(options, Mapping):
+        fields.refuse("options", "an object")
+    if is_deeper(reference, MOST_ANSWER_LEVELS) or len(json.dumps(reference)) > MOST_REFERENCE:
+        raise CheckError(f"{fields.where}.reference: wanted at most {MOST_REFERENCE:,} characters of JSON, found more")
+    if not is_open:
+        try:
+            registry.get(name).check_given(reference, options)  # type: ignore[union-attr]  # it is in there
+        except ValueError as error:
+            raise CheckError(f"{fields.where}: {error}"[:1_000]) from None
+    asked = open_asked({"check": GRADER, **fields.given})
+
+    def run(answer: str, ask: Ask | None) -> CheckResult:
+        if ask is None:
+            return leave_unscored(name, "nobody is asked here")
+        said = ask(asked)
+        if said.share is None:
+            return leave_unscored(name, said.words, grader=said.grader)
+        verdict = CheckVerdict.PASSED if said.share == 1.0 else CheckVerdict.FAILED
+        return CheckResult(name, verdict, said.share, said.words, grader=said.grader, details=said.details)
+
+    return run
 
 
 def _read_asking(kind: str, fields: CheckFields) -> RunAsking:

@@ -1,8 +1,9 @@
 """What a check says of an answer."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -18,21 +19,23 @@ class CheckVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class AskedPart:
-    """A part of a check that somebody else settles.
+    """A part of a check that is settled by more than the answer's text.
 
     Args:
-        by: scorer or judge. name: of the scorer.
+        by: scorer, judge or grader. name: of the scorer or grader.
         rubric: what the judge holds the answer to; "" is the project's. model: of the judge; "" is the installation's.
+        given: what the grader grades by, as canonical JSON: {"options": …, "reference": …}.
     """
 
     by: str
     name: str = ""
     rubric: str = ""
     model: str = ""
+    given: bytes = b""
 
     @property
     def label(self) -> str:
-        return f"scorer {self.name}" if self.by == "scorer" else "the judge"
+        return "the judge" if self.by == "judge" else f"{self.by} {self.name}"
 
 
 class Said(NamedTuple):
@@ -41,11 +44,13 @@ class Said(NamedTuple):
     Args:
         share: in [0, 1]; None: it could not be said, for the reason in `words`.
         grader: who said it, with its version.
+        details: what else it says, as JSON: correct, signals, evidence.
     """
 
     share: float | None
     words: str
     grader: str
+    details: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class CheckResult:
         words: why; never what a right answer holds.
         parts: of a check that has some, in their order.
         grader: who was asked, with its version; "" where nobody was.
+        details: what else a grader says, as JSON: correct, signals, evidence.
     """
 
     check: str
@@ -66,10 +72,12 @@ class CheckResult:
     words: str
     parts: Sequence["CheckResult"] = ()
     grader: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"check": self.check, "result": self.verdict, "share": self.share, "words": self.words}
         found |= {"grader": self.grader} if self.grader else {}
+        found |= {"details": dict(self.details)} if self.details else {}
         return found | ({"parts": [part.to_json() for part in self.parts]} if self.parts else {})
 
 
