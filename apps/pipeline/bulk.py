@@ -27,6 +27,7 @@ from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import judging
 from apps.rollouts.models import Batch
+from apps.supervision.services import expire_proposals_of
 from apps.tasks import services as tasks
 from apps.tasks.models import Task
 
@@ -159,6 +160,7 @@ def cancel_tasks(chosen: Sequence[Task], by: User) -> None:
         outbox.cancel_segments(*OF_A_TASK, subject_ids=[task.pk for task in chosen])
         tasks.cancel_tasks(tasks=chosen, by=by)
         expiry.expire_reviews_of(chosen, by=by.handle)
+        expire_proposals_of(chosen, by=by.handle)
 
 
 @transaction.atomic

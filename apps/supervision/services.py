@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from apps.accounts.models import User
@@ -125,9 +125,7 @@ def decide(
         raise NotYoursToDecideError("you proposed this yourself: another person decides it, or give the agent a user")
     said = {"reason": reason, "action": action, "hint": hint, "answer": answer}
     state, payload = _read_decision(proposal, decision, said)
-    with _waking(proposal):
-        if state == Proposal.State.TAKEN_OVER:
-            Task.objects.select_for_update(no_key=True).get(pk=proposal.task_id)  # nothing more is proposed meanwhile
+    with _deciding(proposal):
         _settle(proposal, state, payload, by=by.handle)
         if state == Proposal.State.TAKEN_OVER:
             others = Proposal.objects.filter(
@@ -139,11 +137,16 @@ def decide(
 
 
 @contextmanager
-def _waking(proposal: Proposal) -> Iterator[None]:
-    """A transaction in which it is decided; the platform's own agent goes on behind it."""
+def _deciding(proposal: Proposal) -> Iterator[None]:
+    """A transaction in which it is decided, and nothing else becomes of its task; the platform's own agent goes on
+    behind it. Raises AlreadyDecidedError where its task or its attempt is over."""
     with transaction.atomic():
         if proposal.is_ours:
             lock_segments(SegmentKind.EPISODE, subject_ids=[proposal.task_id])
+        locked = Task.objects.select_for_update(no_key=True).filter(pk=proposal.task_id)
+        proposal.task.state = locked.values_list("state", flat=True).get()
+        if (why := _find_end(proposal)) and Proposal.objects.filter(pk=proposal.pk, state="pending").exists():
+            raise AlreadyDecidedError(f"proposal {proposal.pk} cannot be decided any more: {why}")
         yield
         if proposal.is_ours:
             wake(kind=SegmentKind.EPISODE, subject_id=proposal.task_id)
@@ -165,7 +168,7 @@ def take_models_word(proposal: Proposal, decision: Decision | Unscored, *, by: s
         return
     state = Proposal.State.APPROVED if decision.word == "approve" else Proposal.State.REJECTED
     payload = {"model": model, "reason": decision.reason[:MAX_REJECTION_CHARS]}
-    with suppress(AlreadyDecidedError), _waking(proposal):
+    with suppress(AlreadyDecidedError), _deciding(proposal):
         _settle(proposal, state, payload, by=by)
 
 
@@ -184,13 +187,20 @@ def expire_proposals(*, limit: int = 200, by: str = SWEEP) -> list[Proposal]:
     with transaction.atomic():
         ours = Q(turn__isnull=False)
         is_over = (~ours & ~Q(task__state=Task.State.QUEUED)) | (ours & ~Q(attempt__state=Attempt.State.WAITING))
-        due = (
-            Proposal.objects.select_for_update(of=("self", "task"), skip_locked=True, no_key=True)
-            .select_related("task", "attempt")
-            .filter(Q(deadline_at__lte=Now()) | is_over, state=Proposal.State.PENDING)
-            .order_by("deadline_at")[:limit]
-        )
-        return [_expire(proposal, by=by) for proposal in due]
+        due = _lock_pending(Q(deadline_at__lte=Now()) | is_over, skip_locked=True)
+        return [_expire(proposal, by=by) for proposal in due[:limit]]
+
+
+def expire_proposals_of(tasks: Iterable[Task], *, by: str) -> list[Proposal]:
+    """Settle what waits at tasks that were ended, in the running transaction, which holds the tasks' rows."""
+    return [_expire(proposal, by=by) for proposal in _lock_pending(Q(task__in=list(tasks)))]
+
+
+def _lock_pending(which: Q, *, skip_locked: bool = False) -> QuerySet[Proposal]:
+    """Undecided ones with their tasks' rows, those first whose time is up first."""
+    pending = Proposal.objects.filter(which, state=Proposal.State.PENDING).select_related("task", "attempt")
+    locked = pending.select_for_update(of=("self", "task"), skip_locked=skip_locked, no_key=True)
+    return locked.order_by("deadline_at", "id")
 
 
 def bind_to_attempt(attempt: Attempt) -> list[Proposal]:
@@ -306,21 +316,28 @@ def _settle(proposal: Proposal, state: Proposal.State, decision: Mapping[str, An
         move(proposal, state, by=by, payload=payload, decided_by=by, decided_at=Now(), decision=dict(decision))
     except IllegalMoveError:
         proposal.refresh_from_db()
+        why = proposal.decision.get("why", "")
         raise AlreadyDecidedError(
             f"proposal {proposal.pk} is {proposal.get_state_display().lower()} already: {proposal.decided_by} was first"
+            f"{why and f' ({why})'}"
         ) from None
     proposal.refresh_from_db(fields=["decided_at"])
 
 
-def _expire(proposal: Proposal, *, by: str) -> Proposal:
-    ended = proposal.task.state != Task.State.QUEUED
+def _find_end(proposal: Proposal) -> str:
+    """Why nothing can be done any more of what it asks; "" while its task waits for the word."""
     if proposal.is_ours:
-        ended = proposal.attempt is None or proposal.attempt.state != Attempt.State.WAITING
-    decision = {"outcome": proposal.on_timeout}
-    if ended:
-        decision = {"outcome": "reject", "why": f"the task is {proposal.task.get_state_display().lower()}"}
+        waits = Attempt.every.filter(proposals=proposal.pk, state=Attempt.State.WAITING).exists()
+    else:
+        waits = proposal.task.state == Task.State.QUEUED
+    return "" if waits else f"the task is {proposal.task.get_state_display().lower()}"
+
+
+def _expire(proposal: Proposal, *, by: str) -> Proposal:
+    why = _find_end(proposal)
+    decision = {"outcome": "reject", "why": why} if why else {"outcome": proposal.on_timeout}
     _settle(proposal, Proposal.State.EXPIRED, decision, by=by)
-    if not ended and proposal.on_timeout == Proposal.OnTimeout.FAIL:
+    if not why and proposal.on_timeout == Proposal.OnTimeout.FAIL:
         fail_task(proposal.task_id, link=LINK, reason=f"nobody decided proposal {proposal.pk} in time", by=by)
         proposal.task.refresh_from_db(fields=["state"])
     return proposal

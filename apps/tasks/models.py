@@ -7,7 +7,7 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
-from django.db.models import Prefetch, Q
+from django.db.models import F, Prefetch, Q
 from django.utils.functional import cached_property
 
 from apps.accounts.models import Project, User
@@ -44,6 +44,7 @@ class Task(Stateful):
     """Work given to an agent.
 
     Attributes:
+        parent: what it is part of, or does again: an earlier one, so that no task is part of itself.
         evaluation: what it is a try of: it is graded for that alone, and nothing is ever learnt from it; None of work.
         pins: try's index -> name of the adapter that answers all of that try's calls, "" for the base model.
     """
@@ -112,6 +113,9 @@ class Task(Stateful):
         ordering = ["-id"]
         constraints = [
             models.CheckConstraint(condition=Q(group_size__gte=1, group_size__lte=64), name="task_group_is_1_to_64"),
+            models.CheckConstraint(
+                condition=Q(parent__isnull=True) | Q(parent__lt=F("id")), name="task_is_part_of_an_earlier_one"
+            ),
         ]
         indexes = [
             models.Index(fields=["project", "-id"], name="task_by_project"),

@@ -42,6 +42,8 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_METADATA_CHARS = 20_000
 MAX_SEED = 2**53 - 1
+MAX_NESTED = 32
+"""Tasks above a task, each part of the next."""
 
 
 class Submission(TypedDict, total=False):
@@ -279,11 +281,25 @@ def _find_faults(task: Task) -> dict[str, list[str]]:
         errors["group_size"] = [f"wanted 1 to {MAX_GROUP}, found {task.group_size}"]
     if task.seed is not None and not 0 <= task.seed <= MAX_SEED:
         errors["seed"] = [f"wanted 0 to {MAX_SEED}, found {task.seed}"]
-    if task.parent is not None and task.parent.project_id != task.project_id:
-        errors["parent"] = ["wanted a task of the same project"]
+    if complaint := _find_parent_error(task):
+        errors["parent"] = [complaint]
     if task.metadata and len(json.dumps(task.metadata)) > MAX_METADATA_CHARS:
         errors["metadata"] = [f"wanted at most {MAX_METADATA_CHARS:,} characters of JSON, found more"]
     return errors
+
+
+def _find_parent_error(task: Task) -> str:
+    if task.parent is None:
+        return ""
+    if task.parent.project_id != task.project_id:
+        return "wanted a task of the same project"
+    above = task.parent.pk
+    for _ in range(MAX_NESTED):
+        found = Task.objects.filter(pk=above).values_list("parent", flat=True).first()
+        if found is None:
+            return ""
+        above = found
+    return f"wanted at most {MAX_NESTED} tasks above each other, found more: this work is split again and again"
 
 
 def _find_world_faults(world: World, values: Mapping[str, Any], *, known: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -12,12 +12,14 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.pipeline import flow
 from apps.supervision.actions import MAX_CONTEXT_CHARS
 from apps.supervision.errors import AlreadyDecidedError, NotSupervisedError, NotYoursToDecideError
 from apps.supervision.models import Proposal
-from apps.supervision.services import MAX_PENDING, decide, expire_proposals, propose
+from apps.supervision.services import MAX_PENDING, decide, expire_proposals, propose, take_models_word
 from apps.tasks.models import Task
 from apps.workers.models import Worker
+from tentalis.core.scoring.judging import Decision
 from tests.apps.supervision.builders import (
     REFUND,
     let_time_pass,
@@ -292,6 +294,32 @@ def test_what_waits_at_a_task_that_ended_is_over(project: Project) -> None:
     found = Proposal.objects.get()
     assert (found.state, found.outcome) == ("expired", "stop")
     assert found.decision["why"] == "the task is cancelled"
+
+
+def test_cancelling_decides_what_waits_and_whoever_comes_later_is_told_so(project: Project, alice: User) -> None:
+    proposal = make_proposal(project)
+    elsewhere = make_proposal(project, make_supervised_task(project))
+    flow.cancel(task=proposal.task, by=alice)
+    found = Proposal.objects.get(pk=proposal.pk)
+    assert (found.state, found.outcome, found.permitted, found.decided_by) == ("expired", "stop", None, "user:alice")
+    with pytest.raises(AlreadyDecidedError, match="the task is cancelled"):
+        decide(proposal=proposal, decision="approve", by=alice)
+    assert kinds_of(proposal) == ["proposal.made", "proposal.expired"]
+    assert Proposal.objects.get(pk=elsewhere.pk).state == "pending"
+
+
+@pytest.mark.parametrize(("decision", "answer"), [("approve", ""), ("take_over", "By hand.")])
+def test_a_word_for_a_task_that_ended_before_the_sweep_came_lets_nothing_through(
+    project: Project, alice: User, decision: str, answer: str
+) -> None:
+    proposal = make_proposal(project)
+    Task.objects.update(state=Task.State.FAILED)
+    with pytest.raises(AlreadyDecidedError, match="cannot be decided any more: the task is failed"):
+        decide(proposal=proposal, decision=decision, answer=answer, by=alice)
+    assert Proposal.objects.get().state == "pending"
+    take_models_word(proposal, Decision("approve", "Why not."), by="agent:llm:m", model="m")
+    assert Proposal.objects.get().state == "pending"
+    assert [found.outcome for found in expire_proposals()] == ["stop"]
 
 
 def in_threads(*works: Callable[[], object]) -> Counter[str]:

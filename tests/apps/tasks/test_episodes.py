@@ -41,7 +41,7 @@ from apps.rollouts.services import build_rollouts
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.scoring.services import score_tasks
 from apps.supervision.approving import ProposedCalls
-from apps.supervision.errors import NotYoursToDecideError
+from apps.supervision.errors import AlreadyDecidedError, NotYoursToDecideError
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide, expire_proposals, take_models_word
 from apps.tasks.errors import AllLostError
@@ -749,12 +749,21 @@ def test_what_nobody_decides_in_time_the_rule_decides(
     assert read_told(Attempt.every.get()) == told
 
 
-def test_cancelling_ends_what_waits(supervised: Worker, stage: Stage, alice: User) -> None:
+def test_what_is_decided_after_cancelling_is_refused_and_leaves_nothing(
+    supervised: Worker, stage: Stage, alice: User
+) -> None:
     task = submit(supervised, alice, group_size=1)
     run_segment(task)
+    (proposal,) = find_pending(task)
     flow.cancel(task=task, by=alice)
-    (proposal,) = expire_proposals()
-    assert (Attempt.every.get().state, proposal.state, proposal.outcome) == ("cancelled", "expired", "stop")
+    with pytest.raises(AlreadyDecidedError, match=r"user:alice was first \(the task is cancelled\)"):
+        decide(proposal=proposal, decision="take_over", answer="By hand.", by=alice)
+    attempt = Attempt.every.get()
+    assert (attempt.state, attempt.error) == ("cancelled", "cancelled by alice while it was under way")
+    assert (proposal.state, proposal.outcome, expire_proposals()) == ("expired", "stop", [])
+    assert not Segment.objects.filter(subject_id=task.pk, state__in=["open", "claimed"]).exists()
+    assert (stage.acts, stage.resets - stage.closed) == (0, 0)
+    assert not Feedback.objects.exists()
 
 
 def test_pages_and_rest_show_whose_call_waits(supervised: Worker, stage: Stage, alice: User, project: Project) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError, NotFoundError
@@ -10,6 +11,7 @@ from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.tasks import services
 from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.services import MAX_NESTED
 from apps.workers.models import Worker
 from apps.worlds.registry import WORLDS
 from tests.factories import make_task, make_user, make_worker
@@ -60,6 +62,20 @@ def test_a_worker_or_parent_of_another_project_is_refused(project: Project, work
         submit(project, alice, worker=stranger)
     with pytest.raises(BadInputError, match="parent"):
         submit(project, alice, worker=worker, parent=make_task(other, stranger))
+
+
+def test_work_that_is_split_again_and_again_is_refused_and_none_is_part_of_itself(
+    project: Project, worker: Worker, alice: User
+) -> None:
+    task = first = make_task(project, worker)
+    for _ in range(MAX_NESTED - 1):
+        task = make_task(project, worker, parent=task)
+    deepest = submit(project, alice, worker=worker, parent=task)
+    with pytest.raises(BadInputError, match="at most 32 tasks above each other"):
+        submit(project, alice, worker=worker, parent=deepest)
+    for above in (first, deepest):
+        with pytest.raises(IntegrityError, match="task_is_part_of_an_earlier_one"), transaction.atomic():
+            Task.objects.filter(pk=first.pk).update(parent=above)
 
 
 def test_who_may_not_submit_is_told_and_a_stranger_learns_nothing(
