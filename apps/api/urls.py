@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectViewSet, TokenViewSet
+from apps.api.views.benchmarks import BenchmarkViewSet, CatalogueView
 from apps.api.views.checks import CheckViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
@@ -59,6 +60,7 @@ router.register("turns", TurnViewSet)
 router.register("skills", SkillViewSet)
 router.register("checks", CheckViewSet)
 router.register("tasksets", TasksetViewSet)
+router.register("benchmarks", BenchmarkViewSet)
 router.register("evaluations", EvaluationViewSet)
 router.register("experiments", ExperimentViewSet)
 router.register("webhooks", WebhookViewSet)
@@ -83,6 +85,7 @@ urlpatterns = [
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
     path("v1/comparisons", ComparisonView.as_view(), name="comparisons"),
+    path("v1/catalogue", CatalogueView.as_view(), name="catalogue"),
     path("v1/worlds", WorldsView.as_view(), name="worlds"),
     path("v1/search", SearchView.as_view(), name="search"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),

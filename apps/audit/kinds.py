@@ -160,6 +160,7 @@ class Kind(models.TextChoices):
     # evals, experiments
     TASKSET_CHANGED = "taskset.changed"
     TASKSET_FROZEN = "taskset.frozen"
+    BENCHMARK_INSTALLED = "benchmark.installed"
     EVAL_QUEUED = "eval.queued"
     EVAL_STARTED = "eval.started"
     EVAL_PAUSED = "eval.paused"

@@ -76,6 +76,8 @@ PLACES: Mapping[str, Pointer] = {
 }
 
 IN_CODE: Mapping[str, Pointer] = {
+    "Grader": Pointer("grader, scorer (inspect_ai), rubric function", "apps/evals/graders/__init__.py"),
+    "Benchmark": Pointer("benchmark, eval task", "apps/evals/catalogue/__init__.py"),
     "Forget, forgetting": Pointer("erase a person (GDPR)", "apps/erasure/erase.py"),
     "Rebuild": Pointer("unlearning by exact retraining", "apps/training/rebuilding.py"),
     "Barred": Pointer("blocked for ever", "apps/erasure/unlearn_adapters.py"),

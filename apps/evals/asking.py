@@ -16,7 +16,7 @@ from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.evals.errors import EvaluationStoppedError
 from apps.evals.measuring import play
-from apps.evals.models import Evaluation, Item, ItemTry, Taskset
+from apps.evals.models import Benchmark, Evaluation, Item, ItemTry, Taskset
 from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item, refuse_tries
 from apps.evals.results import WantedTries, find_measured, read_measured
 from apps.workers.agents import can_measure, works_outside
@@ -35,6 +35,7 @@ class AskedFields(TypedDict, total=False):
     adapter: Adapter | None
     taskset: Taskset | None
     split: str
+    benchmark: Benchmark | None
     environment: str
     size: int
     draw: int
@@ -50,18 +51,21 @@ def ask_evaluation(
     adapter: Adapter | None = None,
     taskset: Taskset | None = None,
     split: str = Item.Split.HELD_OUT,
+    benchmark: Benchmark | None = None,
     environment: str = "",
     size: int = 100,
     draw: int = 0,
-    tries: int = 1,
+    tries: int | None = None,
     is_greedy: bool = False,
     seed: int = 0,
 ) -> Evaluation:
     """An evaluation of an adapter, or of the base model; the one there is where the very same was asked before.
 
     Args:
-        taskset, split: the items; else `environment`, which makes up `size` held-out tasks: draw `draw` of them.
-        tries: of each item, with other seeds; is_greedy: the likeliest answer instead of a sampled one.
+        taskset, split: the items; or `benchmark`, whose they are; else `environment`, which makes up `size` held-out
+            tasks: draw `draw` of them.
+        tries: of each item, with other seeds; None: as many as the benchmark says, else one.
+        is_greedy: the likeliest answer instead of a sampled one.
         seed: added to the items' own: another one gives other answers.
     Raises:
         BadInputError, ConflictError: saying what was wanted and what was found.
@@ -73,6 +77,12 @@ def ask_evaluation(
         raise BadInputError.at("adapter", f"wanted one of {worker.name}'s line, found {adapter.name}")
     if adapter is not None and adapter.barred:
         raise ConflictError(f"{adapter.name} may not be served: {adapter.barred}")
+    if benchmark is not None:
+        if taskset is not None or environment:
+            raise BadInputError.at("benchmark", "wanted a benchmark alone, found a taskset or an environment beside it")
+        taskset, split = benchmark.taskset, benchmark.split
+    if tries is None:
+        tries = benchmark.tries if benchmark is not None else 1
     if (taskset is None) == (not environment):
         raise BadInputError.at("taskset", "wanted a taskset, or an environment that makes up tasks; found both or none")
     if words := refuse_tries(worker, get_world(taskset.environment if taskset else environment)):
@@ -95,6 +105,7 @@ def ask_evaluation(
     if not evaluation._state.adding:
         return evaluation
     evaluation.taskset, evaluation.split, evaluation.asked_by = taskset, split if taskset else "", by.handle
+    evaluation.benchmark = benchmark
     try:
         with transaction.atomic():
             evaluation.save(force_insert=True)

@@ -55,6 +55,7 @@ class Item(Timestamped):
         messages: the whole conversation it ends, where it is more than a prompt; [] otherwise.
         checks: what a right answer is, as data; None where the reference, the world or people say it.
         source: where it comes from, in words, such as `task 12` or `tickets.jsonl, line 3`.
+        category: what figures are told apart by; "" for none.
         content_hash, bands: of its words (`tentalis.core.near_duplicates`).
     """
 
@@ -74,6 +75,7 @@ class Item(Timestamped):
     seed = models.BigIntegerField(null=True, blank=True)
     weight = models.FloatField(default=1.0)
     source = models.CharField(max_length=200, blank=True)
+    category = models.CharField(max_length=64, blank=True, default="", db_default="")
     content_hash = models.CharField(max_length=64)
     bands: "ArrayField[list[int], list[int]]" = ArrayField(models.BigIntegerField())
 
@@ -88,6 +90,45 @@ class Item(Timestamped):
 
     def __str__(self) -> str:
         return f"item {self.pk}"
+
+
+class Benchmark(Timestamped):
+    """A benchmark as a project has it: a taskset, what asks its items and what grades the answers. A version never
+    changes.
+
+    Attributes:
+        entry, entry_version: of the catalogue.
+        split: that is measured on.
+        grader: name and version; "" where the world verifies.
+        template: of the prompts, as they were made with it.
+        tries: of each item, where nobody says otherwise.
+        needs: what it wants beside a model (`catalogue.NEEDS`).
+        source: where its rows come from, in words; content_hash: of all of its items and this.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmarks")
+    name = models.CharField(max_length=100)
+    version = models.PositiveIntegerField(default=1)
+    entry = models.CharField(max_length=100)
+    entry_version = models.CharField(max_length=32)
+    taskset = models.ForeignKey(Taskset, models.PROTECT, related_name="benchmarks")
+    split = models.CharField(max_length=16, choices=Item.Split.choices, default=Item.Split.HELD_OUT)
+    grader = models.CharField(max_length=120, blank=True)
+    template = models.TextField(blank=True)
+    tries = models.PositiveSmallIntegerField(default=1)
+    licence = models.CharField(max_length=100)
+    needs = models.JSONField(default=list, blank=True)
+    source = models.CharField(max_length=200)
+    content_hash = models.CharField(max_length=64)
+
+    class Meta:
+        ordering = ["name", "-version"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name", "version"], name="benchmark_version_is_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
 
 
 class EvaluationQuerySet(models.QuerySet["Evaluation"]):
@@ -111,6 +152,7 @@ class Evaluation(Stateful):
         item_set, item_set_hash: name of the items, and the hash of what they say and their seeds: the same hash means
             the same items, by which results pair. The hash is "" where it was measured before items had keys.
         taskset, split: where the items come from; None and "" where a world made them up.
+        benchmark: whose items these are; None for none.
         tries: of each item; is_greedy: the likeliest answer; else sampled as in service.
         asked_with: what else decides its answers and grades: the base model's name, the system prompt's hash, the
             sampling and the world's full name (`measuring.describe_asking`); {} where it was measured before that was
@@ -171,6 +213,7 @@ class Evaluation(Stateful):
     item_set_hash = models.CharField(max_length=32, blank=True)
     taskset = models.ForeignKey(Taskset, models.PROTECT, null=True, blank=True, related_name="evaluations")
     split = models.CharField(max_length=16, choices=Item.Split.choices, blank=True, default="")
+    benchmark = models.ForeignKey(Benchmark, models.PROTECT, null=True, blank=True, related_name="evaluations")
     tries = models.PositiveSmallIntegerField(default=1)
     is_greedy = models.BooleanField(default=False)
     asked_with = models.JSONField(default=dict, db_default={}, blank=True)

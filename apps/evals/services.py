@@ -50,6 +50,7 @@ class ItemRow(NamedTuple):
     seed: int | None = None
     weight: Any = 1.0
     source: str = ""
+    category: str = ""
     facts: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -259,6 +260,7 @@ def _read_row(row: ItemRow, world: World, project: Project, named: Find) -> Item
         seed=row.seed,
         weight=float(row.weight),
         source=row.source[:200],
+        category=row.category[:64],
         content_hash=hash_item(row.prompt, messages),
         bands=list_bands(row.prompt),
     )

@@ -98,7 +98,7 @@ RULES: Mapping[str, KeepingRule] = {
                 "skills.Skill",
                 "webhooks.Webhook",
                 "workers.Worker",
-                "evals.Taskset",
+                *("evals.Benchmark", "evals.Taskset"),
                 "feedback.GoldItem",
             ),
         ),

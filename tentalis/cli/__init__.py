@@ -67,7 +67,12 @@ COMMANDS: dict[str, Entry] = {
     ),
     "check": Entry("tentalis.cli.check", "app", "What a right answer is, as data."),
     "skill": Entry("tentalis.cli.skill", "app", "Written procedures workers may use."),
-    "eval": Entry("tentalis.cli.evaluation", "app", "How models do on items, and two of them compared."),
+    "benchmark": Entry("tentalis.cli.benchmark", "app", "Benchmarks that come along, and those a project has."),
+    "eval": Entry(
+        "tentalis.cli.evaluation",
+        "app",
+        "Run a benchmark: `eval BENCH`; how models do on items, and two of them compared.",
+    ),
     "taskset": Entry("tentalis.cli.taskset", "app", "What workers are measured on: named sets of tasks."),
     "session": Entry("tentalis.cli.conversation", "app", "Conversations the gateway saw."),
     "webhook": Entry("tentalis.cli.webhook", "app", "Addresses told what happens."),

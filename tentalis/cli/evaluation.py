@@ -3,11 +3,25 @@
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from tentalis.cli.benchmark import run_benchmark
 from tentalis.cli.output import AsJson, Project, print_row, print_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
 
-app = typer.Typer(no_args_is_help=True)
+
+class _OrBenchmark(TyperGroup):
+    """Whatever is none of its commands is the name of a benchmark."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = [BENCH, *args]
+        return super().resolve_command(ctx, args)
+
+
+BENCH = "bench"
+app = typer.Typer(no_args_is_help=True, cls=_OrBenchmark)
+app.command(BENCH)(run_benchmark)
 EvaluationId = Annotated[int, typer.Argument(min=1, help="Number of the evaluation.")]
 ANSWERED = ("scenario", "candidate", "reference", "score", "outcomes", "why")
 COLUMNS = ("id", "project", "worker", "adapter", "item_set", "state", "played", "planned", "mean_outcome")

@@ -56,7 +56,8 @@ NAMES = {
     "dead-letters": "segment", "sessions": "session", "exchanges": "exchange", "turns": "turn", "skills": "skill",
     "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
     "checks": "check",
-    "tasksets": "taskset", "evaluations": "evaluation", "experiments": "experiment", "webhooks": "webhook",
+    "tasksets": "taskset", "benchmarks": "benchmark",
+    "evaluations": "evaluation", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task",
 }  # fmt: skip
 ALL_HEALTH = tuple(HealthCheck)

@@ -10,7 +10,7 @@ from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.checks.models import NamedCheck
 from apps.conversations.models import Turn
-from apps.evals.models import Experiment, Taskset
+from apps.evals.models import Benchmark, Experiment, Taskset
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
 from apps.outbox.models import Segment
@@ -83,6 +83,9 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
     taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
+    benchmark = Benchmark.objects.create(
+        project=project, name="desk", entry="desk", entry_version="0", taskset=taskset, licence="MIT", source="by hand"
+    )
     experiment = Experiment.objects.create(project=project, experiment="e", asked_by=owner.handle)
     other = make_measured(worker, None, [0.0, 1.0], purpose="report", items="other", asked_by=owner.handle)
     experiment.scenarios.create(scenario="s", candidate=evaluation, reference=other)
@@ -103,6 +106,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
+        "benchmark": benchmark,
         "evaluation": evaluation, "other": other,
         "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
@@ -138,6 +142,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST adapters/{adapter}/quarantine": {"reason": "Odd."},
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
+        "POST benchmarks": {"project": slug, "name": "desk"},
         "POST experiments": {
             "project": slug,
             "experiment": "e",

@@ -22,6 +22,7 @@ PLACEHOLDERS = {
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
     "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "checks": "{check}",
     "tasksets": "{taskset}",
+    "benchmarks": "{benchmark}",
     "evaluations": "{evaluation}",
     "rewards": "{secret}",
     "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",

@@ -17,7 +17,7 @@ from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.base.counting import forget_callers
 from apps.checks.models import NamedCheck
-from apps.evals.models import Taskset
+from apps.evals.models import Benchmark, Taskset
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Provider, Session
 from tests.apps.console.builders import sign_in
@@ -66,6 +66,9 @@ class Theirs:
             "taskset": taskset.pk, "session": session.pk, "adapter": adapter.name, "provider": provider.name,
             "evaluation": make_measured(desk, None, [1.0, 0.0], purpose="report", asked_by="user:alice").pk,
             "check": str(check),
+            "benchmark": Benchmark.objects.create(
+                project=project, name="b", entry="desk", entry_version="0", taskset=taskset, licence="MIT", source=""
+            ).pk,
         }  # fmt: skip
 
 
@@ -87,6 +90,12 @@ def list_requests(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tupl
     yield "POST", "evaluations", asked | {"worker": theirs["desk"]}, "worker"
     yield "POST", "evaluations", asked | {"adapter": theirs["adapter"]}, "adapter"
     yield "POST", "evaluations", {"project": slug, "worker": ours["desk"], "taskset": theirs["taskset"]}, "taskset"
+    yield (
+        "POST",
+        "evaluations",
+        {"project": slug, "worker": ours["desk"], "benchmark": theirs["benchmark"]},
+        "benchmark",
+    )
     yield "GET", f"comparisons?a={ours['evaluation']}&b={theirs['evaluation']}", None, "b"
     question = {"scenario": "s", "candidate": ours["evaluation"], "reference": theirs["evaluation"]}
     yield "POST", "experiments", {"project": slug, "experiment": "e", "scenarios": [question]}, "scenarios"

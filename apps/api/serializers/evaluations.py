@@ -23,9 +23,9 @@ class EvaluationOut(RowOut[Evaluation]):
     class Meta:
         model = Evaluation
         fields = (
-            "id project worker adapter purpose item_set item_set_hash taskset split tries is_greedy scale seed state "
-            "planned played unscored items mean_outcome mean_step_score low high failure asked_by finished_at "
-            "created_at"
+            "id project worker adapter purpose item_set item_set_hash taskset split benchmark tries is_greedy scale "
+            "seed state planned played unscored items mean_outcome mean_step_score low high failure asked_by "
+            "finished_at created_at"
         )
 
 
@@ -69,12 +69,20 @@ class EvaluationIn(StrictSerializer):
     adapter = TextField(max_length=200, required=False, help_text="By name; the base model where there is none.")
     taskset = WholeNumberField(min_value=1, max_value=2**62, required=False, help_text="A version of a taskset.")
     split = WordField(choices=Item.Split.choices, default=Item.Split.HELD_OUT.value)
+    benchmark = WholeNumberField(
+        min_value=1, max_value=2**62, required=False, help_text="Instead of a taskset: a project's benchmark."
+    )
     environment = TextField(
         max_length=64, required=False, help_text="Instead of a taskset: one that makes held-out tasks up."
     )
     size = WholeNumberField(min_value=1, max_value=MOST_ITEMS, default=100, help_text="Tasks that it makes up.")
     draw = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Another one makes up others.")
-    tries = WholeNumberField(min_value=1, max_value=MOST_TRIES, default=1, help_text="Of each item.")
+    tries = WholeNumberField(
+        min_value=1,
+        max_value=MOST_TRIES,
+        required=False,
+        help_text="Of each item; a benchmark says how many, else one.",
+    )
     is_greedy = TrueFalseField(default=False, help_text="The likeliest answers instead of sampled ones.")
     seed = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Another one gives other answers.")
 

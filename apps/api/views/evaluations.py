@@ -28,10 +28,10 @@ from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
 from apps.evals.experiments import AskedScenario, answer_scenarios, make_experiment
 from apps.evals.figures import find_figures
-from apps.evals.models import Evaluation, Experiment, Taskset
+from apps.evals.models import Benchmark, Evaluation, Experiment, Taskset
 from apps.pipeline import flow
 
-EVALUATION = Evaluation.objects.select_related("project", "worker", "adapter", "taskset")
+EVALUATION = Evaluation.objects.select_related("project", "worker", "adapter", "taskset", "benchmark")
 
 
 class EvaluationViewSet(ResourceViewSet):
@@ -58,6 +58,9 @@ class EvaluationViewSet(ResourceViewSet):
             body["taskset"] = find_row(
                 request, Taskset.objects.filter(project=project), pk, field="taskset", right=Right.EVALS_READ
             )
+        if (pk := body.pop("benchmark", None)) is not None:
+            rows = Benchmark.objects.filter(project=project).select_related("taskset")
+            body["benchmark"] = find_row(request, rows, pk, field="benchmark", right=Right.EVALS_READ)
         return self.show(flow.ask_evaluation(by=current_user(request), **body), 201)
 
     @extend_schema(responses=ItemTryOut(many=True), filters=False)

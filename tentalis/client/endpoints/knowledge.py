@@ -63,6 +63,18 @@ class Knowledge(Sender[Answer]):
     def switch_skill(self, skill_id: int, *, is_active: bool) -> Answer:
         return self._patch(f"skills/{skill_id}", is_active=is_active)
 
+    def list_catalogue(self) -> Answer:
+        return self._get("catalogue")
+
+    def list_benchmarks(self, **params: Any) -> Answer:
+        return self._get("benchmarks", **params)
+
+    def get_benchmark(self, benchmark_id: int) -> Answer:
+        return self._get(f"benchmarks/{benchmark_id}")
+
+    def install_benchmark(self, *, project: str, name: str, **changes: Any) -> Answer:
+        return self._post("benchmarks", project=project, name=name, **changes)
+
     def list_tasksets(self, **params: Any) -> Answer:
         return self._get("tasksets", **params)
 

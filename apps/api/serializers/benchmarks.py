@@ -1,0 +1,57 @@
+"""Benchmarks: the catalogue's, and those that projects have."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.api.serializers.rows import RowOut
+from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField, WordField
+from apps.api.serializers.work import PACKED
+from apps.evals.asking import MOST_DRAW
+from apps.evals.models import Benchmark
+from apps.evals.row_files import FORMS
+from tentalis.limits import LIMITS
+
+
+class BenchmarkOut(RowOut[Benchmark]):
+    """A benchmark as a project has it; its run is an evaluation."""
+
+    class Meta:
+        model = Benchmark
+        fields = (
+            "id project name version entry entry_version taskset split grader template tries licence needs source "
+            "content_hash created_at"
+        )
+
+
+class CatalogueEntryOut(serializers.Serializer[Any]):
+    """A benchmark that comes along."""
+
+    name = serializers.CharField()
+    version = serializers.CharField()
+    about = serializers.CharField()
+    group = serializers.CharField()
+    licence = serializers.CharField()
+    environment = serializers.CharField()
+    grader = serializers.CharField(help_text="Empty: the environment verifies.")
+    needs = serializers.ListField(child=serializers.CharField(), help_text="Beside a model.")
+    columns = serializers.DictField(child=serializers.CharField(), help_text="Of a row that is brought for it.")
+    sizes = serializers.DictField(child=serializers.IntegerField(), help_text="Items at first, by split.")
+    is_offline = serializers.BooleanField(help_text="It runs without a network and without a file.")
+
+
+class CatalogueOut(serializers.Serializer[Any]):
+    """All benchmarks that come along."""
+
+    results = CatalogueEntryOut(many=True)
+
+
+class BenchmarkIn(StrictSerializer):
+    """A benchmark of the catalogue for a project."""
+
+    project = TextField(max_length=64)
+    name = TextField(max_length=100, help_text="Of the catalogue.")
+    text = TextField(required=False, max_length=LIMITS.import_chars, help_text="Rows with the columns it wants.")
+    form = WordField(required=False, choices=[(form, form) for form in (*FORMS, PACKED)], help_text="Of the text.")
+    origin = TextField(required=False, max_length=200, help_text="Where the rows come from, in words.")
+    seed = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Of rows that it makes up.")

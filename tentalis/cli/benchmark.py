@@ -1,0 +1,136 @@
+"""Benchmarks: what comes along, what a project has of it, and their runs."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tentalis.cli.output import AsJson, Project, print_result, print_row, print_rows
+from tentalis.cli.session import choose_project, list_rows, open_client
+from tentalis.cli.task import read_rows_file
+
+if TYPE_CHECKING:
+    from tentalis.client import Client, Json
+
+app = typer.Typer(no_args_is_help=True)
+COLUMNS = ("name", "version", "group", "environment", "grader", "items", "needs", "licence")
+INSTALLED = ("id", "project", "name", "version", "grader", "split", "tries", "source")
+RUNNING = ("queued", "running", "waiting")
+LOOK_S = 0.5
+Name = Annotated[str, typer.Argument(help="Of the catalogue.")]
+
+
+@app.command("list")
+def list_benchmarks(
+    offline: Annotated[bool, typer.Option("--offline", help="Only what runs without a network or a file.")] = False,
+    installed: Annotated[bool, typer.Option("--installed", help="What projects have instead.")] = False,
+    group: Annotated[str, typer.Option(help="Only these: math, code, instructions ...")] = "",
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """List the catalogue."""
+    with open_client() as client:
+        if installed:
+            rows = list_rows(client, client.list_benchmarks, project=project)
+            print_rows(rows, INSTALLED, as_json=as_json, empty="no benchmarks: `tentalis benchmark install NAME`")
+            return
+        found = client.list_catalogue()["results"]
+    kept = [one for one in found if (one["is_offline"] or not offline) and group in ("", one["group"])]
+    print_rows(list(_summed(kept)), COLUMNS, as_json=as_json, empty="no such benchmarks")
+
+
+def _summed(entries: "Iterable[Json]") -> "Iterable[Json]":
+    for one in entries:
+        sizes = ", ".join(f"{size} {split}" for split, size in one["sizes"].items())
+        yield one | {"items": sizes, "needs": ", ".join(one["needs"])}
+
+
+@app.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show one of the catalogue."""
+    with open_client() as client:
+        found = next((one for one in client.list_catalogue()["results"] if one["name"] == name), None)
+    if found is None:
+        raise typer.BadParameter(f"wanted a benchmark of `tentalis benchmark list`, found {name!r:.80}")
+    print_row(found, as_json=as_json)
+
+
+@app.command()
+def install(
+    name: Name,
+    file: Annotated[str, typer.Option(help="FILE.jsonl, .json, .csv or .parquet with its rows.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of rows that it makes up.")] = 0,
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Put one of the catalogue into a project, as a frozen taskset."""
+    with open_client() as client:
+        made = install_named(client, choose_project(client, project), name, file=file, seed=seed)
+    print_result(made, f"{made['name']} version {made['version']}: benchmark {made['id']}", as_json=as_json)
+
+
+def install_named(client: "Client", project: str, name: str, *, file: str = "", seed: int = 0) -> "Json":
+    """The benchmark as the project has it, installed where it has it not yet."""
+    told: dict[str, Any] = {"seed": seed}
+    if file:
+        text, form = read_rows_file(file)
+        told |= {"text": text, "form": "json" if file.lower().endswith(".json") else form, "origin": Path(file).name}
+    return client.install_benchmark(project=project, name=name, **told)
+
+
+def run_benchmark(
+    name: Annotated[str, typer.Argument(metavar="BENCH", help="Of `tentalis benchmark list`, maybe @VERSION.")],
+    worker: Annotated[str, typer.Option("--worker", "-w", "--agent", help="Whose model is asked.")] = "",
+    adapter: Annotated[str, typer.Option(help="By name; the base model without.")] = "",
+    attempts: Annotated[int | None, typer.Option(min=1, help="Of each item; else as the benchmark says.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another one gives other answers.")] = 0,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest answers instead of sampled ones.")] = False,
+    file: Annotated[str, typer.Option(help="Its rows, where they do not come along.")] = "",
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it to its end.")] = True,
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run a benchmark. It is installed where the project has it not; the very same is measured once."""
+    with open_client() as client:
+        slug = choose_project(client, project)
+        slug_of, _, version = name.partition("@")
+        there = list_rows(client, client.list_benchmarks, project=slug, name=slug_of)
+        benchmark = next((one for one in there if version in ("", str(one["version"]))), None)
+        if benchmark is None or file:
+            benchmark = install_named(client, slug, slug_of, file=file)
+        made = client.ask_evaluation(
+            project=slug,
+            worker=worker or _choose_worker(client, slug),
+            benchmark=benchmark["id"],
+            seed=seed,
+            is_greedy=greedy,
+            **({"adapter": adapter} if adapter else {}),
+            **({"tries": attempts} if attempts else {}),
+        )
+        if wait:
+            made = follow(client, made)
+        figures = client.get_figures(made["id"]) if wait else {}
+    print_row(made | figures, as_json=as_json, skip=("item_set_hash", "project", "created_at"))
+    if made["state"] == "failed":
+        raise typer.Exit(1)
+
+
+def follow(client: "Client", evaluation: "Json") -> "Json":
+    """An evaluation when it has ended; meanwhile how far it is, on the error output."""
+    told = -1
+    while evaluation["state"] in RUNNING:
+        if evaluation["played"] != told:
+            told = evaluation["played"]
+            typer.echo(f"evaluation {evaluation['id']}: {told} of {evaluation['planned']}", err=True)
+        time.sleep(LOOK_S)
+        evaluation = client.get_evaluation(evaluation["id"])
+    return evaluation
+
+
+def _choose_worker(client: "Client", project: str) -> str:
+    names = [one["name"] for one in list_rows(client, client.list_workers, project=project)]
+    if len(names) != 1:
+        raise typer.BadParameter(f"wanted --worker, one of {', '.join(names) or 'none'}")
+    return str(names[0])
