@@ -3,7 +3,7 @@
 Grading: planted bad tasks are to be quarantined, cheating patches not to be resolved, fixes to be; how long that takes;
 and tasks of two real packages' releases, under interpreters and packages of their own, side by side (pip fetches them).
 Floors: the house's way is right in every held-out task, doing nothing and guessing are not. Learning: the built-in
-apprentice on a stack of its own, from rows and queues (`world_loop`).
+apprentice gets better in it, in some ways (`world_arms`).
 """
 
 import argparse
@@ -25,16 +25,15 @@ from django.conf import settings
 from rich.console import Console
 from rich.table import Table
 
-from tentalis.core.swe.mini_repos import draw_task
+from tentalis.core.swe.mini_repos import draw_task, list_hints
 from tentalis.core.swe.repo_tasks import Status
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.verification.admitting import admit_task, find_tests
 from tentalis.verification.loading import LoadedTask
 from tentalis.verification.verifying import Verifier
 from tests.bench.swe_releases import RELEASES, fetch_task
-from tests.bench.terminal import judge_rows
-from tests.bench.world_loop import OUTCOME, STACK, WHOLE, LoopArm, LoopRow, LoopSizes, learn, print_rows
-from tests.chaos.stage import chaos_stack
+from tests.bench.world_arms import Ground, add_options, judge_rows, run_arms
+from tests.bench.world_loop import LoopRow, print_rows
 from tests.verification.bad_tasks import BAD_TASKS
 from tests.verification.repos import (
     CHEATS,
@@ -50,7 +49,6 @@ from tests.verification.repos import (
 from tests.worlds.swe.playing import Agent, at_random, do_nothing, play, solve
 
 PARTS: Final = ("grading", "releases", "floors", "learning")
-ARMS: Final[Mapping[str, LoopArm]] = {"whole": WHOLE, "outcome": OUTCOME}
 GOLD_TASKS, FLOOR_TASKS, TIMED = 60, 240, 40
 SHORT_S: Final = 2.0
 """Of tests that hang."""
@@ -62,13 +60,8 @@ Add = Callable[[str, Any, Any, bool], None]
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--updates", type=int, default=LoopSizes().updates)
-    parser.add_argument("--tasks", type=int, default=LoopSizes().tasks)
-    parser.add_argument("--held-out", type=int, default=LoopSizes().held_out)
+    add_options(parser)
     parser.add_argument("--floor-tasks", type=int, default=FLOOR_TASKS)
-    parser.add_argument("--keep-in", type=Path, help="a home that stays, with its logs")
     options = parser.parse_args(argv)
     console, bars, rows = Console(width=160), dict[str, dict[str, Any]](), list[LoopRow]()
     settings.configure(SANDBOXES=None)
@@ -88,12 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         floors = measure_floors(options.floor_tasks) if "floors" in options.part else {}
         client.close()
     if "learning" in options.part:
-        sizes = LoopSizes(updates=options.updates, tasks=options.tasks, held_out=options.held_out)
-        world = importlib.import_module("apps.worlds.swe").WORLD
-        for seed in options.seeds:
-            with chaos_stack(settings=STACK, keep_in=options.keep_in) as stack:
-                for arm in options.arms:
-                    rows.append(learn(stack, world, ARMS[arm], seed, sizes=sizes, console=console))
+        ground = Ground(importlib.import_module("apps.worlds.swe").WORLD, list_hints())
+        rows = run_arms(ground, options, console)
         print_rows(console, rows, title="the built-in apprentice in repositories, held-out tasks, sampled")
     bars |= judge_rows(floors, rows)
     print_bars(console, bars)
