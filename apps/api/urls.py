@@ -7,6 +7,7 @@ from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectVie
 from apps.api.views.benchmarks import BenchmarkViewSet, CatalogueView
 from apps.api.views.checks import CheckViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
+from apps.api.views.courses import CourseViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
 from apps.api.views.evaluations import ComparisonView, EvaluationViewSet, ExperimentViewSet
 from apps.api.views.feedback import FeedbackViewSet
@@ -61,6 +62,7 @@ router.register("skills", SkillViewSet)
 router.register("checks", CheckViewSet)
 router.register("tasksets", TasksetViewSet)
 router.register("benchmarks", BenchmarkViewSet)
+router.register("courses", CourseViewSet)
 router.register("evaluations", EvaluationViewSet)
 router.register("experiments", ExperimentViewSet)
 router.register("webhooks", WebhookViewSet)

@@ -77,6 +77,7 @@ PLACES: Mapping[str, Pointer] = {
 
 IN_CODE: Mapping[str, Pointer] = {
     "Grader": Pointer("grader, scorer (inspect_ai), rubric function", "apps/evals/graders/__init__.py"),
+    "Course": Pointer("curriculum learning on a benchmark", "apps/training/courses.py"),
     "Benchmark": Pointer("benchmark, eval task", "apps/evals/catalogue/__init__.py"),
     "Forget, forgetting": Pointer("erase a person (GDPR)", "apps/erasure/erase.py"),
     "Rebuild": Pointer("unlearning by exact retraining", "apps/training/rebuilding.py"),

@@ -1,9 +1,11 @@
 """Tasksets and their items."""
 
 from apps.base.admin import show
-from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario, Taskset
+from apps.evals.models import Benchmark, ChosenPanel, Evaluation, Experiment, Item, ItemTry, Scenario, Taskset
 
 show(Taskset, "name version project environment origin frozen_at", filters="project environment", search="name")
+show(Benchmark, "name version project entry grader created_at", filters="project", search="name")
+show(ChosenPanel, "worker taskset created_at")
 show(Item, "id taskset split weight source created_at", filters="split", search="=taskset__name source")
 show(Evaluation, "id project worker adapter purpose item_set state mean_outcome", filters="purpose state project")
 show(Experiment, "id project experiment asked_by created_at", filters="project", search="experiment")

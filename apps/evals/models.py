@@ -131,6 +131,16 @@ class Benchmark(Timestamped):
         return f"{self.name}@{self.version}"
 
 
+class ChosenPanel(Timestamped):
+    """What the gate measures a worker's adapters on, where somebody chose it: the held-out items of one taskset."""
+
+    worker = models.OneToOneField(Worker, models.CASCADE, related_name="chosen_panel")
+    taskset = models.ForeignKey(Taskset, models.PROTECT, related_name="+")
+
+    def __str__(self) -> str:
+        return f"{self.worker} on {self.taskset}"
+
+
 class EvaluationQuerySet(models.QuerySet["Evaluation"]):
     """Reads of evaluations."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Max, QuerySet
 
 from apps.accounts.models import Project
-from apps.evals.models import Item, Taskset
+from apps.evals.models import ChosenPanel, Item, Taskset
 from apps.workers.agents import can_measure, works_outside
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
@@ -114,17 +114,18 @@ def refuse_tries(worker: Worker, world: World) -> str:
 
 
 def has_panel(worker: Worker) -> bool:
-    """Whether a worker's adapters can be measured. At most two queries."""
-    return find_generator(worker) is not None or len(_choose_own(worker)[1]) >= LEAST_OWN
+    """Whether a worker's adapters can be measured. At most four queries."""
+    is_drawn = find_chosen(worker) is None and find_generator(worker) is not None
+    return is_drawn or len(_choose_own(worker)[1]) >= LEAST_OWN
 
 
 def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel | None:
     """What this version of the worker is measured on; None where there are no held-out tasks that can be checked.
 
-    Those that its world makes up, another draw of them every so many versions; else the project's own, all that stand
-    in the environment of which there are most.
+    Those of the taskset that was chosen for its gate; else those that its world makes up, another draw of them every
+    so many versions; else the project's own, all that stand in the environment of which there are most.
     """
-    if (world := find_generator(worker)) is not None:
+    if find_chosen(worker) is None and (world := find_generator(worker)) is not None:
         draw = version // policy.panel_lifetime
         return Panel(f"{world.name}/{policy.panel_size}/{draw}", world, policy.panel_size, PANEL_SEED + draw)
     return _make_own(worker, size=policy.panel_size)
@@ -137,6 +138,12 @@ def choose_unchecked_panel(worker: Worker, *, size: int) -> Panel | None:
         size: answers that are compared at most.
     """
     return _make_own(worker, size=size, is_checked=False)
+
+
+def find_chosen(worker: Worker) -> Taskset | None:
+    """The taskset whose held-out items a worker's gate asks, where somebody chose one."""
+    row = ChosenPanel.objects.filter(worker=worker.line_id).select_related("taskset").first()
+    return None if row is None else row.taskset
 
 
 def _make_own(worker: Worker, *, size: int, is_checked: bool = True) -> Panel | None:
@@ -180,7 +187,7 @@ def find_own(
     worker: Worker, split: str = Item.Split.HELD_OUT, *, is_checked: bool = True
 ) -> Mapping[str, Sequence[PanelItem]]:
     """Environment -> the project's own items that can be checked, or those that cannot, of each taskset's newest
-    version; no conversations where its agent takes none. At most two queries."""
+    version, or of the one that was chosen; no conversations where its agent takes none. At most three queries."""
     if not worker.project.has_held_out or not can_measure(worker):
         return {}
     tasksets = [one for one in _find_tasksets(worker) if not refuse_tries(worker, find_world(one.environment))]
@@ -196,7 +203,9 @@ def find_own(
 
 
 def _find_tasksets(worker: Worker) -> list[Taskset]:
-    """The newest version of each that the worker can work at."""
+    """The one that was chosen for its gate; else the newest version of each that the worker can work at."""
+    if (chosen := find_chosen(worker)) is not None:
+        return [chosen]
     return [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
 
 

@@ -14,6 +14,7 @@ from apps.operations.servers import look as look_at_servers
 from apps.operations.services import watch
 from apps.operations.tracing import tell_spans
 from apps.pipeline import sweep
+from apps.pipeline.courses import go_on_with_courses
 from apps.pipeline.file_retention import delete_old_files
 from apps.pipeline.retention import delete_old
 from apps.pipeline.shadow_trials import watch_shadows
@@ -62,6 +63,7 @@ TIMETABLE = Timetable(
         Entry("sweep proposals", 1.0, sweep.sweep_proposals),
         Entry("cut sessions", 2.0, sweep.cut_sessions),
         Entry("sweep runs", 5.0, sweep.sweep_runs),
+        Entry("go on with courses", 2.0, go_on_with_courses),
         Entry("label steps", 30.0, sweep.label_steps),
         Entry("watch shadows", 10.0, watch_shadows),
         Entry("tell webhooks", 0.5, tell),

@@ -1,7 +1,7 @@
 """Runs."""
 
 from apps.base.admin import show
-from apps.training.models import GpuLease, ManagerRun, RewardAnswer, RewardEndpoint, TrainingRun
+from apps.training.models import Course, CourseRound, GpuLease, ManagerRun, RewardAnswer, RewardEndpoint, TrainingRun
 
 show(
     TrainingRun,
@@ -10,6 +10,8 @@ show(
     search="=id",
     select="batch__worker",
 )
+show(Course, "id project worker benchmark state reason", filters="state project", search="=id")
+show(CourseRound, "id course number is_better words finished_at", search="=course__id", select="course__project")
 show(ManagerRun, "id project manager kind state audits created_at", filters="state kind project")
 show(GpuLease, "slot run expires_at")
 show(RewardEndpoint, "run attempt expires_at", hidden="secret_hash")

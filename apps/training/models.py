@@ -4,10 +4,11 @@ from typing import ClassVar
 
 from django.db import models
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind as AuditKind
 from apps.base.models import Stateful, Timestamped
+from apps.evals.models import Benchmark
 from apps.rollouts.models import Batch
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -280,3 +281,98 @@ class RewardAnswer(Timestamped):
 
     def __str__(self) -> str:
         return f"reward in {self.run} of an answer to {self.task}"
+
+
+class Course(Stateful):
+    """A worker learns a benchmark: rounds of tasks from its train split, each followed by a training and the gate.
+
+    Attributes:
+        benchmark: its held-out split is what the gate measures on.
+        rounds_wanted: at most; tasks_a_round, group_size: tasks of a round and attempts at each.
+        patience: rounds in a row that brought no better adapter, after which it ends.
+        backend, recipe: of its trainings, where they differ from the worker's.
+        rule: when items are set aside (`CurriculumRule`); seed: of what is chosen, and of the tasks.
+        reason: why it ended, or waits.
+    """
+
+    class State(models.TextChoices):
+        RUNNING = "running", "Running"
+        PAUSED = "paused", "Paused"
+        DONE = "done", "Done"
+        CANCELLED = "cancelled", "Cancelled"
+        FAILED = "failed", "Failed"
+
+    MOVES: ClassVar = {
+        State.RUNNING: frozenset({State.PAUSED, State.DONE, State.CANCELLED, State.FAILED}),
+        State.PAUSED: frozenset({State.RUNNING, State.CANCELLED}),
+        State.FAILED: frozenset({State.RUNNING}),
+        State.DONE: frozenset(),
+        State.CANCELLED: frozenset(),
+    }
+    EVENTS: ClassVar = {
+        State.RUNNING: AuditKind.COURSE_RESUMED,
+        State.PAUSED: AuditKind.COURSE_PAUSED,
+        State.DONE: AuditKind.COURSE_FINISHED,
+        State.CANCELLED: AuditKind.COURSE_CANCELLED,
+        State.FAILED: AuditKind.COURSE_FAILED,
+    }
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="courses")
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="courses")
+    benchmark = models.ForeignKey(Benchmark, models.PROTECT, related_name="courses")
+    started_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    rounds_wanted = models.PositiveSmallIntegerField()
+    tasks_a_round = models.PositiveSmallIntegerField()
+    group_size = models.PositiveSmallIntegerField()
+    patience = models.PositiveSmallIntegerField()
+    backend = models.CharField(max_length=16, blank=True, default="")
+    recipe = models.JSONField(default=dict, blank=True)
+    rule = models.JSONField()
+    seed = models.BigIntegerField(default=0)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
+    reason = models.CharField(max_length=500, blank=True, default="")
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["worker"], condition=models.Q(state__in=["running", "paused"]), name="one_course_per_worker"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"course {self.pk}"
+
+
+class CourseRound(Timestamped):
+    """A round of a course.
+
+    Attributes:
+        items: [[item, task], ...], by their ids. choice: how they were chosen (`curriculum.Choice`, without the items).
+        results: item's id -> [tries with an outcome, right in full]; {} while its tasks are worked on.
+        run: of its tasks; None until then, and where nothing could be learnt.
+        is_better: whether the gate let its adapter through; None until it ended.
+        words: what came of it.
+    """
+
+    course = models.ForeignKey(Course, models.CASCADE, related_name="rounds")
+    number = models.PositiveSmallIntegerField()
+    items = models.JSONField()
+    choice = models.JSONField()
+    results = models.JSONField(default=dict, blank=True)
+    run = models.ForeignKey(TrainingRun, models.SET_NULL, null=True, blank=True, related_name="course_rounds")
+    is_better = models.BooleanField(null=True)
+    words = models.CharField(max_length=500, blank=True, default="")
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["course", "number"]
+        constraints = [models.UniqueConstraint(fields=["course", "number"], name="one_round_per_number")]
+
+    def __str__(self) -> str:
+        return f"round {self.number} of course {self.course_id}"
+
+    @property
+    def project_id(self) -> int:
+        return self.course.project_id

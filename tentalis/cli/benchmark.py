@@ -80,6 +80,14 @@ def install_named(client: "Client", project: str, name: str, *, file: str = "", 
     return client.install_benchmark(project=project, name=name, **told)
 
 
+def find_or_install(client: "Client", project: str, name: str, *, file: str = "") -> "Json":
+    """A benchmark of the project by `name` or `name@version`; installed where there is none, or rows are brought."""
+    slug, _, version = name.partition("@")
+    there = list_rows(client, client.list_benchmarks, project=project, name=slug)
+    found = next((one for one in there if version in ("", str(one["version"]))), None)
+    return install_named(client, project, slug, file=file) if found is None or file else found
+
+
 def run_benchmark(
     name: Annotated[str, typer.Argument(metavar="BENCH", help="Of `tentalis benchmark list`, maybe @VERSION.")],
     worker: Annotated[str, typer.Option("--worker", "-w", "--agent", help="Whose model is asked.")] = "",
@@ -95,11 +103,7 @@ def run_benchmark(
     """Run a benchmark. It is installed where the project has it not; the very same is measured once."""
     with open_client() as client:
         slug = choose_project(client, project)
-        slug_of, _, version = name.partition("@")
-        there = list_rows(client, client.list_benchmarks, project=slug, name=slug_of)
-        benchmark = next((one for one in there if version in ("", str(one["version"]))), None)
-        if benchmark is None or file:
-            benchmark = install_named(client, slug, slug_of, file=file)
+        benchmark = find_or_install(client, slug, name, file=file)
         made = client.ask_evaluation(
             project=slug,
             worker=worker or _choose_worker(client, slug),

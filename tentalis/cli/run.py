@@ -25,18 +25,33 @@ POLL_S = 1.0
 
 
 def train(
+    bench: Annotated[str, typer.Argument(help="A benchmark that it is to learn, round by round.")] = "",
     project: Project = "",
     worker: Worker = "",
     backend: Annotated[str, typer.Option(help="standalone, openrlhf or tinker; default: the installation's.")] = "",
     recipe: Annotated[str, typer.Option(help="Recipe fields for this run, as JSON.")] = "",
     name: Annotated[str, typer.Option(help="What people call the run.")] = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Stay and show its metrics until it ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay and show what comes of it until it ends.")] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Of a benchmark, at most.")] = 20,
+    tasks: Annotated[int, typer.Option(min=1, help="Of a round.")] = 24,
+    attempts: Annotated[int | None, typer.Option(min=2, help="At each task of a benchmark.")] = None,
+    patience: Annotated[int, typer.Option(min=1, help="Rounds that bring nothing better; then it ends.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is chosen of a benchmark.")] = 0,
+    file: Annotated[str, typer.Option(help="A benchmark's rows, where they do not come along.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Train a worker now, with what its batch holds."""
+    """Train a worker now, with what its batch holds; or have it learn a benchmark."""
     changes = read_object("a recipe", recipe)
     with open_client() as client:
         slug = choose_project(client, project)
+        if bench:
+            worker = choose_worker(client, slug, worker)
+            asked: dict[str, Any] = {"rounds": rounds, "tasks": tasks, "patience": patience, "seed": seed}
+            asked |= {"group_size": attempts} if attempts else {}
+            asked |= {"backend": backend} if backend else {}
+            asked |= {"recipe": changes} if changes else {}
+            learn_benchmark(client, slug, bench, worker, asked, file=file, watch=watch, as_json=as_json)
+            return
         run = client.train(
             project=slug, worker=worker or None, backend=backend or None, recipe=changes, name=name or None
         )
@@ -280,3 +295,52 @@ def describe_contents(held: Mapping[str, Any]) -> str:
 
 def describe_update(update: dict[str, Any]) -> str:
     return " · ".join(f"{name.replace('_', ' ')} {to_cell(value)}" for name, value in update.items())
+
+
+CURVE = ("round", "adapter", "is_better", "mean", "low", "high", "tries", "train_mean", "words")
+
+
+def learn_benchmark(
+    client: "Client",
+    project: str,
+    bench: str,
+    worker: str,
+    asked: Mapping[str, Any],
+    *,
+    file: str = "",
+    watch: bool,
+    as_json: bool,
+) -> None:
+    """Have a worker learn a benchmark, installed where the project has it not yet."""
+    from tentalis.cli.benchmark import find_or_install
+
+    benchmark = find_or_install(client, project, bench, file=file)
+    course = client.start_course(project=project, worker=worker, benchmark=benchmark["id"], **asked)
+    if watch:
+        watch_course(client, course["id"], as_json=as_json)
+        return
+    print_result(
+        course, f"course {course['id']} is running; see: tentalis course curve {course['id']}", as_json=as_json
+    )
+
+
+def watch_course(client: "Client", course_id: int, *, as_json: bool) -> None:
+    """Tell each round's end, and show the learning curve when the course has ended; exit 1 where it failed."""
+    told = 0
+    while True:
+        course, curve = client.get_course(course_id), client.get_curve(course_id)["results"]
+        for point in curve[1:]:
+            if point["round"] > told and point["is_better"] is not None:
+                told = point["round"]
+                share = "" if point["mean"] is None else f", held-out {point['mean']:.3f}"
+                typer.echo(f"round {told}: {point['words']}{share}", err=True)
+        if course["state"] not in ("running", "paused"):
+            break
+        time.sleep(POLL_S)
+    if as_json:
+        print_json(course | {"curve": curve})
+    else:
+        print_rows(curve, CURVE, as_json=False, empty="no rounds")
+        typer.echo(f"{course['state']}: {course['reason']}")
+    if course["state"] == "failed":
+        raise typer.Exit(1)

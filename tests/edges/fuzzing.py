@@ -56,7 +56,7 @@ NAMES = {
     "dead-letters": "segment", "sessions": "session", "exchanges": "exchange", "turns": "turn", "skills": "skill",
     "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
     "checks": "check",
-    "tasksets": "taskset", "benchmarks": "benchmark",
+    "tasksets": "taskset", "benchmarks": "benchmark", "courses": "course",
     "evaluations": "evaluation", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task",
 }  # fmt: skip

@@ -10,7 +10,8 @@ from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.checks.models import NamedCheck
 from apps.conversations.models import Turn
-from apps.evals.models import Benchmark, Experiment, Taskset
+from apps.evals.models import Benchmark, Experiment, Item, Taskset
+from apps.evals.panels import LEAST_OWN
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
 from apps.outbox.models import Segment
@@ -19,9 +20,10 @@ from apps.scoring.models import RewardModel
 from apps.skills.models import Skill
 from apps.supervision.models import Proposal
 from apps.tasks.models import Attempt, Step, Task
-from apps.training.models import ManagerRun, TrainingRun
+from apps.training.models import Course, ManagerRun, TrainingRun
 from apps.training.rewards import issue_reward_url
 from apps.webhooks.models import Delivery, Webhook
+from tentalis.core.learning.curriculum import CurriculumRule
 from tests.factories import make_measured, make_task, make_user, make_worker
 
 EVERY_ROLE = {role.value: f"{role.value}-of-shop" for role in Role}
@@ -83,9 +85,24 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
     taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
-    benchmark = Benchmark.objects.create(
-        project=project, name="desk", entry="desk", entry_version="0", taskset=taskset, licence="MIT", source="by hand"
+    learnable = Taskset.objects.create(project=project, name="learnable", environment="chat")
+    Item.objects.bulk_create(
+        Item(taskset=learnable, split=split, prompt=f"Say {n}.", content_hash=f"{n:064x}", bands=[n])
+        for n, split in enumerate(["train"] * 2 + ["held_out"] * LEAST_OWN)
     )
+    benchmark = Benchmark.objects.create(
+        project=project,
+        name="desk",
+        entry="desk",
+        entry_version="0",
+        taskset=learnable,
+        licence="MIT",
+        source="by hand",
+    )
+    course = Course.objects.create(
+        project=project, worker=worker, benchmark=benchmark, started_by=owner, rounds_wanted=2, tasks_a_round=2,
+        group_size=2, patience=2, rule=CurriculumRule().to_json(),
+    )  # fmt: skip
     experiment = Experiment.objects.create(project=project, experiment="e", asked_by=owner.handle)
     other = make_measured(worker, None, [0.0, 1.0], purpose="report", items="other", asked_by=owner.handle)
     experiment.scenarios.create(scenario="s", candidate=evaluation, reference=other)
@@ -106,7 +123,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
-        "benchmark": benchmark,
+        "benchmark": benchmark, "course": course,
         "evaluation": evaluation, "other": other,
         "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
@@ -143,6 +160,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
         "POST benchmarks": {"project": slug, "name": "desk"},
+        "POST courses": {"project": slug, "worker": "echo", "benchmark": ids["benchmark"]},
         "POST experiments": {
             "project": slug,
             "experiment": "e",

@@ -23,6 +23,7 @@ PLACEHOLDERS = {
     "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "checks": "{check}",
     "tasksets": "{taskset}",
     "benchmarks": "{benchmark}",
+    "courses": "{course}",
     "evaluations": "{evaluation}",
     "rewards": "{secret}",
     "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",

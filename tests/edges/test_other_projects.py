@@ -17,7 +17,8 @@ from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.base.counting import forget_callers
 from apps.checks.models import NamedCheck
-from apps.evals.models import Benchmark, Taskset
+from apps.evals.models import Benchmark, Item, Taskset
+from apps.evals.panels import LEAST_OWN
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Provider, Session
 from tests.apps.console.builders import sign_in
@@ -61,6 +62,10 @@ class Theirs:
         check = NamedCheck.objects.create(
             project=project, name=f"brief-{slug}", spec={"check": "length", "unit": "words", "max": 9}
         )
+        Item.objects.bulk_create(
+            Item(taskset=taskset, split=split, prompt=f"Say {n}.", content_hash=f"{n + 100:064x}", bands=[n])
+            for n, split in enumerate(["train"] * 2 + ["held_out"] * LEAST_OWN)
+        )
         self.names: dict[str, Any] = {
             "slug": slug, "worker": self.worker.name, "desk": desk.name, "task": self.task.pk, "feedback": feedback.pk,
             "taskset": taskset.pk, "session": session.pk, "adapter": adapter.name, "provider": provider.name,
@@ -96,6 +101,7 @@ def list_requests(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tupl
         {"project": slug, "worker": ours["desk"], "benchmark": theirs["benchmark"]},
         "benchmark",
     )
+    yield "POST", "courses", {"project": slug, "worker": worker, "benchmark": theirs["benchmark"]}, "benchmark"
     yield "GET", f"comparisons?a={ours['evaluation']}&b={theirs['evaluation']}", None, "b"
     question = {"scenario": "s", "candidate": ours["evaluation"], "reference": theirs["evaluation"]}
     yield "POST", "experiments", {"project": slug, "experiment": "e", "scenarios": [question]}, "scenarios"

@@ -1,20 +1,77 @@
-"""The worlds that make tasks up, each as a benchmark: they verify what is done in them themselves."""
+"""The worlds that make tasks up, each as a benchmark, whole and by the kinds of their tasks; they verify what is done
+in them themselves."""
 
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from random import Random
+from typing import Any, Final
 
-from apps.evals.catalogue import CatalogueEntry
-from apps.worlds.registry import list_own_worlds
+from apps.evals.catalogue import CatalogueEntry, CatalogueItem
+from apps.evals.services import draw_rows
+from apps.worlds.registry import get_world, list_own_worlds
+from tentalis.core.worlds import World
 
-ENTRIES: Final = tuple(
-    CatalogueEntry(
-        name=world.name,
-        version=world.version or "1",
-        about=f"{world.label}: {world.noun}s that the world makes up and verifies.",
-        group="worlds",
-        licence="MIT",
-        environment=world.name,
-        sizes={"held_out": 100, "train": 400} if not world.has_turns else {"held_out": 60, "train": 200},
-    )
-    for world in list_own_worlds()
-    if world.panel(1, 0)
-)
+DRAWN_TO_NAME: Final = 300
+"""Tasks that are drawn to know what kinds there are."""
+MOST_DRAWN: Final = 10_000
+"""Tasks that are drawn at most to find those of a kind."""
+COLUMNS: Final = {"prompt": "the task", "reference": "what its world verifies by", "seed": "of its state"}
+
+
+def list_families(world: World) -> list[str]:
+    """The kinds of a world's tasks, without what tells two of a kind apart; [] where they are all of one."""
+    rng = Random(0)
+    prompts = [prompt for _ in range(DRAWN_TO_NAME) if (prompt := world.draw_prompt(rng)) is not None]
+    found = sorted({find_family(world, prompt) for prompt in prompts})
+    return found if len(found) > 1 else []
+
+
+def find_family(world: World, prompt: str) -> str:
+    """The kind of a task, without what tells two of a kind apart."""
+    return world.find_kind(prompt).partition(",")[0].strip()
+
+
+def make_rows(environment: str, family: str, split: str, count: int, seed: int) -> Iterator[Mapping[str, Any]]:
+    """Tasks that a world makes up, the same for the same seed; of one family, or "" of all."""
+    world, size = get_world(environment), count if not family else 8 * count
+    told: dict[str, Mapping[str, Any]] = {}
+    while size <= MOST_DRAWN:
+        before = len(told)
+        for row in draw_rows(environment, count=size, seed=seed, split=split):
+            if family in ("", find_family(world, row.prompt)):
+                told.setdefault(row.prompt, {"prompt": row.prompt, "reference": row.reference, "seed": row.seed})
+        if len(told) >= count or len(told) == before or not family:  # twice as many drawn, and no other among them
+            break
+        size *= 2
+    yield from list(told.values())[:count]
+
+
+def read_row(environment: str, row: Mapping[str, Any]) -> CatalogueItem:
+    """A task of a world, in its kind."""
+    category = get_world(environment).find_kind(row["prompt"])[:64]
+    return CatalogueItem(prompt=row["prompt"], world_reference=row["reference"], seed=row["seed"], category=category)
+
+
+def _list_entries() -> Iterator[CatalogueEntry]:
+    for world in list_own_worlds():
+        if not world.panel(1, 0):
+            continue
+        for family in ("", *list_families(world)):
+            what = f"{world.noun}s of the kind {family}" if family else f"{world.noun}s"
+            sizes = {"held_out": 60, "train": 200} if world.has_turns or family else {"held_out": 100, "train": 400}
+            yield CatalogueEntry(
+                name=f"{world.name}/{re.sub('[^a-z0-9]+', '-', family)}" if family else world.name,
+                version=world.version or "1",
+                about=f"{world.label}: {what} that the world makes up and verifies.",
+                group="worlds",
+                licence="MIT",
+                environment=world.name,
+                columns=COLUMNS,
+                read=partial(read_row, world.name),
+                make=partial(make_rows, world.name, family),
+                sizes=sizes,
+            )
+
+
+ENTRIES: Final = tuple(_list_entries())

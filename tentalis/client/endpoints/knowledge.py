@@ -75,6 +75,29 @@ class Knowledge(Sender[Answer]):
     def install_benchmark(self, *, project: str, name: str, **changes: Any) -> Answer:
         return self._post("benchmarks", project=project, name=name, **changes)
 
+    def start_course(self, *, project: str, worker: str, benchmark: int, **asked: Any) -> Answer:
+        """Have a worker learn a benchmark: `rounds`, `tasks`, `group_size`, `patience`, `backend`, `recipe`, `seed`."""
+        return self._post("courses", project=project, worker=worker, benchmark=benchmark, **asked)
+
+    def list_courses(self, **params: Any) -> Answer:
+        return self._get("courses", **params)
+
+    def get_course(self, course_id: int) -> Answer:
+        return self._get(f"courses/{course_id}")
+
+    def get_curve(self, course_id: int) -> Answer:
+        """A course's learning curve: what the gate measured after each round."""
+        return self._get(f"courses/{course_id}/curve")
+
+    def pause_course(self, course_id: int) -> Answer:
+        return self._post(f"courses/{course_id}/pause")
+
+    def resume_course(self, course_id: int) -> Answer:
+        return self._post(f"courses/{course_id}/resume")
+
+    def cancel_course(self, course_id: int) -> Answer:
+        return self._post(f"courses/{course_id}/cancel")
+
     def list_tasksets(self, **params: Any) -> Answer:
         return self._get("tasksets", **params)
 
