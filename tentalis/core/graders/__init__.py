@@ -1,0 +1,1 @@
+"""What graders look for, by plain rules."""
