@@ -262,6 +262,12 @@ def draw_answer(rng: random.Random, name: str) -> str:
     return text
 
 
+def find_language(answer: str) -> str:
+    """What it was written in; "" where it is no text of one language."""
+    folded = answer.lower()
+    return next((code for code, texts in LANGUAGES.items() if any(one.lower() in folded for one in texts)), "")
+
+
 def draw_rows(count: int, seed: int) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """So many of each check: name, arguments, answer. Answers are none twice."""
     rng = random.Random(seed)

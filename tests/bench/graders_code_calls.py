@@ -245,3 +245,20 @@ def list_told(data: Path) -> Iterator[tuple[str, str, Sequence[str]]]:
             yield "within a word", f"x{wanted[0]}x", wanted
             yield "a part of it", wanted[0][:-1], wanted
             yield "I cannot answer", "I cannot answer that.", wanted
+
+
+def tell_purpose(row: CallRow) -> str:
+    """Why we take an answer for right that the reference does not, where we mean to; "" where we do not."""
+    described = {one["name"]: one["parameters"]["properties"] for one in row.functions}
+    for told in row.wanted:
+        ((name, values),) = told.items()
+        for parameter, may_be in values.items():
+            kind = described[name].get(parameter, {}).get("type")
+            if row.language == JAVA and kind == "Array" and any(isinstance(one, list) for one in may_be):
+                return "texts in an array of Java count without their quotes, which the reference compares with them"
+            for one in may_be:
+                if isinstance(one, dict) and any(isinstance(held, str) for held in one.values()):
+                    return "a row holds a text where a list of texts should stand; no answer is right by the reference"
+    if len(row.wanted) > 1:
+        return "calls are matched as they fit; the reference takes the first that fits and then finds none for another"
+    return ""
