@@ -10,7 +10,7 @@ from tentalis.sandbox.client import start_host
 from tests.sandbox.conftest import find_obstacle
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A host to ask; at the end nothing may be left in it."""
     if obstacle := find_obstacle():
