@@ -1,10 +1,11 @@
 """Graders: what an answer is worth by a rule, as data that is kept. What could not be graded has a cause."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tentalis.core.scoring.protocol import AttemptContext
+from tentalis.core.scoring.quoting import clean_text
 
 
 class UngradedError(Exception):
@@ -138,7 +139,10 @@ class Grader:
             self.check(reference, options)
 
     def run(self, task: GradedTask, episode: AttemptContext) -> Grade:
-        """The grade of an answer. Raises whatever goes wrong in it, which says nothing of the answer."""
+        """The grade of an answer, NUL and half characters in it replaced. Raises whatever goes wrong in it, which says
+        nothing of the answer."""
+        if episode.answer is not None:
+            episode = replace(episode, answer=clean_text(episode.answer))
         try:
             return read_grade(self.grade(task, episode))
         except UngradedError as error:

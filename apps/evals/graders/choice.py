@@ -9,11 +9,19 @@ from tentalis.core.grading import Grade, GradedTask, Grader, decide_grade
 from tentalis.core.scoring.protocol import AttemptContext
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_MARKS: Final = r"[*_`\"'()\[\]{}.:]*"
-_TOLD: Final = re2.compile(rf"(?i)\b(?:answer|choice|option)\s*(?:is|:|=)?\s*:?\s*{_MARKS}([a-z])(?:$|[^a-z])")
+_MARKS: Final = r"[*_`\"'()\[\]{}.:$]*"
+_LETTER: Final = rf"{_MARKS}\s{{0,3}}(?:\\text\{{|\\boxed\{{)?\(?([A-Za-z])(?:$|[^\pL\pN])"
+_TOLD: Final = re2.compile(
+    rf"(?i)\b(?:answer|choice)\s*(?:is|:|=|would be|must be)\s*:?\s*(?:option|choice)?\s*{_LETTER}"
+)
+_NAMED: Final = re2.compile(rf"(?i)\b(?:option|choice|answer)\s+{_LETTER}")
 _BOXED: Final = re2.compile(r"\\boxed\{\s*(?:\\text\{)?\s*\(?([A-Za-z])\)?\s*\}")
 _ALONE: Final = re2.compile(rf"{_MARKS}([A-Z]){_MARKS}")
-_BEGUN: Final = re2.compile(r"[*_(\[]*([A-Z])[)\].:]")
+_BEGUN: Final = re2.compile(r"[*_(\[]*([A-Z])(?:[)\].:]|\s[-–—:]\s)")
+_MORE: Final = re2.compile(
+    rf"(?i)^{_MARKS}\s*(?:,|/|;|\||&|\bor\b|\band\b)\s*(?:or\s|and\s)?\s*(?:option\s|choice\s)?{_MARKS}([A-Za-z])(?:$|[^\pL\pN])"
+)
+_READS_ON: Final = re2.compile(r"^\s+[a-z']")
 
 
 def check_choice(reference: Any, options: Mapping[str, Any]) -> None:
@@ -26,36 +34,77 @@ def check_choice(reference: Any, options: Mapping[str, Any]) -> None:
     most = len(choices) if choices else len(LETTERS)
     if not isinstance(reference, str) or len(reference) != 1 or reference not in LETTERS[:most]:
         raise ValueError(f"reference: wanted a letter from A to {LETTERS[most - 1]}, found {reference!r:.80}")
+    folded = [" ".join(one.casefold().split()) for one in choices or ()]
+    if not all(folded) or len(set(folded)) != len(folded):
+        raise ValueError("choices: wanted texts that differ, none of them blank")
 
 
 def find_choice(answer: str, choices: Sequence[str] | None) -> str | None:
     """The letter that an answer settles on; None where it names none, or more than one.
 
-    The last "answer is X" or boxed letter counts; else an answer that is a letter, or begins with one that stands
-    alone; else the text of one choice and of no other. A sentence that begins with "I" names no choice I.
+    The last box or "answer is X" counts; else an answer that is a letter, or begins with one that stands alone, or the
+    one option it speaks of; else the text of one choice and of no other. A word is no letter: neither "I think" nor
+    "the answer is a dog" names a choice, and whoever names them all has named none.
     """
     text = answer.strip()
-    most = len(choices) if choices else len(LETTERS)
-    known = LETTERS[:most]
-    for found in (_BOXED.findall(text), _TOLD.findall(text)):
-        if found and found[-1].upper() in known:
-            return str(found[-1].upper())
+    known = LETTERS[: len(choices) if choices else len(LETTERS)]
+    for pattern in (_BOXED, _TOLD):
+        told = _find_letters(pattern, text, known)
+        if told:
+            return None if told[-1] is None or _is_listing(told, choices) else told[-1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in (lines[-1:], lines[:1]):
-        alone = _ALONE.fullmatch(line[0]) if line else None
-        if alone and alone[1] in known:
-            return str(alone[1])
-    if lines and (begun := _BEGUN.match(lines[0])) and begun[1] in known:
-        return str(begun[1])
+    labels = {
+        begun[1] for line in lines if (begun := _BEGUN.match(line) or _ALONE.fullmatch(line)) and begun[1] in known
+    }
+    if len(labels) == 1:
+        for line in (lines[-1], lines[0]):
+            begun = _ALONE.fullmatch(line) or _BEGUN.match(line)
+            if begun and not _has_more(line, begun.end(1)):
+                return str(begun[1])
+    named = set(_find_letters(_NAMED, text, known))
+    if len(named) == 1 and not labels - named:
+        return named.pop()
+    if named or len(labels) > 1:
+        return None
+    return _find_spoken(text, known, choices or ())
+
+
+def _find_letters(pattern: Any, text: str, known: str) -> list[str | None]:
+    """The letters a pattern finds, in their order; None where it stands beside another one."""
+    letters: list[str | None] = []
+    for found in pattern.finditer(text):
+        letter, behind = found[1], text[found.end(1) : found.end(1) + 40]
+        if letter.upper() not in known:
+            continue
+        if (letter.islower() or letter in "AI") and _READS_ON.match(behind) and not _because(behind):
+            continue  # a word of a sentence
+        letters.append(None if _has_more(text, found.end(1)) else letter.upper())
+    return letters
+
+
+def _because(behind: str) -> bool:
+    return behind.lstrip().split(" ", 1)[0].lower() in {"because", "since", "as", "for", "which", "and", "or"}
+
+
+def _has_more(text: str, end: int) -> bool:
+    return _MORE.match(text[end : end + 40]) is not None
+
+
+def _is_listing(told: Sequence[str | None], choices: Sequence[str] | None) -> bool:
+    """Whether they are all told, so that one of them is sure to be right."""
+    return len(set(told)) >= max(3, len(choices) if choices else 4)
+
+
+def _find_spoken(text: str, known: str, choices: Sequence[str]) -> str | None:
     folded = " ".join(text.casefold().split()).strip(" .\"'")
-    named = [known[place] for place, one in enumerate(choices or ()) if " ".join(one.casefold().split()) == folded]
-    if len(named) == 1:
-        return named[0]
+    texts = [" ".join(one.casefold().split()) for one in choices]
+    same = [letter for letter, one in zip(known, texts, strict=False) if one.strip(" .\"'") == folded]
+    if len(same) == 1:
+        return same[0]
     spoken = [
-        known[place]
-        for place, one in enumerate(choices or ())
-        if (words := " ".join(one.casefold().split()))
-        and re2.search(rf"(?:^|[^\pL\pN_]){re2.escape(words)}(?:$|[^\pL\pN_])", folded)
+        letter
+        for letter, one in zip(known, texts, strict=False)
+        if one and re2.search(rf"(?:^|[^\pL\pN_]){re2.escape(one)}(?:$|[^\pL\pN_])", folded)
     ]
     return spoken[0] if len(spoken) == 1 else None
 
@@ -69,7 +118,7 @@ def grade_choice(task: GradedTask, episode: AttemptContext) -> Grade:
 GRADERS: Final = (
     Grader(
         name="choice",
-        version="1",
+        version="2",
         about="One of some choices, by its letter or by its text.",
         grade=grade_choice,
         options={"choices": "the texts of the choices, in order"},

@@ -1,1 +1,1 @@
-"""What graders look for, by plain rules."""
+"""What graders compute of texts, numbers and places: rules alone, no library but the standard one."""

@@ -173,14 +173,22 @@ def build_pair_request(
     return (Message(role="system", content=system), Message(role="user", content=user))
 
 
-def parse_preference(text: str) -> Score:
-    """1 where the first answer is better, 0 where the second, 0.5 for a tie; read as strictly as `parse_judgement`."""
+def read_verdict(text: str, key: str) -> dict[str, Any] | Unscored:
+    """The one JSON object with that key in a judge's reply, read as strictly as `parse_judgement` reads."""
     if len(text) > _VERDICT_CHARS:
         return Unscored(f"the judge wrote {len(text)} characters, wanted at most {_VERDICT_CHARS}")
     try:
-        better = _find_verdict(drop_thoughts(text), "better")["better"]
+        return _find_verdict(drop_thoughts(text), key)
     except _VerdictError as error:
         return Unscored(str(error))
+
+
+def parse_preference(text: str) -> Score:
+    """1 where the first answer is better, 0 where the second, 0.5 for a tie."""
+    verdict = read_verdict(text, "better")
+    if isinstance(verdict, Unscored):
+        return verdict
+    better = verdict["better"]
     if not isinstance(better, str) or better not in PREFERENCES:
         return Unscored(f"better: wanted first, second or tie, found {better!r:.80}")
     return PREFERENCES[better]
