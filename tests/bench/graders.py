@@ -68,8 +68,9 @@ class Difference(NamedTuple):
 
 LONG = "Thus $x = 7$. " + "It is so because it is so. " * 1_000
 ON_PURPOSE: Sequence[Difference] = (
-    Difference("\\frac{1}{2}", "\\frac{1}{2}", True, False, "one line of bare LaTeX is read as LaTeX"),
-    Difference("\\sqrt{2}", "\\sqrt{2}", True, False, "the same, of a root"),
+    Difference("\\frac{12}{4}", "\\dfrac{24}{8}", True, False, "one line of bare LaTeX is read as LaTeX"),
+    Difference("x > 9", "(9, \\infty)", True, False, "the same, of an interval"),
+    Difference("-5.1", "-5.1\\%", False, True, "the same: read as LaTeX, it is a hundredth of it"),
     Difference("7", LONG, False, True, "the last 20,000 characters are read: there an answer settles on something"),
 )  # fmt: skip
 
@@ -248,45 +249,41 @@ def bench_math(peer: Path) -> list[Bar]:
     from apps.evals.graders.mathematics import mark_answer, mark_reference
     from tentalis.math_answers import MathError, MathVerifier
 
-    rng = random.Random(SEED)
-    drawn = list(dict.fromkeys(make_math(rng)))
-    pairs = [(mark_reference(reference), answer) for reference, answer in drawn]
-    pairs += [(mark_reference(one.reference), one.answer) for one in ON_PURPOSE]
-    said = ask_peer(peer, "math", pairs)
+    drawn = list(dict.fromkeys(make_math(random.Random(SEED))))
+    cases = [(mark_reference(reference), answer) for reference, answer in drawn]
+    plain = [(reference, answer) for reference, answer in cases if mark_answer(answer) == answer]
+    bare = [(reference, mark_answer(answer)) for reference, answer in cases if mark_answer(answer) != answer]
+    meant = [(mark_reference(one.reference), one.answer) for one in ON_PURPOSE]
+    said = ask_peer(peer, "math", [*plain, *bare, *meant])
     verifier = MathVerifier()
-    found: list[bool | None] = []
-    for reference, answer in pairs:
+
+    def ask(reference: str, answer: str) -> bool | None:
         try:
-            told = verifier.compare(reference=reference, answer=mark_answer(answer))
-            found.append(told["result"] == "right")
+            return bool(verifier.compare(reference=reference, answer=mark_answer(answer))["result"] == "right")
         except MathError:
-            found.append(None)
+            return None
+
+    found = [ask(*pair) for pair in (*plain, *bare, *meant)]
     verifier.close()
-    count = len(drawn)
-    wrong = [
-        (pair, ours, theirs) for pair, ours, theirs in zip(pairs[:count], found, said, strict=False) if ours != theirs
-    ]
-    meant = [
-        (one.ours, one.theirs) == pair
-        for one, pair in zip(ON_PURPOSE, zip(found[count:], said[count:], strict=True), strict=True)
-    ]
-    right = sum(said[:count])
+    told = list(zip([*plain, *bare, *meant], found, said, strict=True))
+    wrong = [one for one in told[: len(plain)] if one[1] != one[2]]
+    odd = [one for one in told[len(plain) : -len(meant)] if one[1] != one[2]]
+    others = [
+        one for one, (_, ours, theirs) in zip(ON_PURPOSE, told[-len(meant) :], strict=True)
+        if (ours, theirs) != (one.ours, one.theirs)
+    ]  # fmt: skip
+    right = sum(said[: len(plain)])
+    name = f"pairs ({right:,} right), math-verify"
     return [
-        Bar("math", f"pairs ({right:,} right), math-verify", count - len(wrong), max(count, 3_000), None, wrong),
-        Bar(
-            "math",
-            "differs on purpose, as it is said",
-            sum(meant),
-            len(meant),
-            None,
-            list(zip(found[count:], said[count:], strict=True)),
-        ),
+        Bar("math", name, len(plain) - len(wrong), max(len(plain), 3_000), None, wrong),
+        Bar("math", "lines of bare LaTeX, math-verify within $", len(bare) - len(odd), len(bare), None, odd),
+        Bar("math", "differs on purpose, as it is said", len(meant) - len(others), len(meant), None, others),
     ]
 
 
 def make_math(rng: random.Random) -> Iterator[tuple[str, str]]:
     """What is right, and an answer: of one kind each, the same in another form or another one."""
-    for _ in range(420):
+    for _ in range(460):
         for kind in (
             make_number,
             make_fraction,
