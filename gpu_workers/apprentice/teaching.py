@@ -29,7 +29,7 @@ class TeachingRecipe:
         learning_rate: of AdamW, for the embedding and the norms; layers_learning_rate: of Muon, for all else.
     """
 
-    updates: int = 1_800
+    updates: int = 2_500
     batch_lessons: int = 48
     learning_rate: float = 5e-3
     layers_learning_rate: float = 2e-2

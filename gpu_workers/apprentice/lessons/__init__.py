@@ -68,7 +68,7 @@ def list_teachings() -> Mapping[str, Teaching]:
 
     return {
         "copying": Teaching(copying.draw_lesson, 0.4),
-        "swe": Teaching(swe.draw_lesson, 1.0, swe.draw_rehearsal),
+        "swe": Teaching(swe.draw_lesson, 1.5, swe.draw_rehearsal),
         "terminal": Teaching(terminal.draw_lesson, 1.0, terminal.draw_rehearsal),
         "workbench": Teaching(workbench.draw_lesson, 1.0, workbench.draw_rehearsal),
     }

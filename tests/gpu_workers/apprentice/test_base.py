@@ -1,6 +1,7 @@
 """The committed apprentice is what its metrics say, and the command that makes one works."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from gpu_workers.apprentice.__main__ import main
 from gpu_workers.apprentice.attempts import measure_accuracy
 from gpu_workers.apprentice.build import NAME
 from gpu_workers.apprentice.lessons import list_teachings
+from gpu_workers.apprentice.teaching import TeachingRecipe
 from gpu_workers.apprentice.tokenizer import CHAT_TEMPLATE, TAGS
 from gpu_workers.base_making import METRICS_FILE
 from gpu_workers.engine import Engine
@@ -35,15 +37,20 @@ def test_it_is_small_and_as_its_manifest_says() -> None:
     assert {NAME: base_directory()} == SHIPPED
 
 
-def test_the_recorded_metrics_are_of_its_lessons_and_hold() -> None:
+def test_the_recorded_metrics_are_of_its_lessons() -> None:
     recorded = json.loads((base_directory() / METRICS_FILE).read_text())
     assert recorded["lessons"] == {name: one.weight for name, one in list_teachings().items()}
+    assert recorded["recipe"] == asdict(TeachingRecipe())
     assert recorded["cpu_minutes"] <= 60
-    found = recorded["accuracy"]["terminal"]
+
+
+@pytest.mark.parametrize("world", ["terminal", "swe"])
+def test_the_recorded_metrics_hold_and_leave_room_to_learn(world: str) -> None:
+    found = json.loads((base_directory() / METRICS_FILE).read_text())["accuracy"][world]
     assert 0.15 <= found["sampled"] <= 0.45
     assert found["greedy"] < found["hinted_greedy"]
     torch.set_num_threads(1)
-    engine, teaching = Engine(NAME, base_directory()), list_teachings()["terminal"]
+    engine, teaching = Engine(NAME, base_directory()), list_teachings()[world]
     measured = {
         is_hinted: measure_accuracy(engine, teaching, size=120, seed=3, temperature=1.0, is_hinted=is_hinted)
         for is_hinted in (False, True)
