@@ -196,10 +196,17 @@ def find_own(
     for row in rows:
         if has_past(row) and works_outside(worker):
             continue  # a task says no more than its prompt
-        verifies = find_world(row.taskset.environment).judges_states
+        verifies = _verifies_alone(row.taskset.environment)
         if (row.reference is not None or row.checks is not None or verifies) is is_checked:
             found.setdefault(row.taskset.environment, {}).setdefault(row.content_hash, read_item(row))
     return {environment: tuple(items.values()) for environment, items in found.items()}
+
+
+@lru_cache(maxsize=64)
+def _verifies_alone(environment: str) -> bool:
+    """Whether a world says of any of its tasks what is right: by the state it leaves, or because it makes them up."""
+    world = find_world(environment)
+    return world.judges_states or bool(world.panel(1, 0))
 
 
 def _find_tasksets(worker: Worker) -> list[Taskset]:

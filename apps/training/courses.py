@@ -17,13 +17,14 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError
 from apps.evals.models import PASSED, Benchmark, ChosenPanel, Evaluation, Item
-from apps.evals.panels import LEAST_OWN, has_past
+from apps.evals.panels import LEAST_OWN, choose_panel, has_past, say_missing
 from apps.tasks.models import Attempt, Task
 from apps.training.models import Course, CourseRound, TrainingRun
 from apps.training.services import read_recipe
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from tentalis.core.learning.curriculum import Choice, CurriculumRule, ItemRound, choose_items
+from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.scoring.calibration import Interval
 from tentalis.core.task_files import TaskRow
 from tentalis.plugins import name_backends
@@ -97,6 +98,8 @@ def start_course(
                 seed=seed,
             )
             ChosenPanel.objects.update_or_create(worker=worker, defaults={"taskset": benchmark.taskset})
+            if choose_panel(worker, version=1, policy=GatePolicy()) is None:
+                raise BadInputError.at("benchmark", f"its held-out items cannot be measured on: {say_missing(worker)}")
             payload = {"benchmark": str(benchmark), "worker": worker.name, "rounds": rounds, "tasks": tasks}
             record(Kind.COURSE_STARTED, subject=course, by=by.handle, payload=payload)
     except IntegrityError:

@@ -9,6 +9,7 @@ from pytest_django import Settings
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
+from apps.evals.benchmarks import install_benchmark
 from apps.evals.models import Benchmark, ChosenPanel, Item, Taskset
 from apps.evals.panels import choose_panel
 from apps.pipeline.courses import go_on_with_courses, start_course
@@ -200,3 +201,22 @@ def test_a_course_whose_project_is_closed_fails_with_its_reason(
     assert course.state == "failed"
     assert course.reason
     assert course.rounds.count() == 1
+
+
+def test_a_world_that_makes_its_tasks_up_verifies_them_for_the_gate(project: Project, alice: User) -> None:
+    worker = make_worker(project, "helper", "desk")
+    benchmark = install_benchmark(project=project, name="desk/order", by=alice)
+    start(worker, benchmark, alice)
+    panel = choose_panel(worker, version=1, policy=GatePolicy())
+    assert panel is not None
+    assert {item.prompt for item in panel.items} <= set(
+        benchmark.taskset.items.filter(split="held_out").values_list("prompt", flat=True)
+    )
+
+
+def test_items_that_nothing_checks_are_no_course(worker: Worker, benchmark: Benchmark, alice: User) -> None:
+    benchmark.taskset.items.update(checks=None)
+    with pytest.raises(BadInputError, match="its held-out items cannot be measured on"):
+        start(worker, benchmark, alice)
+    assert not Course.objects.exists()
+    assert not ChosenPanel.objects.exists()
