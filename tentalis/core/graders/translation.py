@@ -215,7 +215,7 @@ _BEAM: Final = 25
 _MOST_CANDIDATES: Final = 1_000
 _MOST_KEPT: Final = 10_000
 _FAR: Final = 10**16
-_KEEP, _CHANGE, _INSERT, _DELETE, _NOWHERE = " ", "s", "i", "d", "x"
+_KEEP, _CHANGE, _INSERT, _DELETE = " ", "s", "i", "d"
 
 
 class TerCounts(NamedTuple):
@@ -340,16 +340,11 @@ def _align(trace: Sequence[str]) -> tuple[Mapping[int, int], Sequence[bool], Seq
     return places, reference_errs, errs
 
 
-class _Row(NamedTuple):
-    costs: list[int]
-    edits: list[str]
-
-
 class _Node:
-    """The row behind some first words, and those of one word more."""
+    """The row of costs behind some first words, and those of one word more."""
 
-    def __init__(self, row: _Row) -> None:
-        self.row = row
+    def __init__(self, costs: list[int]) -> None:
+        self.costs = costs
         self.after: dict[str, _Node] = {}
 
 
@@ -358,32 +353,38 @@ class _Distances:
 
     def __init__(self, reference: Sequence[str], length: int) -> None:
         self._reference, self._length = reference, length
-        size = len(reference) + 1
-        self._root = _Node(_Row(list(range(size)), [_INSERT] * size))
+        self._root = _Node(list(range(len(reference) + 1)))
         self._kept = 0
         self._ratio = len(reference) / length if length else 1.0
         is_wide = self._ratio / 2 > _BEAM
         self._beam = math.ceil(self._ratio / 2 + _BEAM) if is_wide else _BEAM
 
     def find(self, words: tuple[str, ...]) -> int:
-        return self._find_rows(words)[-1].costs[-1]
+        return self._find_rows(words)[-1][-1]
 
     def trace(self, words: tuple[str, ...]) -> list[str]:
-        """The edits that turn the words into the reference, from the first on."""
+        """The edits that turn the words into the reference, from the first on; where several would do, a word is kept
+        or changed rather than deleted, and deleted rather than inserted."""
         rows = self._find_rows(words)
         row, column = len(words), len(self._reference)
+        if rows[row][column] >= _FAR:
+            raise ValueError("wanted a way between two texts, found none near the diagonal")
         edits: list[str] = []
         while row or column:
-            edit = rows[row].edits[column]
-            if edit == _NOWHERE:
-                raise ValueError("wanted a way between two texts, found none near the diagonal")
-            edits.append(edit)
-            row -= edit != _INSERT
-            column -= edit != _DELETE
+            cost, is_same = rows[row][column], row and column and words[row - 1] == self._reference[column - 1]
+            if row and column and rows[row - 1][column - 1] + (not is_same) == cost:
+                edits.append(_KEEP if is_same else _CHANGE)
+                row, column = row - 1, column - 1
+            elif row and rows[row - 1][column] + 1 == cost:
+                edits.append(_DELETE)
+                row -= 1
+            else:
+                edits.append(_INSERT)
+                column -= 1
         return edits[::-1]
 
-    def _find_rows(self, words: tuple[str, ...]) -> list[_Row]:
-        node, rows = self._root, [self._root.row]
+    def _find_rows(self, words: tuple[str, ...]) -> list[list[int]]:
+        node, rows = self._root, [self._root.costs]
         for number, word in enumerate(words, 1):
             after = node.after.get(word)
             if after is None:
@@ -392,25 +393,26 @@ class _Distances:
                     node.after[word] = after
                     self._kept += 1
             node = after
-            rows.append(node.row)
+            rows.append(node.costs)
         return rows
 
-    def _make_row(self, above: _Row, word: str, number: int) -> _Row:
-        size = len(self._reference) + 1
+    def _make_row(self, over: list[int], word: str, number: int) -> list[int]:
+        reference = self._reference
+        size = len(reference) + 1
         diagonal = math.floor(number * self._ratio)
         first = max(0, diagonal - self._beam)
         last = size if number == self._length else min(size, diagonal + self._beam)
-        costs, edits, over = [_FAR] * size, [_NOWHERE] * size, above.costs
+        costs = [_FAR] * size
         if first == 0:
-            costs[0], edits[0] = over[0] + 1, _DELETE
+            costs[0] = over[0] + 1
             first = 1
+        above, left = over[first - 1], costs[first - 1]
         for column in range(first, last):
-            is_same = word == self._reference[column - 1]
-            cost, edit = over[column - 1] + (not is_same), _KEEP if is_same else _CHANGE
-            if over[column] + 1 < cost:
-                cost, edit = over[column] + 1, _DELETE
-            if costs[column - 1] + 1 < cost:
-                cost, edit = costs[column - 1] + 1, _INSERT
-            if cost < _FAR:
-                costs[column], edits[column] = cost, edit
-        return _Row(costs, edits)
+            cost = above if word == reference[column - 1] else above + 1
+            above = over[column]
+            if above + 1 < cost:
+                cost = above + 1
+            if left + 1 < cost:
+                cost = left + 1
+            costs[column] = left = cost
+        return costs
