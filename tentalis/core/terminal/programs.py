@@ -35,7 +35,7 @@ def _make_processes(words: Words, rng: Random) -> Scene:
                 "run/readme": file("Who works\n"),
             }
         ),
-        starts=[f"bin/{one}.sh & until [ -s run/{one}.state ]; do sleep 0.01; done" for one in (name, other)],
+        starts=[f"bin/{one}.sh & disown; until [ -s run/{one}.state ]; do sleep 0.01; done" for one in (name, other)],
         ways={
             "save": stop("let it save", "TERM", "saved\n"),
             "drain": stop("let it drain", "USR1", "drained\n"),
