@@ -62,12 +62,12 @@ def test_the_worlds_that_come_with_the_platform_pass(name: str) -> None:
     assert {one.name for one in found.checks if one.passed} >= {"held out", "oracle", "guesses", "verifier", "spread"}
 
 
-@pytest.mark.parametrize("name", ["terminal", "swe"])
-def test_the_worlds_in_sandboxes_pass(name: str, tmp_path: Path, settings: Any) -> None:
+def test_a_world_in_sandboxes_passes(tmp_path: Path, settings: Any) -> None:
+    """The other one takes longer: tests/worlds/swe/test_playing.py has it examined at its own host."""
     if obstacle := find_obstacle():
         pytest.skip(obstacle)
     settings.SANDBOXES = tmp_path
-    world = WORLDS.get(name)
+    world = WORLDS.get("terminal")
     assert world is not None
     with start_host(tmp_path, warm=1):
         found = examine(world, tasks=1, seed=2)

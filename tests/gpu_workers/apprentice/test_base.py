@@ -83,7 +83,10 @@ async def test_a_fresh_home_keeps_it_and_its_engine_calls_tools_with_it(tmp_path
     assert json.loads(call["function"]["arguments"]) == {"command": "tar -czf mail.tgz mail"}
 
 
-def test_the_command_makes_one_whole_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_makes_one_whole_or_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_workers.apprentice.build.PANEL_SIZE", 3)  # one that was taught nothing talks for ever
     out = tmp_path / "made"
     assert main(["build", "--out", str(out), "--updates", "1"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["recipe"]["updates"] == 1

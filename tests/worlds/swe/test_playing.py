@@ -170,3 +170,4 @@ def test_the_worlds_doctor_finds_nothing_wrong(world: SweWorld) -> None:
     found = examine(world, tasks=2)
     assert not found.faults, found.faults
     assert {one.name for one in found.checks if one.passed is None} == set()
+    assert {one.name for one in found.checks} >= {"oracle", "guesses", "tampering", "oracle again", "spread"}
