@@ -1,5 +1,6 @@
 """The sandbox host of this installation, as worlds ask it."""
 
+import atexit
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -23,4 +24,6 @@ def open_client() -> SandboxClient:
 
 @cache
 def _open_client(directory: Path) -> SandboxClient:
-    return SandboxClient(directory, patience_s=PATIENCE_S)
+    client = SandboxClient(directory, patience_s=PATIENCE_S)
+    atexit.register(client.close)
+    return client

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -18,11 +18,14 @@ from apps.worlds import registry
 from apps.worlds.certificates import is_examined
 from apps.worlds.elsewhere.mcp import McpWorld
 from apps.worlds.elsewhere.mcp_sessions import ToolServerError
+from apps.worlds.episodes import Episode
+from apps.worlds.playing import play
 from apps.worlds.registry import WORLDS
 from tentalis.core.tool_servers import ToolServer
-from tentalis.core.worlds import ToolCall
+from tentalis.core.worlds import ToolCall, TurnAgent
 from tentalis.env import EnvironmentVariableError, read_variable
 from tentalis.sandbox.client import start_host
+from tentalis.sandbox.errors import SandboxRefusedError
 from tests.local_server import LocalHandler, LocalServer
 from tests.sandbox.conftest import find_obstacle
 
@@ -103,7 +106,7 @@ def test_a_servers_tools_are_called_over_http(json_response: bool) -> None:
 
 def test_no_server_on_this_machine_is_asked_unless_an_admin_allows_it() -> None:
     with notebook(json_response=True) as url, pytest.raises(ToolServerError, match="no server answers"):
-        McpWorld("notebook", ToolServer(url=url)).tools("Note that.")
+        McpWorld("notebook", ToolServer(url=url)).reset("Note that.", 1)
 
 
 def test_what_is_no_server_of_tools_is_nobodys_fault_and_named() -> None:
@@ -118,6 +121,12 @@ def test_what_is_no_server_of_tools_is_nobodys_fault_and_named() -> None:
             world.reset("Note that.", 1)
     with pytest.raises(ToolServerError, match="notebook: no server answers at"):
         world.reset("Note that.", 1)
+    (tool,) = world.tools("Note that.")  # it has some, whatever they are
+    assert tool["function"]["name"] == "call"
+    episode = Episode(key="1", prompt="Note that.")
+    play([episode], world=world, agent=cast("TurnAgent", None), model="m")
+    assert episode.lost.startswith("ToolServerError: notebook: no server answers at")
+    assert (episode.verification, episode.is_open, episode.is_over) == (None, False, True)
 
 
 def test_a_program_runs_in_a_sandbox_of_its_own_each_episode(tmp_path: Path, settings: Any) -> None:
@@ -140,6 +149,10 @@ def test_a_program_runs_in_a_sandbox_of_its_own_each_episode(tmp_path: Path, set
             world.act(second, call("notes_add", text="die"), "d")
         world.close(first)
         world.close(second)
+        nowhere = McpWorld("nowhere", ToolServer(command=("python3",), image=str(tmp_path / "nowhere")))
+        assert [one["function"]["name"] for one in nowhere.tools("Note that.")] == ["call"]
+        with pytest.raises(SandboxRefusedError, match="wanted an image directory"):
+            nowhere.reset("Note that.", 1)
         assert (world.keeps_nothing, world.idempotent) == (True, True)
 
 

@@ -21,8 +21,10 @@ from tentalis.core.canon import content_hash
 from tentalis.core.tool_calls import write_tool
 from tentalis.core.tool_servers import ToolServer
 from tentalis.core.worlds import EpisodeLimits, Observation, ToolCall, World
+from tentalis.sandbox.errors import SandboxError
 
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
+ANY_TOOL: Final = "call"
 MOST_NAME_CHARS: Final = 64
 """Of a function's name in the chat API."""
 
@@ -52,10 +54,14 @@ class McpWorld(World):
         self._server = server
 
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
-        """The server's tools, asked once. Raises ToolServerError: it cannot be asked."""
+        """The server's tools, asked once; while it cannot be asked there is one that stands for them."""
+        try:
+            found = self._tools
+        except (ToolServerError, SandboxError):
+            return [write_tool(ANY_TOOL, "Call a tool of the server.", {"type": "object"})]
         return [
             write_tool(name, str(tool.get("description") or "")[:1_000], tool.get("inputSchema") or {"type": "object"})
-            for name, tool in self._tools.items()
+            for name, tool in found.items()
         ]
 
     @cached_property
@@ -78,6 +84,8 @@ class McpWorld(World):
         return session
 
     def reset(self, prompt: str, seed: int | None) -> _McpPlay:
+        """Raises ToolServerError, SandboxError: the server is away, or does not say what its tools are."""
+        _ = self._tools
         return _McpPlay(self._open())
 
     def act(self, state: _McpPlay, call: ToolCall, key: str) -> Observation:

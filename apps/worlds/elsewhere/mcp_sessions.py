@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from apps.worlds.sandboxes import open_client
 from tentalis.core.tool_servers import ToolServer
+from tentalis.core.worlds import StateLostError
 from tentalis.outbound.posting import JsonPoster
 from tentalis.sandbox.errors import SandboxError
 
@@ -36,7 +37,7 @@ LIMITS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 
 
-class ToolServerError(Exception):
+class ToolServerError(StateLostError):
     """The server is away, or does not keep to the protocol: it says nothing of who asked."""
 
 

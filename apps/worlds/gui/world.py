@@ -11,13 +11,14 @@ from typing import Any, ClassVar, Final
 
 from django.conf import settings
 
+from apps.worlds.calls import find_call_fault
 from apps.worlds.gui.browser import SCROLL_PX, BrowserHost, Tab, View
 from tentalis.core.canon import canonical_json, content_hash
 from tentalis.core.gui.shop import Shop
 from tentalis.core.gui.site import MOST_TEXT
 from tentalis.core.gui.solving import solve_task
 from tentalis.core.gui.tasks import FAMILIES, GuiTaskError, Task, draw_task, is_held_out, read_task, settle_task
-from tentalis.core.tool_calls import write_closed_tool
+from tentalis.core.tool_calls import WrittenCall, read_arguments, write_closed_tool
 from tentalis.core.worlds import (
     AttemptDraft,
     EpisodeLimits,
@@ -37,7 +38,6 @@ START_TEXT: Final = (
 )
 """What the first page of every shop says."""
 _ERROR: Final = "error: "
-_MOST_ARGUMENTS: Final = 4_000
 _MOST_TOLD: Final = 8
 """Differences of a shop that a verification tells of."""
 _ELEMENT: Final = {"type": "integer", "minimum": 1, "description": "its number on the page"}
@@ -58,6 +58,9 @@ TOOLS: Final = (
     ),
     write_closed_tool("done", "Say that the task is done."),
 )
+
+
+_PARAMETERS: Final = {tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS}
 
 
 class _BadCallError(Exception):
@@ -232,7 +235,7 @@ def _reading(tab: Tab, *, left: Mapping[str, Any] | None = None) -> GuiState:
 
 def _do_call(state: GuiState, call: ToolCall) -> Observation:
     told = _read_arguments(call)
-    tab, number = state.tab, told.get("element", 0)
+    tab, number = state.tab, int(told.get("element", 0))
     element = _find_element(state, call.name, number) if number else {}
     option = _find_option(element, told["option"]) if call.name == "select" else ""
     opens = call.name == "click" and element["role"] in {"link", "button"}
@@ -260,36 +263,9 @@ def _do_call(state: GuiState, call: ToolCall) -> Observation:
 
 def _read_arguments(call: ToolCall) -> dict[str, Any]:
     """What a call says, if it kept to its tool's schema."""
-    tool = next((one["function"] for one in TOOLS if one["function"]["name"] == call.name), None)
-    if tool is None:
-        names = ", ".join(one["function"]["name"] for one in TOOLS)
-        raise _BadCallError(f"there is no tool {call.name!r:.100}: there are {names}")
-    if len(call.arguments) > _MOST_ARGUMENTS:
-        found = f"{len(call.arguments):,}"
-        raise _BadCallError(f"{call.name}: wanted arguments of at most {_MOST_ARGUMENTS:,} characters, found {found}")
-    try:
-        told = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        raise _BadCallError(f"{call.name}: wanted JSON, found {call.arguments!r:.100}") from None
-    wanted = tool["parameters"]["properties"]
-    if not isinstance(told, dict) or set(told) != set(wanted):
-        raise _BadCallError(f"{call.name}: wanted {', '.join(wanted) or 'no arguments'}, found {call.arguments!r:.100}")
-    for name, schema in wanted.items():
-        _check_value(f"{call.name}: {name}", told[name], schema)
-    return told
-
-
-def _check_value(where: str, found: Any, schema: Mapping[str, Any]) -> None:
-    if "enum" in schema:
-        if found not in schema["enum"]:
-            raise _BadCallError(f"{where}: wanted one of {', '.join(schema['enum'])}, found {found!r:.60}")
-    elif schema["type"] == "integer":
-        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-            raise _BadCallError(f"{where}: wanted the number of an element, found {found!r:.60}")
-    elif not isinstance(found, str):
-        raise _BadCallError(f"{where}: wanted text, found {found!r:.60}")
-    elif len(found) > schema.get("maxLength", _MOST_ARGUMENTS):
-        raise _BadCallError(f"{where}: wanted at most {schema['maxLength']} characters, found {len(found):,}")
+    if fault := find_call_fault(WrittenCall(call.name, call.arguments), _PARAMETERS):
+        raise _BadCallError(fault)
+    return read_arguments(call.arguments) or {}
 
 
 _WAYS: Final = {"link": "click", "button": "click", "checkbox": "click", "textbox": "type", "combobox": "select"}
