@@ -1,13 +1,13 @@
 """`python -m tentalis.sandbox --directory DIR`: a sandbox host. Writes `ready` when it may be asked."""
 
 import argparse
-import asyncio
 import os
 import platform
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from tentalis.sandbox import kernel
 from tentalis.sandbox.backends import BACKENDS, WARM, Choice
@@ -41,10 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not kernel.is_known_machine():
             raise SandboxUnavailableError(f"sandboxes want Linux on x86_64 or aarch64, found {platform.platform()}")
         choice = Choice(options.backend, options.warm, options.engine, options.trusted_code)
-        asyncio.run(Host(directory.resolve(), choice).serve(_announce))
+        host = Host(directory.resolve(), choice)
+        _run(host.serve(_announce))
     except SandboxUnavailableError as error:
         if options.stays:
-            asyncio.run(serve_refusals(directory.resolve(), error, _announce))
+            _run(serve_refusals(directory.resolve(), error, _announce))
             return 0
         sys.stderr.write(f"{error}\n")
         return 1
@@ -52,6 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def _run(does: Coroutine[Any, Any, None]) -> None:
+    import uvloop  # behind the fork that sandboxes come from, which has none of it
+
+    uvloop.run(does)
 
 
 def _announce() -> None:

@@ -4,6 +4,7 @@ It may do no more than what runs beside it may, and its answers are believed no 
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import selectors
@@ -11,14 +12,16 @@ import shlex
 import signal
 import socket
 import stat
+import struct
 import subprocess
+import termios
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
 from tentalis.sandbox import kernel
-from tentalis.sandbox.frames import HOME, pack, take_frame
+from tentalis.sandbox.frames import HOME, MAIN_SHELL, SCREEN_COLUMNS, SCREEN_LINES, pack, take_frame
 from tentalis.sandbox.packing import Unpacking, pack_trees
 
 SHELL: Final = "/bin/bash"
@@ -28,10 +31,13 @@ OWN_DIRECTORIES: Final = (HOME, "/tmp")  # noqa: S108
 PIECE_BYTES: Final = 2**16
 BACKLOG_BYTES: Final = 2**16
 """Of what jobs in the background of a shell said between two commands: this much is shown with the next."""
+SCREEN_BYTES: Final = 2**14
+"""Of what a program on the screen draws between two looks: then it waits until somebody looks."""
 STATUS_BYTES: Final = 3
 FIRST_TO_GO: Final = "500"  # of what the kernel ends when memory is short: the programs, not the agent
 _COMMANDS_FD, _STATUS_FD = 198, 199
 _PROLOGUE: Final = '__keep() { return "$__status"; }; __status=0\n'
+_NOT_STARTED: Final = 126
 _SIGNALLED: Final = 128  # as shells count: 137 is SIGKILL
 
 
@@ -87,6 +93,16 @@ class _Shell:
     backlog: bytes = b""
 
 
+@dataclass
+class _Screen:
+    """A program with a terminal of its own: `drawn` is what nobody has been told of, `code` None while it runs."""
+
+    process: "subprocess.Popen[bytes]"
+    terminal: int
+    drawn: bytes = b""
+    code: int | None = None
+
+
 class _Refused(Exception):
     """What was asked for cannot be done; the words go back."""
 
@@ -103,6 +119,7 @@ class Agent:
         self._closes = closes
         self._programs: dict[int, _Running] = {}  # by pid
         self._shells: dict[str, _Shell] = {}
+        self._screen: _Screen | None = None
         self._received = bytearray()
         self._told = bytearray()
         self._selector = selectors.DefaultSelector()
@@ -110,6 +127,7 @@ class Agent:
             "exec": self._exec,
             "shell": self._ask_shell,
             "open_shell": self._open_shell,
+            "screen": self._ask_screen,
             "kill": self._kill,
             "read": self._read,
             "write": self._write,
@@ -191,10 +209,10 @@ class Agent:
     # programs
 
     def _start(
-        self, argv: list[str], cwd: str, environment: Mapping[str, str], **rest: Any
+        self, argv: list[str], cwd: Path, environment: Mapping[str, str], **rest: Any
     ) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
-            argv, cwd=self.place(cwd), env={**self._environment, **environment}, start_new_session=True, **rest
+            argv, cwd=cwd, env={**self._environment, **environment}, start_new_session=True, **rest
         )
         with contextlib.suppress(OSError):  # it may be over already
             Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_GO, encoding="utf-8")
@@ -207,7 +225,7 @@ class Agent:
             os.write(given, stdin)
             os.lseek(given, 0, os.SEEK_SET)
             process = self._start(
-                head["argv"], head["cwd"], head["environment"],
+                head["argv"], self.place(head["cwd"]), head["environment"],
                 stdin=given, stdout=pipes[0][1], stderr=pipes[1][1], close_fds=self._closes,
             )  # fmt: skip
         except BaseException:
@@ -259,6 +277,8 @@ class Agent:
                 if shell.process.pid == pid:
                     shell.process.returncode = code
                     self._end_shell(name, code)
+            if self._screen and self._screen.process.pid == pid:
+                self._screen.process.returncode = self._screen.code = code
 
     def _collect(self) -> Iterator[tuple[int, int]]:
         while True:
@@ -267,6 +287,7 @@ class Agent:
                     pid, status = os.waitpid(-1, os.WNOHANG)
                 else:
                     own = [*self._programs, *(shell.process.pid for shell in self._shells.values())]
+                    own += [self._screen.process.pid] if self._screen and self._screen.code is None else []
                     pid, status = next((found for one in own if (found := os.waitpid(one, os.WNOHANG))[0]), (0, 0))
             except ChildProcessError:
                 return
@@ -321,7 +342,7 @@ class Agent:
             os.dup2(commands[0], _COMMANDS_FD, inheritable=False)
             os.dup2(status[1], _STATUS_FD, inheritable=False)
             process = self._start(
-                [SHELL, "--norc", "--noprofile", f"/dev/fd/{_COMMANDS_FD}"], HOME, environment,
+                [SHELL, "--norc", "--noprofile", f"/dev/fd/{_COMMANDS_FD}"], self.place(HOME), environment,
                 stdin=subprocess.DEVNULL, stdout=output[1], stderr=output[1], pass_fds=(_COMMANDS_FD, _STATUS_FD),
             )  # fmt: skip
         except BaseException:
@@ -378,6 +399,76 @@ class Agent:
         shell = self._shells.pop(name)
         self._end_command(shell, code, has_ended=True)
         self._close(shell.commands, shell.status, shell.output)
+
+    # the screen
+
+    def _ask_screen(self, head: dict[str, Any], keys: bytes) -> None:
+        """Start a command on the screen, if there is one to start, press keys, and tell what was drawn since."""
+        if head["command"]:
+            if self._screen and self._screen.code is None:
+                raise _Refused("a program is on the screen: end it first")
+            self._end_screen()
+            try:
+                self._screen = self._start_screen(head["command"], head["environment"])
+            except OSError as error:
+                self._tell(head["n"], "done", f"{error.strerror}\r\n".encode(), code=_NOT_STARTED, has_ended=True)
+                return
+        if not (screen := self._screen):
+            raise _Refused("no program is on the screen")
+        if keys and screen.code is None:
+            with contextlib.suppress(OSError):  # nobody reads them, and no more have room
+                os.write(screen.terminal, keys)
+        self._hear_screen(screen)
+        drawn, screen.drawn = screen.drawn, b""
+        if screen.code is None:
+            self._watch_screen(screen)
+        else:
+            self._end_screen()
+        self._tell(head["n"], "done", drawn, code=screen.code or 0, has_ended=screen.code is not None)
+
+    def _start_screen(self, command: str, environment: Mapping[str, str]) -> _Screen:
+        """Where the main shell is now, if there is one."""
+        shell = self._shells.get(MAIN_SHELL)
+        ours, its = os.openpty()
+        try:
+            fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", SCREEN_LINES, SCREEN_COLUMNS, 0, 0))
+            process = self._start(
+                [SHELL, "--norc", "--noprofile", "-c", command],
+                Path(f"/proc/{shell.process.pid}/cwd") if shell else self.place(HOME),
+                {"TERM": "linux", **environment},
+                stdin=its, stdout=its, stderr=its, close_fds=self._closes,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )  # fmt: skip
+        except BaseException:
+            self._close(ours)
+            raise
+        finally:
+            os.close(its)
+        os.set_blocking(ours, False)
+        return _Screen(process, ours)
+
+    def _watch_screen(self, screen: _Screen) -> None:
+        if screen.terminal not in self._selector.get_map():
+            self._watch(screen.terminal, lambda: self._hear_screen(screen))
+
+    def _hear_screen(self, screen: _Screen) -> None:
+        while len(screen.drawn) < SCREEN_BYTES:
+            try:
+                piece = os.read(screen.terminal, SCREEN_BYTES - len(screen.drawn))
+            except BlockingIOError:
+                return
+            except OSError:  # nobody has the other end
+                piece = b""
+            if not piece:
+                break
+            screen.drawn += piece
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(screen.terminal)
+
+    def _end_screen(self) -> None:
+        if self._screen:
+            self._close(self._screen.terminal)
+            self._screen = None
 
     def _kill(self, head: dict[str, Any], _: bytes) -> None:
         """End what a command started, as far as it stayed in its session; a shell itself only when `whole`."""

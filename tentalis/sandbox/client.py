@@ -53,6 +53,20 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """What a program on the screen wrote to its terminal since it was asked last, of 24 lines of 80 columns (`linux`).
+
+    Args:
+        data: 16 KiB at most; a program that draws more waits until it is asked again.
+        code: where it has ended, as shells count.
+    """
+
+    data: bytes
+    code: int
+    has_ended: bool
+
+
+@dataclass(frozen=True)
 class TreeEntry:
     """What lies at a path of a sandbox.
 
@@ -206,6 +220,21 @@ class SandboxClient:
         """
         head = {"do": "shell", "shell": shell, **_common(sandbox, environment, timeout_s, key)}
         return self._command(head, command.encode(errors="surrogateescape"), on_output)
+
+    def ask_screen(
+        self, sandbox: str, command: str = "", *, keys: bytes = b"", environment: Mapping[str, str] | None = None
+    ) -> Drawn:
+        """Start a command with a terminal of its own, where the main shell is now, or press keys for the one that is
+        there. It answers at once: ask again, with nothing, for what is drawn later.
+
+        Args:
+            environment: of the command, beside what every sandbox's has.
+        Raises:
+            SandboxRefusedError: a program is there already, or there is none.
+        """
+        head = {"do": "screen", "sandbox": sandbox, "command": command, "environment": dict(environment or {})}
+        told, data = self._ask(head, keys)
+        return Drawn(data, told["code"], told["has_ended"])
 
     def read(self, sandbox: str, path: str, *, offset: int = 0, most_bytes: int | None = None) -> bytes:
         """A file, or a piece of it."""

@@ -183,7 +183,7 @@ class Containers:
         }
 
     async def make(
-        self, image: Image, limits: Limits, name: str = "", *, packed: IO[bytes] | None = None
+        self, image: Image, limits: Limits, name: str = "", *, shell: str = "", packed: IO[bytes] | None = None
     ) -> ContainedSandbox:
         """A new one.
 
@@ -206,6 +206,8 @@ class Containers:
                     if packed is None and len(image.layers) > 1:
                         packed = stack.enter_context((self.store.root / image.layers[0]).open("rb"))
                     await sandbox.begin(self._filters, packed)
+                if shell:
+                    await sandbox.open_shell(shell)
             except BaseException:
                 await container.end()
                 raise

@@ -12,6 +12,7 @@ from tentalis.sandbox import cgroups, kernel
 from tentalis.sandbox.blanks import Blank, Blanks
 from tentalis.sandbox.errors import SandboxRefusedError
 from tentalis.sandbox.limits import ALL_WALLS, Limits, Wall
+from tentalis.sandbox.prepared import Prepared
 from tentalis.sandbox.sandbox import Sandbox
 from tentalis.sandbox.store import SKELETON, Image, Store
 from tentalis.sandbox.system_calls import compile_filters
@@ -105,6 +106,7 @@ class Embedded:
             os.setgroups([])
         self._ways_out = WaysOut(store.root.parent)
         self._blanks = Blanks(store.root, self.outer_id, filters, self.hierarchies, warm)
+        self._prepared = Prepared(self._make, warm)
 
     @staticmethod
     def outer_user() -> int:
@@ -132,7 +134,10 @@ class Embedded:
         """What holds sandboxes in here."""
         counted = {name: tree.version for tree in self.hierarchies for name in tree.controllers}
         landlock = kernel.landlock_version()
-        return {"backend": self.name, "lacks": {}, "landlock": landlock, "cgroups": counted, "user": self.outer_id}
+        return {
+            "backend": self.name, "lacks": {}, "landlock": landlock, "cgroups": counted, "user": self.outer_id,
+            "prepared": self._prepared.ready,
+        }  # fmt: skip
 
     async def make(
         self,
@@ -140,10 +145,11 @@ class Embedded:
         limits: Limits,
         name: str = "",
         *,
+        shell: str = "",
         walls: frozenset[Wall] = ALL_WALLS,
         written: int | None = None,
     ) -> EmbeddedSandbox:
-        """A new one, with nothing running in it.
+        """A new one, with nothing running in it but, where one is named, a shell.
 
         Args:
             written: the directory of what another of this image has written: it starts with a copy.
@@ -151,6 +157,20 @@ class Embedded:
         Raises:
             SandboxUnavailableError: the kernel, or who we are here, does not allow it.
         """
+        is_usual = walls == ALL_WALLS and written is None and not limits.allow
+        found = self._prepared.take(image, limits, shell) if is_usual else None
+        return found or await self._make(image, limits, shell, name, walls=walls, written=written)
+
+    async def _make(
+        self,
+        image: Image,
+        limits: Limits,
+        shell: str,
+        name: str = "",
+        *,
+        walls: frozenset[Wall] = ALL_WALLS,
+        written: int | None = None,
+    ) -> EmbeddedSandbox:
         blank = await self._blanks.take(walls)
         order = {
             "layers": [*image.layers, SKELETON],
@@ -172,13 +192,16 @@ class Embedded:
             its.close()
         sandbox = EmbeddedSandbox(self, image, limits, blank, written=its_written, lifeline=lifeline)
         await sandbox.connect(ours)
+        if shell:
+            await sandbox.open_shell(shell)
         return sandbox
 
     async def drop_layers(self, names: Sequence[str]) -> None:
-        """Nothing but the store has anything of them."""
+        await self._prepared.drop(names)
 
     async def close(self) -> None:
         """When the last sandbox is gone: end what waits, and leave no group."""
+        await self._prepared.drop()
         await self._ways_out.close()
         await self._blanks.close()
         cgroups.sweep([tree.root for tree in self.hierarchies])

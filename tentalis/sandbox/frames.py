@@ -18,6 +18,10 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 """Of a command whose asker names no other."""
 MAIN_SHELL: Final = "main"
 """The shell of whoever names none."""
+SCREEN_LINES: Final = 24
+SCREEN_COLUMNS: Final = 80
+MAX_KEYS_BYTES: Final = 1_024
+"""Pressed at once: a terminal keeps four times as many for who does not read them."""
 MAX_HEAD_BYTES: Final = 2**20
 MAX_PAYLOAD_BYTES: Final = 2**24
 _LENGTHS: Final = struct.Struct(">II")

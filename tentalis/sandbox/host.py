@@ -23,6 +23,7 @@ from tentalis.sandbox.frames import (
     DEFAULT_TIMEOUT_S,
     HOME,
     MAIN_SHELL,
+    MAX_KEYS_BYTES,
     MAX_PAYLOAD_BYTES,
     SOCKET,
     FrameError,
@@ -107,6 +108,7 @@ _KINDS: Final = {
     ),
     "exec": _Kind({**_COMMAND, "argv": list, "cwd": str}, {**_COMMAND_OTHERWISE, "cwd": HOME}),
     "shell": _Kind({**_COMMAND, "shell": str}, {**_COMMAND_OTHERWISE, "shell": MAIN_SHELL}),
+    "screen": _Kind({"sandbox": str, "command": str, "environment": dict}, {"command": "", "environment": {}}),
     "read": _Kind(
         {"sandbox": str, "path": str, "offset": int, "bytes": int}, {"offset": 0, "bytes": MAX_PAYLOAD_BYTES}
     ),
@@ -337,10 +339,8 @@ class Host:
 
         async def make() -> Sandbox:
             image = self._store.find(image_id)
-            sandbox = await self._make(image, lambda: self._backend.make(image, limits, request["sandbox"]))
-            if request["opens_shell"]:
-                await sandbox.open_shell(MAIN_SHELL)
-            return sandbox
+            shell = MAIN_SHELL if request["opens_shell"] else ""
+            return await self._make(image, lambda: self._backend.make(image, limits, request["sandbox"], shell=shell))
 
         await self._hold(request["sandbox"], ("create", image_id, limits), make)
         await reply("done")
@@ -453,6 +453,15 @@ class Host:
             )  # fmt: skip
 
         await self._command(request, (request["shell"], payload), start, reply)
+
+    async def _screen(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
+        sandbox = self._find(request["sandbox"]).sandbox
+        if "\0" in request["command"] or len(payload) > MAX_KEYS_BYTES:
+            raise SandboxRefusedError(f"wanted a command without a NUL, and at most {MAX_KEYS_BYTES:,} bytes of keys")
+        drawn, code, has_ended = await sandbox.ask_screen(
+            request["command"], payload, environment=request["environment"]
+        )  # fmt: skip
+        await reply("done", drawn, code=code, has_ended=has_ended)
 
     async def _command(
         self,

@@ -162,7 +162,9 @@ class Plain:
         """A path in the store where nothing is yet."""
         return self.store.root / f"plain-{uuid.uuid4().hex}"
 
-    async def make(self, image: Image, limits: Limits, name: str = "", *, files: Path | None = None) -> PlainSandbox:
+    async def make(
+        self, image: Image, limits: Limits, name: str = "", *, shell: str = "", files: Path | None = None
+    ) -> PlainSandbox:
         """A new one.
 
         Args:
@@ -194,6 +196,8 @@ class Plain:
             raise
         sandbox = PlainSandbox(self, image, limits, _Process(process), root)
         await sandbox.connect(ours)
+        if shell:
+            await sandbox.open_shell(shell)
         return sandbox
 
     def _fill(self, root: Path, files: Path) -> None:

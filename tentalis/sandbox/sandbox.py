@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from tentalis.sandbox.agent import SCREEN_BYTES
 from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
 from tentalis.sandbox.frames import Frame, FrameError, pack, read_frame
 from tentalis.sandbox.limits import Limits
@@ -47,8 +48,8 @@ class Backend(Protocol):
     def describe(self) -> dict[str, Any]:
         """Its name, and what holds sandboxes in here."""
 
-    async def make(self, image: Image, limits: Limits, name: str = "") -> "Sandbox":
-        """A new one, with nothing running in it.
+    async def make(self, image: Image, limits: Limits, name: str = "", *, shell: str = "") -> "Sandbox":
+        """A new one, with nothing running in it but, where one is named, a shell.
 
         Args:
             name: what it is called where something is written down of it.
@@ -160,6 +161,14 @@ class Sandbox(ABC):
     async def open_shell(self, name: str) -> None:
         """Have a shell started, without waiting for it: its first command finds it there."""
         await self._send({"do": "open_shell", "name": name, "n": 0})
+
+    async def ask_screen(self, command: str, keys: bytes, *, environment: Mapping[str, str]) -> tuple[bytes, int, bool]:
+        """Start a command on the screen, or press keys for the one that is there: what was drawn since, its code and
+        whether it has ended."""
+        self.commands += bool(command)
+        head = {"do": "screen", "command": command, "environment": dict(environment)}
+        told, drawn = await self.ask(head, keys, most_bytes=SCREEN_BYTES)
+        return drawn, told.get("code", 0), bool(told.get("has_ended"))
 
     async def _command(
         self, head: dict[str, Any], payload: bytes, timeout_s: float, streams: int

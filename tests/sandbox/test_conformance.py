@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tentalis.sandbox.agent import SCREEN_BYTES
 from tentalis.sandbox.client import Result, SandboxClient
 from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
 from tests.sandbox.conftest import Asked
@@ -114,6 +115,50 @@ def test_a_shell_that_was_opened_beforehand_is_the_one_that_is_asked(asked: Aske
     ]
     assert asked.client.ask_shell(sandbox, "echo $PWD $((6 * 7))").out.endswith(b"/work 42\n")
     asked.client.destroy(sandbox)
+
+
+DRAWS = r"""
+pwd; printf '\033[2J\033[5;10Hhello'; read -rsn1 key; printf '\033[6;1Hgot %s in %s' "$key" "$(stty size)"
+read -rsn1 key; exit 3
+"""
+
+
+def wait_for_drawing(asked: Asked, sandbox: str, words: bytes) -> None:
+    data = b""
+    while words not in data:
+        said = asked.client.ask_screen(sandbox)
+        data += said.data
+        assert not said.has_ended, data
+        time.sleep(0.01)
+
+
+def test_a_program_has_a_screen_keys_and_an_end(asked: Asked, sandbox: str) -> None:
+    ask = asked.client.ask_screen
+    asked.client.ask_shell(sandbox, "cd notes")
+    with pytest.raises(SandboxRefusedError, match="no program is on the screen"):
+        ask(sandbox, keys=b"x")
+    assert not ask(sandbox, DRAWS).has_ended
+    wait_for_drawing(asked, sandbox, b"\x1b[5;10Hhello")
+    with pytest.raises(SandboxRefusedError, match="a program is on the screen"):
+        ask(sandbox, "true")
+    ask(sandbox, keys=b"k")
+    wait_for_drawing(asked, sandbox, b"got k in 24 80")
+    assert asked.client.ask_shell(sandbox, "echo here").out == b"here\n"  # beside it
+    ask(sandbox, keys=b"q")
+    while not (said := ask(sandbox)).has_ended:
+        time.sleep(0.01)
+    assert said.code == 3
+    with pytest.raises(SandboxRefusedError, match="no program is on the screen"):
+        ask(sandbox)
+    data = ask(sandbox, "pwd; yes").data  # more than anybody looks at
+    while len(more := ask(sandbox).data) < SCREEN_BYTES:
+        data += more
+        time.sleep(0.05)
+    assert b"/notes\r\n" in data + more
+    ask(sandbox, keys=b"\x03")
+    while not (ended := ask(sandbox)).has_ended:
+        time.sleep(0.01)
+    assert ended.code == 130
 
 
 def test_a_shell_that_is_left_says_so_and_the_next_command_gets_a_new_one(asked: Asked, sandbox: str) -> None:

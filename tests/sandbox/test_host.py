@@ -1,5 +1,6 @@
 """The host as a process: what it knows, what it leaves, and what becomes of those who ask when it dies."""
 
+import asyncio
 import os
 import re
 import signal
@@ -11,12 +12,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tentalis.platform.processes import process_identity, wait_until_gone
 from tentalis.sandbox.client import HOST_ENVIRONMENT, SandboxClient, start_host
 from tentalis.sandbox.errors import SandboxLostError, SandboxUnavailableError
+from tentalis.sandbox.limits import Limits
+from tentalis.sandbox.prepared import OFTEN, Prepared
+from tentalis.sandbox.store import Image
 from tests.sandbox.images import make_image
 
 PLAIN_USER = 61_000  # as good as anybody
@@ -82,6 +87,78 @@ def test_it_keeps_processes_ready_and_uses_each_once(tmp_path: Path, image: Path
         second = client.create(kept)
         assert client.read(second, "hello") == b"hello\n"
         client.close()
+
+
+def test_what_is_asked_for_again_and_again_is_made_beforehand_and_ends_with_its_image(
+    tmp_path: Path, image: Path
+) -> None:
+    with start_host(tmp_path / "host", warm=2) as process:
+        client = SandboxClient(tmp_path / "host")
+        kept = client.add_image(image)
+        for number in range(OFTEN + 1):  # the last one is there already, and so is its shell
+            assert client.describe()["prepared"] == int(number == OFTEN)
+            sandbox = client.create(kept, limits={"lifetime_s": 600}, opens_shell=True)
+            assert client.read(sandbox, "hello") == b"hello\n"
+            client.write(sandbox, "hello", b"mine")
+            if number < OFTEN:
+                client.destroy(sandbox)
+            while number == OFTEN - 1 and not client.describe()["prepared"]:
+                time.sleep(0.01)
+        assert client.ask_shell(sandbox, "echo $0; cat hello").out.endswith(b"mine")
+        assert client.stats(sandbox)["commands"] == 1
+        while not client.describe()["prepared"]:
+            time.sleep(0.01)
+        client.destroy(sandbox)
+        client.drop_image(kept)
+        assert client.describe()["prepared"] == 0
+        wait_for_warm(client, 2)
+        assert len(children_of(process.pid)) == 1 + 2  # the zygote, and those that are ready for any image
+        client.close()
+
+
+class Counted:
+    """As much of a sandbox as is asked while nobody has it."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.is_over, self.ended, self.made_at = name, False, False, 0.0
+
+    async def destroy(self) -> None:
+        self.ended = True
+
+
+async def test_of_what_is_made_beforehand_there_are_no_more_than_wanted_and_the_oldest_goes() -> None:
+    made: list[Counted] = []
+    handed: list[Counted] = []
+
+    async def make(image: Image, limits: Limits, shell: str) -> Any:
+        made.append(Counted(image.id))
+        return made[-1]
+
+    prepared: Prepared[Any] = Prepared(make, 2)
+    one, other = Image("one", ("layers/0",), False), Image("other", ("layers/1",), False)
+
+    async def ask(image: Image) -> Any:
+        found = prepared.take(image, Limits(), "")
+        handed.extend(filter(None, [found]))
+        await asyncio.sleep(0)
+        return found
+
+    assert [await ask(one) for _ in range(OFTEN)] == [None] * OFTEN
+    assert prepared.take(one, Limits(memory_bytes=2**24), "") is None  # of other limits it is another
+    assert prepared.take(one, Limits(), "main") is None
+    assert (await ask(one)).name == "one"
+    made[-1].is_over = True  # it dies while it waits
+    assert await ask(one) is None
+    assert made[-2].ended
+    assert [await ask(other) for _ in range(OFTEN + 1)].count(None) == OFTEN
+    await ask(other)
+    assert prepared.ready == 2
+    assert (await ask(one)).made_at > 0
+    await prepared.drop(["layers/1"])
+    assert [one.ended for one in made if one.name == "other"].count(True) == 1
+    await prepared.drop()
+    assert prepared.ready == 0
+    assert not any(one.ended for one in handed), "those are ended by who has them"
 
 
 def test_when_it_is_stopped_nothing_is_left(tmp_path: Path, image: Path) -> None:
