@@ -6,14 +6,16 @@ import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from apps.worlds.sandboxes import open_client
+from apps.worlds.terminal.screens import MOST_S, QUIET_S, Screen
 from tentalis.core.canon import content_hash
 from tentalis.core.terminal.scenes import HOME, Scene
+from tentalis.core.terminal.shell import read_keys
 from tentalis.core.terminal.trees import Entry, Tree, spell_archive, with_parents
 from tentalis.sandbox.client import SandboxClient
 from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
@@ -66,6 +68,7 @@ class TaskSandbox:
     before: Tree = field(default_factory=dict)
     files_beside: int = 0
     has_shell: bool = False
+    screen: Screen | None = None
 
     @classmethod
     def make(cls, scene: Scene) -> "TaskSandbox":
@@ -100,6 +103,23 @@ class TaskSandbox:
         done = open_client().ask_shell(self.name, command, environment=ENVIRONMENT, timeout_s=timeout_s, key=key)
         self.has_shell = not done.has_ended
         return CommandSaid(done.out, done.code, done.dropped, done.timed_out, done.has_ended)
+
+    def ask_screen(self, typed: str) -> tuple[str, int | None]:
+        """A command on its screen, or keys for the program that is there: what stands there then, and that one's code
+        if it has ended. What is drawn takes its time: it may be other at the next try.
+
+        Raises:
+            SandboxError: it is gone.
+        """
+        client = open_client()
+        command, keys = ("", read_keys(typed)) if self.screen else (typed, "")
+        self.screen = self.screen or Screen()
+        first = client.ask_screen(self.name, command, keys=keys.encode(), environment=ENVIRONMENT)
+        within_s = MOST_S if command or keys else QUIET_S  # who only looks waits for nothing
+        text, code = self.screen.follow(first, partial(client.ask_screen, self.name), within_s=within_s)
+        if code is not None:
+            self.screen = None
+        return text, code
 
     def read_home(self) -> Tree:
         """What lies in its home now; what has no room is one entry that says so."""

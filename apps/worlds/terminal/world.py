@@ -11,7 +11,7 @@ from apps.worlds.terminal.sandboxed import COMMAND_S, CommandSaid, TaskSandbox
 from tentalis.core.hints import hinted_prompt, write_behind_task
 from tentalis.core.terminal import tasks
 from tentalis.core.terminal.judging import Judgement, judge
-from tentalis.core.terminal.shell import DONE, MOST_COMMAND_CHARS, RUN, TOOLS, show_result
+from tentalis.core.terminal.shell import DONE, MOST_COMMAND_CHARS, RUN, TOOLS, read_keys, show_result
 from tentalis.core.terminal.tasks import Task, read_task
 from tentalis.core.terminal.trees import Tree
 from tentalis.core.tool_calls import read_arguments
@@ -28,6 +28,7 @@ from tentalis.core.worlds import (
     Verification,
     World,
 )
+from tentalis.sandbox.frames import MAX_KEYS_BYTES
 
 _ERROR: Final = "error: "
 _SETTLES_WITHIN_S: Final = 2.0
@@ -97,20 +98,31 @@ class TerminalWorld(World):
         if call.name != RUN:
             return Observation(text=f"{_ERROR}there is no tool {call.name[:100]!r}: there are {RUN}, {DONE}")
         arguments = read_arguments(call.arguments)
-        command = (arguments or {}).get("command")
-        if not isinstance(command, str) or not command.strip() or set(arguments or {}) != {"command"}:
+        command, screen = (arguments or {}).get("command"), (arguments or {}).get("screen", False)
+        is_known = isinstance(screen, bool) and {"command"} <= set(arguments or {}) <= {"command", "screen"}
+        if not is_known or not isinstance(command, str) or not command.strip():
             return Observation(text=f'{_ERROR}{RUN}: wanted {{"command": text}}, found {call.arguments[:200]!r}')
         if len(command) > MOST_COMMAND_CHARS:
             found = f"found {len(command):,}"
             return Observation(text=f"{_ERROR}{RUN}: wanted at most {MOST_COMMAND_CHARS:,} characters, {found}")
         if not _is_text(command):
             return Observation(text=f"{_ERROR}{RUN}: wanted a command of plain text, found a NUL or half a character")
-        said = state.sandbox.ask(command, key=key)
+        if screen and len(read_keys(command).encode()) > MAX_KEYS_BYTES:
+            return Observation(
+                text=f"{_ERROR}{RUN}: wanted at most {MAX_KEYS_BYTES:,} bytes for the screen, found more"
+            )
+        shown, code = self._run(state.sandbox, command, key=key, screen=screen)
         before, state.now = state.now, state.sandbox.read_home()
         state.digest = state.sandbox.hash(state.now)
-        shown = _show(said)
         state.moments.append(_Moment(_list_changed(before, state.now), is_done=False))
-        return Observation(text=shown, details={"exit_code": said.code})
+        return Observation(text=shown, details={} if code is None else {"exit_code": code})
+
+    def _run(self, sandbox: TaskSandbox, command: str, *, key: str, screen: bool) -> tuple[str, int | None]:
+        """What is shown of a command, and its code if it has ended."""
+        if screen:
+            return sandbox.ask_screen(command)
+        said = sandbox.ask(command, key=key)
+        return _show(said), said.code
 
     def hash_state(self, state: _State) -> str:
         """As the last call left it: what runs on in the background is no part of it."""

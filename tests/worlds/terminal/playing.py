@@ -26,6 +26,10 @@ class Script:
     def run(self, command: str) -> str:
         return self.call("run", json.dumps({"command": command})).text
 
+    def type(self, command: str) -> str:
+        """On the screen."""
+        return self.call("run", json.dumps({"command": command, "screen": True})).text
+
     def verify(self) -> Verification:
         return self.world.verify_state(self.prompt, None, self.state, AttemptDraft(steps=self.steps))
 
