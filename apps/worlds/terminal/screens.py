@@ -37,23 +37,23 @@ class Screen:
         self._page = _Page(SCREEN_COLUMNS, SCREEN_LINES)
         self._stream = pyte.ByteStream(self._page)
 
-    def follow(self, said: Drawn, ask: Callable[[], Drawn], *, within_s: float = MOST_S) -> tuple[str, int | None]:
+    def follow(self, drawn: Drawn, ask: Callable[[], Drawn], *, within_s: float = MOST_S) -> tuple[str, int | None]:
         """What stands there once it has come to rest, and the code of a program that has ended.
 
         Args:
-            said: what it drew so far. ask: for what it drew since.
+            drawn: what it drew so far. ask: for what it drew since.
         """
         until = quiet = time.monotonic() + within_s
         while True:
-            self._take(said.data)
+            self._take(drawn.data)
             now = time.monotonic()
-            if said.data:
+            if drawn.data:
                 quiet = now + QUIET_S
-            if said.has_ended or now > min(until, quiet):
+            if drawn.has_ended or now > min(until, quiet):
                 break
             time.sleep(LOOK_EVERY_S)
-            said = ask()
-        code = said.code if said.has_ended else None
+            drawn = ask()
+        code = drawn.code if drawn.has_ended else None
         cursor = self._page.cursor
         return show_screen(self._page.display, line=cursor.y + 1, column=cursor.x + 1, code=code), code
 
