@@ -9,7 +9,7 @@ from apps.api.views.checks import CheckViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.courses import CourseViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
-from apps.api.views.evaluations import ComparisonView, EvaluationViewSet, ExperimentViewSet
+from apps.api.views.evaluations import ComparedTogetherView, ComparisonView, EvaluationViewSet, ExperimentViewSet
 from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.gold import GoldViewSet
 from apps.api.views.identity import ConfirmView, LoginView, LogoutView, WhoAmIView
@@ -21,6 +21,7 @@ from apps.api.views.people import UserViewSet
 from apps.api.views.prices import CostView, PriceViewSet
 from apps.api.views.providers import ProviderGrantViewSet, ProviderViewSet
 from apps.api.views.records import AuditViewSet, DeadLetterViewSet, GainView, LearningView, QueuesView
+from apps.api.views.regradings import RegradingViewSet
 from apps.api.views.rewards import RewardView
 from apps.api.views.scorers import RewardModelViewSet
 from apps.api.views.search import SearchView
@@ -65,6 +66,7 @@ router.register("benchmarks", BenchmarkViewSet)
 router.register("courses", CourseViewSet)
 router.register("evaluations", EvaluationViewSet)
 router.register("experiments", ExperimentViewSet)
+router.register("regradings", RegradingViewSet)
 router.register("webhooks", WebhookViewSet)
 router.register("deliveries", DeliveryViewSet)
 router.register("audit", AuditViewSet, basename="audit")
@@ -87,6 +89,7 @@ urlpatterns = [
     path("v1/whoami", WhoAmIView.as_view(), name="whoami"),
     re_path(r"^v1/rewards/(?P<secret>[0-9a-f]{64})$", RewardView.as_view(), name="reward"),
     path("v1/comparisons", ComparisonView.as_view(), name="comparisons"),
+    path("v1/comparisons/together", ComparedTogetherView.as_view(), name="comparisons-together"),
     path("v1/catalogue", CatalogueView.as_view(), name="catalogue"),
     path("v1/worlds", WorldsView.as_view(), name="worlds"),
     path("v1/search", SearchView.as_view(), name="search"),

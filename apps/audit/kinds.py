@@ -175,6 +175,10 @@ class Kind(models.TextChoices):
     EVAL_FINISHED = "eval.finished"
     EVAL_CANCELLED = "eval.cancelled"
     EVAL_FAILED = "eval.failed"
+    REGRADING_ASKED = "regrading.asked"
+    REGRADING_STARTED = "regrading.started"
+    REGRADING_FINISHED = "regrading.finished"
+    REGRADING_FAILED = "regrading.failed"
     EXPERIMENT_ASKED = "experiment.asked"
     # pipeline
     SEGMENT_DIED = "segment.died"

@@ -27,6 +27,7 @@ GRADERS: Final = "tentalis.graders"
 ASKED_KINDS: Final = ("grader", "scorer", "judge")
 MOST_REPLIED: Final = 1_024
 """Tokens that a judge replies to a grader."""
+NOBODY_ASKED: Final = Unscored("it asks no model")
 ATTEMPTS_AT_ONCE: Final = 8
 """Answers that models are asked about at one time."""
 
@@ -53,8 +54,8 @@ class Graders:
         """What one says of an answer. Raises whatever goes wrong in it."""
         if asked.by == "grader":
             return self._grade(asked, context)
-        voter = self.voters[asked.model]
-        if isinstance(voter, Unscored) and self._asks_model(asked):
+        voter = self.voters.get(asked.model, NOBODY_ASKED)
+        if isinstance(voter, Unscored) and _asks_model(asked):
             return Said(None, voter.reason, self.name(asked))
         if asked.rubric:
             context = replace(context, rubric=asked.rubric)
@@ -66,7 +67,7 @@ class Graders:
 
     def name(self, asked: AskedPart) -> str:
         """Who it is, with the version of all that its word depends on."""
-        voter = self.voters[asked.model]
+        voter = self.voters.get(asked.model, NOBODY_ASKED)
         model = "no model" if isinstance(voter, Unscored) else voter.model
         if asked.by == "judge":
             rules = content_hash([asked.rubric or self.project.rubric, self.project.constitution])[:12]
@@ -78,25 +79,20 @@ class Graders:
             grader = open_grader(asked.name)
             told = f"{asked.label}@{grader.version}" + (f" of {package}" if package else "")
             return f"{told}, {model}" if grader.asks else told
-        if not self._asks_model(asked):
+        if not _asks_model(asked):
             return told
         rules = content_hash([self.project.rubric, self.project.constitution])[:12]
         return f"{told}, {model}, rubric {rules}"
 
     def _grade(self, asked: AskedPart, context: AttemptContext) -> Said:
         grader, given = open_grader(asked.name), json.loads(asked.given)
-        voter = self.voters[asked.model]
+        voter = self.voters.get(asked.model, NOBODY_ASKED)
         task = GradedTask(prompt=context.prompt, ask=partial(_ask_judge, voter) if grader.asks else None, **given)
         grade = grader.run(task, context)
         details = {"correct": grade.is_correct, "signals": dict(grade.signals), "evidence": dict(grade.evidence)}
         told = {name: value for name, value in details.items() if value not in (None, {})}
         words = grade.cause or f"{asked.label} gives it {grade.value:.2f}"
         return Said(grade.value, words, self.name(asked), told)
-
-    def _asks_model(self, asked: AskedPart) -> bool:
-        if asked.by == "grader":
-            return open_grader(asked.name).asks
-        return asked.by == "judge" or hasattr(REGISTRIES[SCORERS].get(asked.name), "convene")
 
     def _open(self, asked: AskedPart, voter: Voter | None, pool: ScopedThreadPool) -> Scorer:
         if asked.by == "judge":
@@ -115,7 +111,15 @@ def convene_graders(project: Project, checks: Any) -> Graders | None:
     """
     if not (asked := frozenset(find_asked(checks))):
         return None
-    return Graders(project, asked, {model: _find_voter(project, model) for model in {one.model for one in asked}})
+    models = {one.model for one in asked if _asks_model(one)}
+    return Graders(project, asked, {model: _find_voter(project, model) for model in models})
+
+
+def _asks_model(asked: AskedPart) -> bool:
+    if asked.by == "grader":
+        grader: Grader | None = REGISTRIES[GRADERS].get(asked.name)
+        return grader is not None and grader.asks
+    return asked.by == "judge" or hasattr(REGISTRIES[SCORERS].get(asked.name), "convene")
 
 
 def find_asked(checks: Any) -> Iterator[AskedPart]:

@@ -1,7 +1,17 @@
 """Tasksets and their items."""
 
 from apps.base.admin import show
-from apps.evals.models import Benchmark, ChosenPanel, Evaluation, Experiment, Item, ItemTry, Scenario, Taskset
+from apps.evals.models import (
+    Benchmark,
+    ChosenPanel,
+    Evaluation,
+    Experiment,
+    Item,
+    ItemTry,
+    Scenario,
+    Taskset,
+    TryRecord,
+)
 
 show(Taskset, "name version project environment origin frozen_at", filters="project environment", search="name")
 show(Benchmark, "name version project entry grader created_at", filters="project", search="name")
@@ -11,3 +21,8 @@ show(Evaluation, "id project worker adapter purpose item_set state mean_outcome"
 show(Experiment, "id project experiment asked_by created_at", filters="project", search="experiment")
 show(Scenario, "id run scenario candidate reference", search="=run__id")
 show(ItemTry, "id evaluation place number outcome cause", search="=evaluation__id", select="evaluation__adapter")
+show(
+    TryRecord,
+    "item_try_id finish_reason prompt_hash",
+    search="=item_try__evaluation__id",
+)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from apps.checks.graders import convene_graders
 from apps.evals.grading import charging_judges, verify_items
+from apps.evals.records import KeptTry, make_record
 from apps.evals.results import WantedTry, name_of
 from apps.inference.client import ModelClient
 from apps.inference.errors import ProviderRefusedError
@@ -27,11 +28,13 @@ class Answered(NamedTuple):
 
     Args:
         base_nats: of `AnswerTraits`.
+        kept: all of it, where that is.
     """
 
     draft: AttemptDraft
     found: Verification | None
     base_nats: float | None = None
+    kept: KeptTry | None = None
 
 
 def answer_tries(
@@ -64,7 +67,8 @@ def answer_tries(
         made |= {one: draft for (one, _), (draft,) in zip(plain, groups, strict=True)}
     drafts, evaluation = [made[one] for one in tries], tries[0].asked.measured.evaluation
     found = verify_items([one.item for one in tries], world, drafts, evaluation=evaluation)
-    return list(map(Answered, drafts, found, _measure_base_nats(server, worker, tries, drafts)))
+    kept = [make_record(*one) if evaluation.keeps_records else None for one in zip(drafts, found, strict=True)]
+    return list(map(Answered, drafts, found, _measure_base_nats(server, worker, tries, drafts), kept))
 
 
 def _measure_base_nats(
@@ -122,7 +126,15 @@ def _play(
             for one, seed in zip(tries, seeds, strict=True)
         ]
         play_episodes(episodes, world=world, agent=agent, model=model, greedy=greedy)
-    return [Answered(_join_tokens(one), one.verification) for one in episodes]
+    keeps = tries[0].asked.measured.evaluation.keeps_records
+    return [_tell(one, keeps=keeps) for one in episodes]
+
+
+def _tell(episode: Episode, *, keeps: bool) -> Answered:
+    draft = _join_tokens(episode)
+    turns = [turn.draft for turn in episode.turns]
+    kept = make_record(draft, episode.verification, turns=turns, opening=episode.opening) if keeps else None
+    return Answered(draft, episode.verification, kept=kept)
 
 
 def _join_tokens(episode: Episode) -> AttemptDraft:

@@ -1,7 +1,7 @@
 """Evaluations that people ask for: asked, paused, taken up again, cancelled; done a while at a time."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -15,10 +15,11 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
 from apps.evals.errors import EvaluationStoppedError
+from apps.evals.limits import RunLimits
 from apps.evals.measuring import play
-from apps.evals.models import Benchmark, Evaluation, Item, ItemTry, Taskset
+from apps.evals.models import Benchmark, Evaluation, Item, ItemTry, Taskset, TryRecord
 from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item, refuse_tries
-from apps.evals.results import WantedTries, find_measured, read_measured
+from apps.evals.results import WantedTries, describe_asking, describe_making, find_measured, name_of, read_measured
 from apps.workers.agents import can_measure, works_outside
 from apps.workers.models import Worker
 from apps.worlds.identity import name_world
@@ -27,6 +28,8 @@ from apps.worlds.registry import get_world
 MOST_ITEMS = 5_000
 MOST_TRIES = 16
 MOST_DRAW = 10**9
+UNLIMITED: Final = RunLimits()
+_PLACE: Final = ("item_try__place", "item_try__number")
 
 
 class AskedFields(TypedDict, total=False):
@@ -42,6 +45,10 @@ class AskedFields(TypedDict, total=False):
     tries: int
     is_greedy: bool
     seed: int
+    limit: int | None
+    indices: Sequence[int]
+    limits: RunLimits
+    replay_of: Evaluation | None
 
 
 def ask_evaluation(
@@ -58,6 +65,10 @@ def ask_evaluation(
     tries: int | None = None,
     is_greedy: bool = False,
     seed: int = 0,
+    limit: int | None = None,
+    indices: Sequence[int] = (),
+    limits: RunLimits = UNLIMITED,
+    replay_of: Evaluation | None = None,
 ) -> Evaluation:
     """An evaluation of an adapter, or of the base model; the one there is where the very same was asked before.
 
@@ -67,6 +78,9 @@ def ask_evaluation(
         tries: of each item, with other seeds; None: as many as the benchmark says, else one.
         is_greedy: the likeliest answer instead of a sampled one.
         seed: added to the items' own: another one gives other answers.
+        limit: so many of the items at most, the first ones; indices: these, by their places from 0.
+        limits: how much it may take.
+        replay_of: a run whose very prompts it asks once more; see `replay_evaluation`.
     Raises:
         BadInputError, ConflictError: saying what was wanted and what was found.
     """
@@ -89,7 +103,12 @@ def ask_evaluation(
         raise BadInputError.at("taskset" if taskset else "environment", words)
     if taskset is not None:
         found = taskset.items.filter(split=split).count()
-        item_set = open_items(taskset, split, count=min(found, MOST_ITEMS + 1))
+        wanted = found if limit is None else min(found, limit)
+        item_set = open_items(taskset, split, count=min(wanted, MOST_ITEMS + 1), indices=indices)
+    elif limit is not None or indices:
+        raise BadInputError.at(
+            "limit" if limit is not None else "indices", "wanted a taskset or benchmark to choose of"
+        )
     else:
         name = f"{environment}/{size}/{draw}"
         item_set = Panel(name, get_world(environment), size, PANEL_SEED + draw).item_set
@@ -99,11 +118,16 @@ def ask_evaluation(
     if not 1 <= len(item_set.items) <= MOST_ITEMS:
         raise BadInputError.at("taskset", f"wanted 1 to {MOST_ITEMS:,} items, found {len(item_set.items):,}")
     purpose = Evaluation.Purpose.REPORT
-    evaluation = find_measured(
-        worker, adapter, item_set, purpose, tries=tries, is_greedy=is_greedy, seed=seed
-    ).evaluation
+    measured = find_measured(
+        worker, adapter, item_set, purpose, tries=tries, is_greedy=is_greedy, seed=seed, replay_of=replay_of
+    )
+    evaluation = measured.evaluation
     if not evaluation._state.adding:
         return evaluation
+    if limits.usd is not None and measured.rates is None:
+        raise BadInputError.at("usd", f"wanted a model whose price is known, found {name_of(worker, adapter)}")
+    evaluation.limits, evaluation.indices = limits.to_json(), list(indices)
+    evaluation.made_with = describe_making(worker, item_set)
     evaluation.taskset, evaluation.split, evaluation.asked_by = taskset, split if taskset else "", by.handle
     evaluation.benchmark = benchmark
     try:
@@ -116,9 +140,66 @@ def ask_evaluation(
     return evaluation
 
 
-def open_items(taskset: Taskset, split: str, *, count: int) -> ItemSet:
-    """The first items of a split: those that come later are in no evaluation that began before them."""
-    items = taskset.items.filter(split=split).order_by("id")[:count]
+def replay_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = UNLIMITED) -> Evaluation:
+    """An evaluation that asks the very prompts of another once more, byte for byte, with the same sampling and seeds.
+
+    Raises:
+        ConflictError: something that decides them is not what it was, by name.
+    """
+    worker = evaluation.worker
+    if evaluation.taskset is None:
+        raise ConflictError(f"wanted a run of a taskset or benchmark, found {evaluation.item_set}")
+    now = describe_asking(worker, get_world(evaluation.taskset.environment))
+    changed = sorted(name for name, value in now.items() if evaluation.asked_with.get(name) != value)
+    if changed:
+        raise ConflictError(f"what decides its prompts is not what it was: {', '.join(changed)}")
+    reopen_items(evaluation)
+    return ask_evaluation(
+        worker=worker,
+        by=by,
+        adapter=evaluation.adapter,
+        **(
+            {"benchmark": evaluation.benchmark}
+            if evaluation.benchmark is not None
+            else {"taskset": evaluation.taskset, "split": evaluation.split}
+        ),
+        tries=evaluation.tries,
+        is_greedy=evaluation.is_greedy,
+        seed=evaluation.seed,
+        indices=evaluation.indices,
+        limit=None if evaluation.indices else evaluation.planned // evaluation.tries,
+        limits=limits,
+        replay_of=evaluation,
+    )
+
+
+def count_other_prompts(evaluation: Evaluation) -> int:
+    """Of a replay: tries whose prompt is not that of the same try of the run it replays."""
+    theirs = TryRecord.objects.filter(item_try__evaluation=evaluation.replay_of_id)
+    known = {tuple(place): said for *place, said in theirs.values_list(*_PLACE, "prompt_hash")}
+    mine = TryRecord.objects.filter(item_try__evaluation=evaluation).values_list(*_PLACE, "prompt_hash")
+    return sum(known.get(tuple(place), said) != said for *place, said in mine)
+
+
+def open_items(taskset: Taskset, split: str, *, count: int, indices: Sequence[int] = ()) -> ItemSet:
+    """The first items of a split, or those at these places: those that come later are in no evaluation that began
+    before them.
+
+    Raises:
+        BadInputError: places that are none, or twice.
+    """
+    rows = taskset.items.filter(split=split).order_by("id")
+    if indices:
+        if len(set(indices)) < len(indices) or len(indices) > MOST_ITEMS:
+            raise BadInputError.at("indices", f"wanted at most {MOST_ITEMS:,} places, each once, found {len(indices)}")
+        every = list(rows[: max(indices) + 1])
+        if min(indices) < 0 or len(every) <= max(indices):
+            raise BadInputError.at(
+                "indices", f"wanted places from 0 to {len(every) - 1}, found {min(indices)} to {max(indices)}"
+            )
+        items = [every[place] for place in indices]
+    else:
+        items = list(rows[:count])
     return ItemSet(f"{taskset}/{split}", get_world(taskset.environment), [read_item(item) for item in items])
 
 
@@ -130,7 +211,7 @@ def reopen_items(evaluation: Evaluation) -> ItemSet:
     """
     count = evaluation.planned // evaluation.tries
     if evaluation.taskset is not None:
-        item_set = open_items(evaluation.taskset, evaluation.split, count=count)
+        item_set = open_items(evaluation.taskset, evaluation.split, count=count, indices=evaluation.indices)
     else:
         environment, _, draw = evaluation.item_set.split("/")
         item_set = Panel(evaluation.item_set, get_world(environment), count, PANEL_SEED + int(draw)).item_set
@@ -153,14 +234,20 @@ def measure_asked(evaluation_id: int, *, by: str) -> None:
     item_set = reopen_items(evaluation)
     if evaluation.adapter is not None:
         load(evaluation.adapter)
+    measured = read_measured(evaluation)
+    if measured.pause_spent(by=by):
+        return
     try:
         play(
-            WantedTries(read_measured(evaluation), item_set),
+            WantedTries(measured, item_set),
             patience_s=settings.TENTALIS["TASK_TIMEOUT_SECONDS"] / 4,
             by=by,
         )
     except (EvaluationStoppedError, IllegalMoveError):  # somebody paused or cancelled it meanwhile
         return
+    if evaluation.replay_of_id is not None and (others := count_other_prompts(evaluation)):
+        words = f"{others} of its prompts are not those of evaluation {evaluation.replay_of_id}"
+        Evaluation.objects.filter(pk=evaluation.pk).update(failure=words)
 
 
 def find_unfinished(evaluation_ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -179,9 +266,16 @@ def cancel_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
     return _move(evaluation, Evaluation.State.CANCELLED, by=by)
 
 
-def resume_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
-    """Let a paused one go on; one that failed tries again what could not be asked or graded."""
+def resume_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = UNLIMITED) -> Evaluation:
+    """Let a paused one go on; one that failed tries again what could not be asked or graded.
+
+    Args:
+        limits: in place of those of them that it had.
+    """
     with transaction.atomic():
+        if told := limits.to_json():
+            evaluation.limits = evaluation.limits | told
+            Evaluation.objects.filter(pk=evaluation.pk).update(limits=evaluation.limits)
         evaluation.item_tries.filter(cause=ItemTry.Cause.INFRASTRUCTURE).delete()
         return _move(evaluation, Evaluation.State.QUEUED, by=by)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from apps.base.errors import BadInputError
 from apps.evals.errors import TooFewScoredError
@@ -14,8 +14,9 @@ from tentalis.core.learning.gate import PairedComparison, compare_paired, minimu
 from tentalis.core.learning.gate_course import Pairs
 from tentalis.core.learning.several_questions import adjust_holm, find_p_value
 
-CONFIDENCE = 0.9
-"""Of what people compare: of the interval of each difference, two-sided."""
+CONFIDENCE = 0.95
+"""Of what people compare: of the interval of each difference, two-sided. So one comparison of twenty shows a difference
+where there is none, and the smallest effect that is named is that which such an interval finds."""
 LEAST_SCORED = 0.9
 """Share of the items that both sides were tried on whose outcome must be known on both."""
 
@@ -95,6 +96,13 @@ class QuestionAnswer:
     confidence: float
     effect: float
     p: float
+
+    @property
+    def verdict(self) -> Literal["better", "worse", "no difference shown"]:
+        """What the corrected p lets be said of the first."""
+        if self.p >= 1 - self.confidence:
+            return "no difference shown"
+        return "better" if self.difference > 0 else "worse"
 
 
 @dataclass(frozen=True)

@@ -1,107 +1,159 @@
-"""What an evaluation's tries say beside their mean: how sure it is, what k tries would do, and what is not known."""
+"""What an evaluation's tries say: how sure its figures are, what it took, what is not known, and what may mislead."""
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from django.db import connection
 
 from apps.evals.models import PASSED, Evaluation
-from tentalis.core.learning.gate import mean_weighted, normalise_weights
-from tentalis.core.scoring.passes import find_pass_at_k, find_pass_hat_k
+from tentalis.core.scoring.run_figures import (
+    ItemKind,
+    Passes,
+    SureMean,
+    find_accuracy,
+    find_bounds,
+    find_mean,
+    list_passes,
+)
+
+_KINDS: Final = """
+    WITH items AS (
+        SELECT max(category) AS category, max(weight) AS weight, count(*) AS tries, count(outcome) AS scored,
+            count(*) FILTER (WHERE outcome >= %s) AS passed, round(coalesce(sum(outcome), 0)::numeric, 4) AS total
+        FROM evals_itemtry WHERE evaluation_id = %s GROUP BY place
+    )
+    SELECT category, count(*), weight, tries, scored, passed, total::float8
+    FROM items GROUP BY category, weight, tries, scored, passed, total ORDER BY 1, 3, 4, 5, 6, 7
+"""
+_TAKEN: Final = """
+    SELECT count(turns), sum(prompt_tokens), sum(completion_tokens), avg(completion_tokens), avg(turns), max(turns),
+        sum(cost_usd), count(cost_usd), avg(seconds),
+        percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY seconds),
+        corr(completion_tokens, outcome),
+        avg(completion_tokens) FILTER (WHERE outcome >= %s), avg(completion_tokens) FILTER (WHERE outcome < %s)
+    FROM evals_itemtry WHERE evaluation_id = %s
+"""
+_CAUSES: Final = """
+    SELECT cause, count(*) FROM evals_itemtry WHERE evaluation_id = %s AND cause <> '' GROUP BY cause ORDER BY cause
+"""
 
 
-class Passes(NamedTuple):
-    """Of k tries at an item, one of those with as many outcomes: is one right in full, are all.
+class CategoryFigures(NamedTuple):
+    """Of the items of one category."""
+
+    category: str
+    accuracy: SureMean | None
+    mean: SureMean | None
+
+
+class Taken(NamedTuple):
+    """What the tries took that kept it; None where nobody did, or nobody knows.
 
     Args:
-        any, all: shares of `items`, in [0, 1], each item alike.
+        tries: that kept it; priced: of them with a cost.
+        tokens: mean that a try wrote; length_right, length_wrong: of those right in full, and of the others.
+        length_correlation: between outcome and length, in [-1, 1]; None where either is always the same.
+        seconds, median_s, p95_s: of a try.
     """
 
-    k: int
-    items: int
-    any: float
-    all: float
+    tries: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    tokens: float | None
+    turns: float | None
+    most_turns: int | None
+    cost_usd: float | None
+    priced: int
+    seconds: float | None
+    median_s: float | None
+    p95_s: float | None
+    length_correlation: float | None
+    length_right: float | None
+    length_wrong: float | None
 
 
 class EvaluationFigures(NamedTuple):
     """Figures of what was tried so far.
 
     Args:
-        mean: of the items' mean outcomes, as each weighs; None: nothing has an outcome.
-        std_error: of that; the tries of an item are one cluster; None of less than two items.
+        items, tries: with an outcome.
+        mean, std_error: of the items' mean outcomes, as each weighs; None: nothing has an outcome.
+        low, high: of the mean, by bootstrap over items.
+        accuracy: share of tries right in full.
         lowest, highest: what the mean were if all that is unscored were wrong, or right.
         passes: for each k that some item has outcomes for.
         causes: why there is no outcome -> how many tries.
+        categories: none where no item says what it is of.
     """
 
     items: int
     tries: int
     mean: float | None
     std_error: float | None
+    low: float | None
+    high: float | None
+    accuracy: SureMean | None
     lowest: float | None
     highest: float | None
     passes: Sequence[Passes]
     causes: Mapping[str, int]
+    categories: Sequence[CategoryFigures]
+    taken: Taken
 
 
 def find_figures(evaluation: Evaluation) -> EvaluationFigures:
-    """One query."""
-    outcomes: dict[int, list[float | None]] = {}
-    weights: dict[int, float] = {}
-    causes: Counter[str] = Counter()
-    rows = evaluation.item_tries.order_by("place", "number").values_list("place", "outcome", "weight", "cause")
-    for place, outcome, weight, cause in rows:
-        outcomes.setdefault(place, []).append(outcome)
-        weights[place] = weight
-        causes.update([cause] if cause else [])
-    known = {place: [one for one in each if one is not None] for place, each in outcomes.items()}
-    scored = {place: each for place, each in known.items() if each}
-    means = {place: fmean(each) for place, each in scored.items()}
+    """Three statements, however many tries."""
+    with connection.cursor() as cursor:
+        cursor.execute(_KINDS, [PASSED, evaluation.pk])
+        rows = cursor.fetchall()
+        cursor.execute(_CAUSES, [evaluation.pk])
+        causes = dict(cursor.fetchall())
+        cursor.execute(_TAKEN, [PASSED, PASSED, evaluation.pk])
+        [taken] = cursor.fetchall()
+    kinds = _read_kinds(rows)
+    mean, bounds = find_mean(kinds), find_bounds(kinds)
+    of_category = {name: _read_kinds(some) for name, some in groupby(rows, key=lambda row: row[0])}
     return EvaluationFigures(
-        items=len(scored),
-        tries=sum(map(len, known.values())),
-        mean=_mean(means, weights),
-        std_error=_find_std_error(means, weights),
-        lowest=_mean({place: fmean(one or 0.0 for one in each) for place, each in outcomes.items()}, weights),
-        highest=_mean(
-            {place: fmean(1.0 if one is None else one for one in each) for place, each in outcomes.items()}, weights
-        ),
-        passes=_list_passes(list(scored.values())),
-        causes=dict(causes),
+        items=mean.items if mean else 0,
+        tries=sum(one.items * one.scored for one in kinds),
+        mean=mean and mean.value,
+        std_error=mean and mean.std_error,
+        low=mean and mean.low,
+        high=mean and mean.high,
+        accuracy=find_accuracy(kinds),
+        lowest=bounds and bounds[0],
+        highest=bounds and bounds[1],
+        passes=list_passes(kinds),
+        causes=causes,
+        categories=[CategoryFigures(name, find_accuracy(some), find_mean(some)) for name, some in of_category.items()]
+        if set(of_category) - {""}
+        else [],
+        taken=_read_taken(taken),
     )
 
 
-def _mean(means: Mapping[int, float], weights: Mapping[int, float]) -> float | None:
-    return mean_weighted(list(means.values()), [weights[place] for place in means]) if means else None
+def _read_kinds(rows: Any) -> list[ItemKind]:
+    return [ItemKind(*row[1:]) for row in rows]
 
 
-def _find_std_error(means: Mapping[int, float], weights: Mapping[int, float]) -> float | None:
-    """Of a mean of clusters, linearised where they weigh differently, as `compare_paired` does.
-
-    Source:
-        Miller 2024, "Adding Error Bars to Evals", section 2.2: items with several tries are clusters.
-    """
-    count = len(means)
-    if count < 2:
-        return None
-    shares = normalise_weights([weights[place] for place in means], items=count)
-    centre = mean_weighted(list(means.values()), shares)
-    squares = [(share * (mean - centre)) ** 2 for share, mean in zip(shares, means.values(), strict=True)]
-    return math.sqrt(math.fsum(squares) / (count * (count - 1)))
-
-
-def _list_passes(scored: Sequence[Sequence[float]]) -> list[Passes]:
-    counts = [(sum(one >= PASSED for one in each), len(each)) for each in scored]
-    found = []
-    for k in range(1, max((tries for _, tries in counts), default=0) + 1):
-        enough = [(right, tries) for right, tries in counts if tries >= k]
-        found.append(
-            Passes(
-                k=k,
-                items=len(enough),
-                any=fmean(find_pass_at_k(right=right, tries=tries, k=k) for right, tries in enough),
-                all=fmean(find_pass_hat_k(right=right, tries=tries, k=k) for right, tries in enough),
-            )
-        )
-    return found
+def _read_taken(row: Sequence[Any]) -> Taken:
+    tries, prompt, completion, tokens, turns, most, cost, priced, seconds, quantiles, *lengths = row
+    median, late = quantiles or (None, None)
+    correlation, right, wrong = (None if one is None else float(one) for one in lengths)
+    return Taken(
+        tries=tries,
+        prompt_tokens=None if prompt is None else int(prompt),
+        completion_tokens=None if completion is None else int(completion),
+        tokens=None if tokens is None else float(tokens),
+        turns=None if turns is None else float(turns),
+        most_turns=most,
+        cost_usd=None if cost is None else float(cost),
+        priced=priced,
+        seconds=seconds,
+        median_s=median,
+        p95_s=late,
+        length_correlation=correlation,
+        length_right=right,
+        length_wrong=wrong,
+    )

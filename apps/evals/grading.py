@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
 from apps.evals.models import Evaluation, ItemTry
@@ -19,6 +19,13 @@ from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.worlds import AttemptDraft, PanelItem, Verification, World
 from tentalis.outbound.scopes import ScopedThreadPool
 
+if TYPE_CHECKING:
+    from apps.evals.answering import Answered
+    from apps.evals.results import WantedTry
+
+MOST_READ: Final = 5
+"""Answers of a report that are kept for people to read."""
+
 
 def verify_items(
     items: Sequence[PanelItem], world: World, drafts: Sequence[AttemptDraft], *, evaluation: Evaluation
@@ -27,7 +34,7 @@ def verify_items(
     with charging_judges(evaluation):
         graders = convene_graders(evaluation.worker.project, [item.checks for item in items])
         verify = partial(_verify_item, world, graders)
-        if graders is None:
+        if graders is None or len(items) == 1:
             return list(map(verify, items, drafts))
         with ScopedThreadPool(ATTEMPTS_AT_ONCE) as pool:
             return list(pool.map(verify, items, drafts))
@@ -95,4 +102,35 @@ def read_traits(draft: AttemptDraft) -> AnswerTraits:
         length_tokens=len(chosen),
         self_overlap=measure_self_overlap(chosen),
         repeated_words=measure_repeated_words(draft.answer or draft.text),
+    )
+
+
+def _is_read(one: "WantedTry") -> bool:
+    """Whether people are shown the answer."""
+    evaluation = one.asked.measured.evaluation
+    is_reported = evaluation.purpose == Evaluation.Purpose.REPORT and evaluation.is_greedy
+    return is_reported and one.place < MOST_READ and one.number == 0
+
+
+def grade_answered(wanted: "WantedTry", answered: "Answered") -> ItemTry:
+    """The row of a try that was answered, which is not saved."""
+    draft = answered.draft
+    row = grade_try(open_row(wanted), wanted.item, wanted.asked.item_set.world, draft, answered.found)
+    if answered.kept is not None:
+        answered.kept.put_into(row)
+    if row.traits is not None:
+        row.traits |= {"base_nats": answered.base_nats}
+        if _is_read(wanted):
+            row.answer = clean_text(draft.answer or draft.text)
+    return row
+
+
+def open_row(wanted: "WantedTry") -> ItemTry:
+    """The row of a try of which nothing is known yet."""
+    return ItemTry(
+        place=wanted.place,
+        number=wanted.number,
+        key=wanted.asked.item_set.keys[wanted.place],
+        weight=wanted.item.weight,
+        category=wanted.item.category,
     )

@@ -1,15 +1,17 @@
-"""The machine that measures: has a model try items, grades the answers, and commits each block of tries when it ends.
+"""The machine that measures: has a model try items, grades the answers, and commits each try when it ends
+(`apps.evals.streaming`), or a block of them where many are answered in one request.
 
-Whoever is killed goes on behind the last block. What says nothing of the model (it could not be asked, its answer could
-not be graded) is tried again a few times and then kept as unscored, with its cause; it is never a 0.
+Whoever is killed goes on behind what was committed. What says nothing of the model (it could not be asked, its answer
+could not be graded) is tried again a few times and then kept as unscored, with its cause; it is never a 0.
 """
 
 import time
 from collections import ChainMap, Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import zip_longest
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection
 
@@ -17,26 +19,17 @@ from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of
 from apps.base.errors import ConflictError
 from apps.evals.answering import Answered, answer_tries
-from apps.evals.errors import EvaluationStoppedError, TriesAwaitedError
-from apps.evals.grading import grade_try, note_lost
+from apps.evals.errors import TriesAwaitedError
+from apps.evals.grading import grade_answered, note_lost, open_row
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet, refuse_tries
-from apps.evals.results import TRIED, Measured, WantedTries, WantedTry, commit, find_measured, name_of
+from apps.evals.results import Measured, WantedTries, WantedTry, asks_in_blocks, commit, find_measured, name_of
+from apps.evals.streaming import ROUNDS, require_going_on, stream, wants_fewer
 from apps.inference.errors import ModelNotServedError, ProviderBusyError, ProviderRefusedError
 from apps.workers.agents import get_agent, works_outside
 from apps.workers.models import Worker
-from tentalis.core.scoring.quoting import clean_text
-from tentalis.core.worlds import AttemptDraft, Verification, World
+from tentalis.core.worlds import World
 from tentalis.outbound.scopes import ScopedThreadPool
-
-MOST_READ: Final = 5
-"""Answers of a report that are kept for people to read."""
-TOO_MANY: Final = 429
-"""What a server answers that wants fewer requests."""
-SOON_S: Final = 10.0
-"""Who wants to be asked again after so long at most has too many at the same time: fewer are asked at once."""
-ROUNDS: Final = 3
-"""Times that an item is tried which could not be asked or graded."""
 
 
 def measure(
@@ -55,11 +48,11 @@ def measure(
 def play(*asked: WantedTries, patience_s: float = inf, by: str = "gate") -> None:
     """Try what was not tried yet, a block of each evaluation after the other; its last one ends an evaluation.
 
-    The blocks of all go to the server together: those of one model in one call of its agent, different models' at the
-    same time.
+    Where blocks are asked for as such, those of all go to the server together: those of one model in one call of its
+    agent, different models' at the same time. Else so many tries are under way at any time as may be.
 
     Args:
-        patience_s: after so long no further block is begun, and what is not done stays running.
+        patience_s: after so long no further try is begun, and what is not done stays running.
     Raises:
         ProviderBusyError, ProviderRefusedError: the model could not be asked at all; what was tried before is kept.
         EvaluationStoppedError: somebody paused or cancelled it.
@@ -71,14 +64,25 @@ def play(*asked: WantedTries, patience_s: float = inf, by: str = "gate") -> None
         if blocks[one] and (words := refuse_tries(one.measured.evaluation.worker, one.item_set.world)):
             raise ConflictError(words)
     for one in asked:
+        one.measured.begin_work()
+    for one in asked:
         if not blocks[one] and one.measured.evaluation.state == Evaluation.State.RUNNING:
             commit(one.measured, (), is_last=True, by=by)
     if awaited := [one for one in asked if blocks[one] and works_outside(one.measured.evaluation.worker)]:
         raise TriesAwaitedError(awaited)
+    if not all(asks_in_blocks(one.measured.evaluation.worker) for one in blocks):
+        stream(
+            [each for block in zip_longest(*blocks.values(), fillvalue=()) for some in block for each in some],
+            until=until,
+            by=by,
+        )
+        return
     for count in range(max(map(len, blocks.values()), default=0)):
         now = {one: left[count] for one, left in blocks.items() if count < len(left)}
         for one in now:
             require_going_on(one.measured.evaluation)
+            if one.measured.pause_spent(by=by):
+                return
         if count and time.monotonic() > until:
             return
         tried = _try_together([each for block in now.values() for each in block])
@@ -86,16 +90,9 @@ def play(*asked: WantedTries, patience_s: float = inf, by: str = "gate") -> None
             rows = [tried.made[each] for each in block if each in tried.made]
             if rows:
                 commit(one.measured, rows, is_last=count + 1 == len(blocks[one]) and len(rows) == len(block), by=by)
+                one.measured.forget_written(rows)
         if tried.busy is not None:
             raise tried.busy
-
-
-def require_going_on(evaluation: Evaluation) -> None:
-    """Raises EvaluationStoppedError where somebody paused or cancelled what a person asked for."""
-    if evaluation.asked_by and not evaluation._state.adding:
-        state = Evaluation.objects.values_list("state", flat=True).get(pk=evaluation.pk)
-        if state not in TRIED:
-            raise EvaluationStoppedError(f"evaluation {evaluation.pk} is {state}")
 
 
 class _Tried(NamedTuple):
@@ -149,42 +146,22 @@ def _try_block(tries: Sequence[WantedTry], answer: Callable[[Sequence[WantedTry]
     while left:
         now, left = left[:size], left[size:]
         try:
-            rows = {one: _grade(one, *said) for one, said in zip(now, answer(now), strict=True)}
+            with now[0].asked.measured.writing(now[0]):
+                rows = {one: grade_answered(one, said) for one, said in zip(now, answer(now), strict=True)}
         except ModelNotServedError:
             raise
         except ProviderBusyError as error:
             left = now + left
-            is_about_now = error.http_status == TOO_MANY and (error.retry_after_s or 0.0) <= SOON_S
-            if is_about_now and len(now) > 1:
+            if wants_fewer(error) and len(now) > 1:
                 size = len(now) // 2
                 continue
             return _Tried({one: row for one, row in made.items() if one not in left}, error)
         except ProviderRefusedError as error:
             if len(now) == len(tries) and not made and not any(one.asked.measured.tries for one in tries):
                 raise  # it never answered anything: that is the server's word, not an item's
-            rows = {one: note_lost(_open_row(one), str(error)) for one in now}
+            rows = {one: note_lost(open_row(one), str(error)) for one in now}
         made |= rows
         times.update(now)
         lost = ItemTry.Cause.INFRASTRUCTURE
         left += [one for one, row in rows.items() if row.cause == lost and times[one] < ROUNDS]
     return _Tried(made)
-
-
-def _is_read(one: WantedTry) -> bool:
-    """Whether people are shown the answer."""
-    evaluation = one.asked.measured.evaluation
-    is_reported = evaluation.purpose == Evaluation.Purpose.REPORT and evaluation.is_greedy
-    return is_reported and one.place < MOST_READ and one.number == 0
-
-
-def _grade(one: WantedTry, draft: AttemptDraft, found: Verification | None, base_nats: float | None) -> ItemTry:
-    row = grade_try(_open_row(one), one.item, one.asked.item_set.world, draft, found)
-    if row.traits is not None:
-        row.traits |= {"base_nats": base_nats}
-        if _is_read(one):
-            row.answer = clean_text(draft.answer or draft.text)
-    return row
-
-
-def _open_row(one: WantedTry) -> ItemTry:
-    return ItemTry(place=one.place, number=one.number, key=one.asked.item_set.keys[one.place], weight=one.item.weight)

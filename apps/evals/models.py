@@ -163,7 +163,11 @@ class Evaluation(Stateful):
             the same items, by which results pair. The hash is "" where it was measured before items had keys.
         taskset, split: where the items come from; None and "" where a world made them up.
         benchmark: whose items these are; None for none.
+        indices: places of the items in their split, from 0; []: the first ones.
         tries: of each item; is_greedy: the likeliest answer; else sampled as in service.
+        limits: how much it may take (`apps.evals.limits.RunLimits`); seconds: that it was at work so far.
+        made_with: what it was made with, to be read: versions, hashes of code, prompt and sampling.
+        replay_of: the run whose prompts it asks once more, byte for byte; None: of none.
         asked_with: what else decides its answers and grades: the base model's name, the system prompt's hash, the
             sampling and the world's full name (`measuring.describe_asking`); {} where it was measured before that was
             kept. asked_hash: of that.
@@ -230,6 +234,11 @@ class Evaluation(Stateful):
     asked_hash = models.CharField(max_length=32, blank=True, default="", db_default="")
     scale = models.FloatField(default=1.0)
     seed = models.BigIntegerField(default=0)
+    indices = models.JSONField(default=list, db_default=[], blank=True)
+    limits = models.JSONField(default=dict, db_default={}, blank=True)
+    made_with = models.JSONField(default=dict, db_default={}, blank=True)
+    replay_of = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="replays")
+    seconds = models.FloatField(default=0.0, db_default=0.0)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     planned = models.PositiveIntegerField()
     played = models.PositiveIntegerField(default=0)
@@ -250,7 +259,7 @@ class Evaluation(Stateful):
             models.UniqueConstraint(
                 fields=[
                     *("worker", "adapter", "purpose", "item_set", "item_set_hash"),
-                    *("tries", "is_greedy", "scale", "seed", "asked_hash"),
+                    *("tries", "is_greedy", "scale", "seed", "asked_hash", "replay_of"),
                 ],
                 condition=~Q(state__in=["failed", "cancelled"]),
                 name="measured_once",
@@ -258,6 +267,11 @@ class Evaluation(Stateful):
             ),
         ]
         indexes = [models.Index(fields=["project", "-id"], name="evaluation_by_project")]
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether all that comes of its tries is kept."""
+        return self.purpose == self.Purpose.REPORT
 
     @property
     def interval(self) -> Interval | None:
@@ -354,11 +368,19 @@ class ItemTry(models.Model):
         answer: where nothing says what is right, so that it can be compared with another's, and of the first few
             likeliest answers of a report, which people read; "" else.
         grader: what graded it, and its version.
+        category: of the item.
+        prompt_tokens, completion_tokens: of all calls of its model, as the server counts them; turns: how many calls;
+            seconds: from the first question to the last answer; cost_usd: of its model by the price known then. Each
+            None where nobody kept or knew it.
+        new_record: what came of it, until both are written.
     """
 
     class Cause(models.TextChoices):
         INFRASTRUCTURE = "infrastructure", "Could not be asked or graded"
         UNCHECKED = "unchecked", "Nothing says what is right"
+        TIMEOUT = "timeout", "Took longer than it may"
+
+    new_record: "TryRecord | None" = None
 
     evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="item_tries")
     place = models.PositiveIntegerField()
@@ -372,6 +394,12 @@ class ItemTry(models.Model):
     traits = models.JSONField(null=True)
     answer = models.TextField(blank=True, default="", db_default="")
     grader = models.CharField(max_length=64, blank=True, default="")
+    category = models.CharField(max_length=64, blank=True, default="", db_default="")
+    prompt_tokens = models.PositiveIntegerField(null=True)
+    completion_tokens = models.PositiveIntegerField(null=True)
+    turns = models.PositiveSmallIntegerField(null=True)
+    seconds = models.FloatField(null=True)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True)
 
     class Meta:
         constraints = [
@@ -385,3 +413,41 @@ class ItemTry(models.Model):
     def __str__(self) -> str:
         found = self.cause if self.outcome is None else f"{self.outcome:g}"
         return f"item {self.place + 1}, try {self.number + 1}: {found}"
+
+
+class TryRecord(models.Model):
+    """All that came of a try that somebody asked for, beside its slim row. It is looked at and graded anew; nothing of
+    it is ever trained on.
+
+    Attributes:
+        text: all that its agent wrote; answer: its last word; steps: [{"kind", "text", "tool_name", "tool_result"}].
+        messages: the whole conversation in the chat API's form, with calls and what was said to them.
+        prompt_hash: of the messages and tools that it began with: the same for the same prompt, byte for byte.
+        request, sampling: what else the first turn was asked with, as sent.
+        verification: as `Verification.to_json`; None where nothing is known of it.
+        error: why there is no answer; "" where there is one.
+        served_by, finish_reason: in the server's words.
+        turn_tokens: how many of the tokens each turn wrote; cached_tokens: of those asked with, as the server counts.
+        token_ids, logprobs: of what its model wrote, packed little-endian int32 and float32 (natural log); empty where
+            the server told none.
+    """
+
+    item_try = models.OneToOneField(ItemTry, models.CASCADE, primary_key=True, related_name="record")
+    text = models.TextField(blank=True)
+    answer = models.TextField(blank=True)
+    steps = models.JSONField(default=list)
+    messages = models.JSONField(default=list)
+    prompt_hash = models.CharField(max_length=32)
+    request = models.JSONField(default=dict)
+    sampling = models.JSONField(default=dict)
+    verification = models.JSONField(null=True)
+    error = models.TextField(blank=True)
+    served_by = models.CharField(max_length=200, blank=True)
+    finish_reason = models.CharField(max_length=32, blank=True)
+    turn_tokens = models.JSONField(default=list)
+    cached_tokens = models.PositiveIntegerField(default=0)
+    token_ids = models.BinaryField(default=b"")
+    logprobs = models.BinaryField(default=b"")
+
+    def __str__(self) -> str:
+        return f"record of try {self.item_try_id}"

@@ -224,7 +224,7 @@ def has_past(row: Item | PanelItem) -> bool:
 def read_item(row: Item) -> PanelItem:
     """A taskset's item as it is measured on: the same for the gate and for whoever asks."""
     seed = int(row.content_hash[:8], 16) if row.seed is None else row.seed
-    told: dict[str, Any] = {"messages": row.messages, "weight": row.weight, "checks": row.checks}
+    told: dict[str, Any] = {name: getattr(row, name) for name in ("messages", "weight", "checks", "category")}
     return PanelItem(prompt=row.prompt, reference=row.reference, seed=seed, **told)
 
 

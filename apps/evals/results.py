@@ -1,13 +1,19 @@
 """Evaluations with their tries: what there is of one, what is left to try, and each block as it is committed."""
 
 import hashlib
+import platform
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from importlib.metadata import version
+from math import inf
 from statistics import fmean
 from typing import Any, Final, NamedTuple
 
 from django.db import IntegrityError, transaction
+from django.db.models import F, Sum
 from django.utils import timezone
 
 from apps.accounts.models import Project
@@ -15,13 +21,17 @@ from apps.adapters.models import Adapter
 from apps.audit.services import move
 from apps.base.inserting import insert
 from apps.checks.graders import convene_graders
-from apps.evals.models import Evaluation, ItemTry
+from apps.evals.limits import RunLimits, RunSpent
+from apps.evals.models import Evaluation, ItemTry, TryRecord
 from apps.evals.panels import ItemSet
+from apps.inference.kept_answers import forget_written, write_answers
+from apps.inference.prices import Rates, find_price
 from apps.workers.agents import is_quick
 from apps.workers.base_names import count_parameters
+from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
-from apps.worlds.identity import name_world
+from apps.worlds.identity import SHOWN, hash_packages, name_world
 from tentalis.core.canon import content_hash
 from tentalis.core.learning.collapse import (
     AnswerProfile,
@@ -39,7 +49,7 @@ MOST_LOST: Final = 0.1
 """Share of the tries that may be lost: where more are, nothing is said of the model."""
 IDENTITY: Final = (
     *("worker", "adapter", "purpose", "item_set", "item_set_hash"),
-    *("tries", "is_greedy", "scale", "seed", "asked_hash"),
+    *("tries", "is_greedy", "scale", "seed", "asked_hash", "replay_of"),
 )
 """What makes two evaluations the same one."""
 SUMMARY: Final = (
@@ -52,7 +62,13 @@ SUMMARY: Final = (
     "profile",
     "failure",
     "finished_at",
+    "seconds",
 )
+CODE: Final = ("apps.evals", "apps.checks", "tentalis.core")
+"""Packages that decide what is asked and how it is graded, beside the world's."""
+COUNTED: Final = ("played", "unscored", "seconds")
+SUM_UP_S: Final = 1.0
+"""What all tries came to is summed up so often while they are made, and at the end."""
 TRIED = frozenset({Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.WAITING, Evaluation.State.DONE})
 
 
@@ -66,6 +82,9 @@ class Measured:
 
     evaluation: Evaluation
     tries: dict[tuple[int, int], ItemTry] = field(default_factory=dict)
+    _summed_at: float = field(default_factory=time.monotonic)
+    _worked_since: float | None = None
+    _is_behind: bool = False
 
     @cached_property
     def outcomes(self) -> Mapping[int, float]:
@@ -85,6 +104,68 @@ class Measured:
         """Return the mean of the items' values (by key), each as much as it weighs; None where none has one."""
         weights = [self.weights[key] for key in of_items]
         return mean_weighted([*of_items.values()], weights) if weights else None
+
+    @cached_property
+    def limits(self) -> RunLimits:
+        return RunLimits.from_json(self.evaluation.limits)
+
+    @cached_property
+    def spent(self) -> RunSpent:
+        """What it took so far; kept up by `commit`."""
+        found = ItemTry.objects.filter(evaluation=self.evaluation.pk).aggregate(
+            tokens=Sum(F("prompt_tokens") + F("completion_tokens")), usd=Sum("cost_usd")
+        )
+        return RunSpent(found["tokens"] or 0, float(found["usd"] or 0), self.evaluation.seconds)
+
+    def begin_work(self) -> None:
+        """From now on time is counted."""
+        self._worked_since = time.monotonic()
+
+    def count_time(self) -> None:
+        """Put the time at work so far into the row."""
+        now = time.monotonic()
+        if self._worked_since is not None:
+            self.evaluation.seconds += now - self._worked_since
+            self._worked_since = now
+
+    def pause_spent(self, *, by: str) -> bool:
+        """Whether its budget is used; it pauses then, and says so."""
+        if not (self.limits.tokens or self.limits.usd or self.limits.minutes):
+            return False
+        self.count_time()
+        self.spent.seconds = self.evaluation.seconds
+        if not (words := self.limits.find_reached(self.spent)):
+            return False
+        if self.evaluation.state == Evaluation.State.RUNNING:
+            move(self.evaluation, Evaluation.State.PAUSED, by=by, failure=words)
+        return True
+
+    def catch_up(self, *, by: str) -> None:
+        """Sum up what was committed since it was summed up last."""
+        if self._is_behind:
+            self._summed_at = -inf
+            commit(self, (), is_last=False, by=by)
+
+    def writing(self, wanted: "WantedTry") -> AbstractContextManager[Any]:
+        """Within, each answer of a model to a try that is kept is written down as it comes."""
+        if self.evaluation._state.adding or not self.evaluation.keeps_records:
+            return nullcontext()
+        return write_answers(self.evaluation.project_id, self._name(wanted.place, wanted.number))
+
+    def forget_written(self, rows: Sequence[ItemTry]) -> None:
+        """Drop what was written down of tries that have ended."""
+        if self.evaluation.keeps_records:
+            forget_written(self.evaluation.project_id, [self._name(row.place, row.number) for row in rows])
+
+    def _name(self, place: int, number: int) -> str:
+        return f"evaluation:{self.evaluation.pk}:{place}:{number}"
+
+    @cached_property
+    def rates(self) -> Rates | None:
+        """What its model costs now; None: nobody knows."""
+        worker, adapter = self.evaluation.worker, self.evaluation.adapter
+        kind = worker.provider.kind if worker.provider is not None else "engine"
+        return find_price(provider=worker.provider, kind=kind, model=name_of(worker, adapter))
 
     @property
     def profile(self) -> AnswerProfile:
@@ -128,6 +209,11 @@ class WantedTries:
         return [left[first : first + size] for first in range(0, len(left), size)]
 
 
+def asks_in_blocks(worker: Worker) -> bool:
+    """Whether many tries are one request; else each is answered, and committed, by itself."""
+    return is_quick(worker) and not find_kind(worker.kind).takes_turns
+
+
 def find_block(worker: Worker) -> int:
     """Tries of a worker that are asked for, and committed, together."""
     if not is_quick(worker):
@@ -167,6 +253,7 @@ def find_measured(
     is_greedy: bool = False,
     scale: float = 1.0,
     seed: int = 0,
+    replay_of: Evaluation | None = None,
 ) -> Measured:
     """What there is of this evaluation already; one that was never begun has no row yet."""
     asked_with = describe_asking(worker, item_set.world) | describe_grading(worker.project, item_set)
@@ -181,6 +268,7 @@ def find_measured(
         "scale": scale,
         "seed": seed,
         "asked_hash": content_hash(asked_with)[:32],
+        "replay_of": replay_of,
     }
     found = Evaluation.objects.filter(state__in=TRIED, **values).first()
     if found is not None:
@@ -197,6 +285,19 @@ def describe_asking(worker: Worker, world: World) -> dict[str, Any]:
         "system_prompt": hashlib.sha256(prompt.encode()).hexdigest() if prompt else "",
         "sampling": worker.sampling,
         "world": name_world(world),
+    }
+
+
+def describe_making(worker: Worker, item_set: ItemSet) -> dict[str, Any]:
+    """What an evaluation is made with, in full, for who wants to make it once more."""
+    return {
+        "tentalis": version("tentalis"),
+        "python": platform.python_version(),
+        "code": hash_packages(CODE)[:SHOWN],
+        "agent": worker.kind,
+        "system_prompt": worker.system_prompt,
+        **{name: value for name, value in describe_asking(worker, item_set.world).items() if name != "system_prompt"},
+        **describe_grading(worker.project, item_set),
     }
 
 
@@ -217,7 +318,7 @@ def commit(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: st
 
     Where somebody else began the same one or made the same tries meanwhile, theirs stay, and ours fill them up.
     """
-    evaluation, before = measured.evaluation, set(measured.tries)
+    evaluation = measured.evaluation
     measured.add(rows)
     try:
         with transaction.atomic():
@@ -225,6 +326,7 @@ def commit(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: st
     except IntegrityError:
         same = {name: getattr(evaluation, name) for name in IDENTITY}
         theirs = read_measured(Evaluation.objects.get(state__in=TRIED, **same))
+        before = measured.tries.keys() - {(row.place, row.number) for row in rows}
         if not evaluation._state.adding and theirs.tries.keys() <= before:  # it is about something else
             raise
         measured.evaluation, measured.tries = theirs.evaluation, theirs.tries
@@ -236,19 +338,41 @@ def commit(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: st
 
 def _write(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: str) -> None:
     evaluation = measured.evaluation
-    state = _sum_up(measured, is_last=is_last)
+    measured.count_time()
+    names: tuple[str, ...] = SUMMARY
+    if is_last or evaluation._state.adding or time.monotonic() > measured._summed_at + SUM_UP_S:
+        state = _sum_up(measured, is_last=is_last)
+        measured._summed_at, measured._is_behind = time.monotonic(), False
+    else:
+        evaluation.played = len(measured.tries)
+        evaluation.unscored += sum(row.outcome is None for row in rows)
+        state, names, measured._is_behind = Evaluation.State(evaluation.state), COUNTED, True
     if evaluation._state.adding:
         evaluation.state = state
         evaluation.save(force_insert=True)
     else:
-        values = {name: getattr(evaluation, name) for name in SUMMARY}
+        values = {name: getattr(evaluation, name) for name in names}
         if state == evaluation.state:
             Evaluation.objects.filter(pk=evaluation.pk).update(**values)
         else:
             move(evaluation, state, by=by, **values)
     for row in rows:
         row.evaluation = evaluation
+        if row.new_record is not None:
+            _count_cost(measured, row, row.new_record)
     insert(rows)
+    records = [row.new_record for row in rows if row.new_record is not None]
+    for record, row in zip(records, (row for row in rows if row.new_record is not None), strict=True):
+        record.item_try_id = row.pk
+    insert(records)
+
+
+def _count_cost(measured: Measured, row: ItemTry, record: TryRecord) -> None:
+    prompt, completion = row.prompt_tokens or 0, row.completion_tokens or 0
+    if measured.rates is not None and row.cost_usd is None:
+        row.cost_usd = measured.rates.cost(prompt=prompt, completion=completion, cached=record.cached_tokens)
+    measured.spent.tokens += prompt + completion
+    measured.spent.usd += float(row.cost_usd or 0)
 
 
 def _sum_up(measured: Measured, *, is_last: bool) -> Evaluation.State:

@@ -11,7 +11,7 @@ import orjson
 from apps.inference.allowances import Allowance
 from apps.inference.anthropic import from_anthropic, to_anthropic
 from apps.inference.errors import PacedError, ProviderAnswerError, ProviderRefusedError
-from apps.inference.kept_answers import find_kept_answers, name_asked
+from apps.inference.kept_answers import find_kept_answers, find_written_answers, name_asked
 from apps.inference.lora_routes import NAME_TAKEN, LoraRoutes
 from apps.inference.provider_kinds import ProviderKind, find_kind
 from apps.inference.transport import Transport
@@ -344,7 +344,7 @@ class ModelClient:
 
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
         """Have the model answer, in OpenAI's form whatever the server speaks."""
-        kept = find_kept_answers() if self.keeps_answers else None
+        kept = find_written_answers() or (find_kept_answers() if self.keeps_answers else None)
         if kept is None:
             return self._ask_server(path, body)
         asked = name_asked(self.base_url, path, body)

@@ -7,7 +7,9 @@ or as long as it waits; where that is lost, it is asked again. Who forgets a per
 import logging
 import threading
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 MOST_CHARS: Final = 8 * 2**20
 """Of one link's answers; of more the first are asked again."""
 KEPT_FOR_S: Final = 3_600
+WRITTEN_FOR_S: Final = 24 * 3_600
 _DIGEST: Final = 64
 
 
@@ -113,6 +116,75 @@ class KeptAnswers:
             tell_redis(lambda client: client.transaction(push, dropped))
         except ProviderBusyError as error:
             logger.warning("%d answers of a link that waits are asked for again: %s", len(entries), error)
+
+
+@dataclass
+class WrittenAnswers:
+    """What a model said to one try, written down as it comes: where whoever makes it is killed, the next one goes on
+    behind its last answer, and asks nothing that was answered. Where Redis is lost, it is asked again."""
+
+    project_id: int | None
+    name: str
+    _known: dict[str, deque[str]] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, asked: str) -> Any:
+        """An answer to this that was written down, each once; None where there is none."""
+        with self._lock:
+            if self._known is None:
+                self._known = {}
+                with suppress(ProviderBusyError):
+                    for entry in tell_redis(lambda client: client.lrange(self._key, 0, -1)):
+                        self._known.setdefault(entry[:_DIGEST], deque()).append(entry[_DIGEST:])
+            found = self._known.get(asked)
+            return orjson.loads(found.popleft()) if found else None
+
+    def add(self, asked: str, answer: Any) -> None:
+        entry = asked + orjson.dumps(answer).decode()
+
+        def push(client: Any) -> None:
+            with client.pipeline(transaction=False) as pipe:
+                pipe.rpush(self._key, entry)
+                pipe.expire(self._key, WRITTEN_FOR_S)
+                pipe.execute()
+
+        try:
+            tell_redis(push)
+        except ProviderBusyError as error:
+            logger.warning("an answer is asked for again should its try be interrupted: %s", error)
+
+    def keep(self, wait_s: float) -> None:
+        """It is kept."""
+
+    @property
+    def _key(self) -> str:
+        return f"{_name_all(self.project_id)}{self.name}"
+
+
+_writing: ContextVar[WrittenAnswers | None] = ContextVar("tentalis_written_answers", default=None)
+
+
+@contextmanager
+def write_answers(project_id: int, name: str) -> Iterator[None]:
+    """Write down, and find again, what models answer within; `name`: the same when it is begun anew."""
+    token = _writing.set(WrittenAnswers(project_id, name))
+    try:
+        yield
+    finally:
+        _writing.reset(token)
+
+
+def forget_written(project_id: int, names: Sequence[str]) -> None:
+    """Drop what was written down under these names; where Redis is away, it goes after a while."""
+    keys = [f"{_name_all(project_id)}{name}" for name in names]
+    if keys:
+        with suppress(ProviderBusyError):
+            tell_redis(lambda client: client.delete(*keys))
+
+
+def find_written_answers() -> WrittenAnswers | None:
+    """Where answers are written down in this thread."""
+    return _writing.get()
 
 
 def find_kept_answers() -> KeptAnswers | None:

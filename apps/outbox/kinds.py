@@ -32,6 +32,8 @@ class SegmentKind(StrEnum):
     """Label steps for a step scorer (a worker)."""
     EVALUATE = "evaluate"
     """Have a model try items (an evaluation)."""
+    REGRADE = "regrade"
+    """Grade anew what was answered before (a set of new grades)."""
     ADOPT_SCORER = "adopt_scorer"
     """Gate a step scorer (a reward model)."""
     META = "meta"

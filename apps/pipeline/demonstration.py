@@ -19,7 +19,7 @@ from apps.adapters.models import Adapter, Verdict
 from apps.adapters.selectors import find_deployed
 from apps.audit.chain import seal_entries, verify_chain
 from apps.base.errors import TentalisError
-from apps.evals.comparing import CONFIDENCE, pair
+from apps.evals.comparing import pair
 from apps.evals.measuring import play
 from apps.evals.models import PASSED, Evaluation, Item, ItemTry
 from apps.evals.panels import ItemSet, Panel, choose_panel, find_generator, find_own, say_missing
@@ -443,7 +443,7 @@ def _compare(before: Report, after: Report) -> tuple[PairedComparison, PairedCom
     """Of the mean outcome, and of the share with all of it right."""
     mine, theirs, _ = pair(after.outcomes, before.outcomes, dict.fromkeys(after.outcomes, 1.0))
     passed = [[float(value >= PASSED) for value in side] for side in (mine, theirs)]
-    return compare_paired(mine, theirs, confidence=CONFIDENCE), compare_paired(*passed, confidence=CONFIDENCE)
+    return compare_paired(mine, theirs), compare_paired(*passed)
 
 
 def _require_mean(measured: Measured) -> float:

@@ -29,6 +29,7 @@ from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, TentalisError, log_and_continue
 from apps.conversations import asked
 from apps.evals import asking
+from apps.evals.limits import RunLimits
 from apps.evals.models import Evaluation
 from apps.feedback import expiry, skip
 from apps.feedback import jobs as feedback_jobs
@@ -43,6 +44,10 @@ from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.pipeline import bulk as bulks
 from apps.pipeline import importing, judging, sets
 from apps.pipeline.supervision import learn_from_decisions, learn_from_waits
+from apps.regrading import jobs as regrading_jobs
+from apps.regrading import services as regradings
+from apps.regrading.models import Regrading
+from apps.regrading.rules import GradingRule
 from apps.rollouts import jobs as rollout_jobs
 from apps.rollouts import services as rollouts
 from apps.rollouts.models import Batch
@@ -265,12 +270,46 @@ def ask_evaluation(*, worker: Worker, by: User, **asked: Unpack[asking.AskedFiel
     return evaluation
 
 
-def resume_evaluation(*, evaluation: Evaluation, by: User) -> Evaluation:
+def replay_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = asking.UNLIMITED) -> Evaluation:
+    """Ask the very prompts of a run once more; see `asking.replay_evaluation`."""
+    with transaction.atomic():
+        made = asking.replay_evaluation(evaluation=evaluation, by=by, limits=limits)
+        if made.state == Evaluation.State.QUEUED:
+            outbox.start(SegmentKind.EVALUATE, subject_id=made.pk, project_id=made.project_id)
+    return made
+
+
+def resume_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = asking.UNLIMITED) -> Evaluation:
     """Let a paused or failed one go on."""
     with transaction.atomic():
-        asking.resume_evaluation(evaluation=evaluation, by=by)
+        asking.resume_evaluation(evaluation=evaluation, by=by, limits=limits)
         outbox.start(SegmentKind.EVALUATE, subject_id=evaluation.pk, project_id=evaluation.project_id)
     return evaluation
+
+
+# --- new grades of what was answered before, beside the old ones: a while at a time -----------------------------------
+
+
+def go_on_regrading(regrading_ids: Sequence[int]) -> None:
+    """What a link left is the next segment's."""
+    outbox.start_many(SegmentKind.REGRADE, regradings.find_unfinished(regrading_ids))
+
+
+KINDS[SegmentKind.REGRADE] = Chain(
+    links=(regrading_jobs.regrade,),
+    then=go_on_regrading,
+    on_dead=regradings.fail_regrading,
+)
+
+
+def ask_regrading(
+    *, project: Project, rule: GradingRule, by: User, **asked: Unpack[regradings.AskedRegrading]
+) -> Regrading:
+    """Grade anew what was answered before; see `apps.regrading.services.ask_regrading`."""
+    with transaction.atomic():
+        made = regradings.ask_regrading(project=project, rule=rule, by=by, **asked)
+        outbox.start(SegmentKind.REGRADE, subject_id=made.pk, project_id=made.project_id)
+    return made
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

@@ -85,6 +85,10 @@ RULES: Mapping[str, KeepingRule] = {
     "api.IdempotencyKey": KeepingRule("72 hours (its app)"),
     "conversations.Forgetting": KeepingRule("kept as evidence; its sealed subject goes after 72 hours (its app)"),
     "accounts.Invitation": KeepingRule("kept: who was offered what, and what became of it"),
+    "evals.TryRecord": KeepingRule(
+        "what came of each try that people asked for: kept with it, looked at and graded anew, never trained on; "
+        "`forget` deletes its project's"
+    ),
     "feedback.ReviewDraft": KeepingRule("until the review is closed for good (its app)"),
     **dict.fromkeys(("inference.Session", "inference.Exchange"), CONVERSED),
     **dict.fromkeys(("audit.AuditEntry", "audit.AuditEpoch", "audit.AuditSeal", "admin.LogEntry"), EVIDENCE),
@@ -115,6 +119,7 @@ RULES: Mapping[str, KeepingRule] = {
     **dict.fromkeys(
         (
             *("adapters.Adapter", "adapters.Shadow", "adapters.Verdict", "evals.Evaluation", "evals.ItemTry"),
+            *("regrading.Regrading", "regrading.Regrade"),
             "gate.AnswerPair",
             *("calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
             *("conversations.TurnExchange", "conversations.TurnSignal", "evals.Item"),

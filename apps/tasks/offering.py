@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -22,9 +23,11 @@ from apps.evals.answering import AGAIN
 from apps.evals.asking import measure_asked
 from apps.evals.errors import TooFewScoredError, TriesAwaitedError
 from apps.evals.grading import grade_try, note_lost, verify_items
-from apps.evals.measuring import ROUNDS
 from apps.evals.models import Evaluation, ItemTry
+from apps.evals.records import KeptTry, make_record
 from apps.evals.results import IDENTITY, TRIED, WantedTries, commit, read_measured
+from apps.evals.streaming import ROUNDS
+from apps.inference.models import Exchange
 from apps.outbox.services import final_write
 from apps.tasks.drafts import CUT_OFF, rebuild_draft
 from apps.tasks.handing_in import STORED_WITHIN_S, BoundCalls, bind, read_calls
@@ -33,7 +36,8 @@ from apps.tasks.selectors import find_submitter
 from apps.tasks.services import keep_tasks
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
-from tentalis.core.worlds import AttemptDraft, DraftStep, PanelItem
+from tentalis.core.token_use import TokenUse
+from tentalis.core.worlds import AttemptDraft, DraftStep, PanelItem, Verification
 
 PATIENCE: Final = timedelta(hours=1)
 """So long a try waits for its agent before it is offered anew."""
@@ -88,7 +92,8 @@ def require_not_lost(awaited: TriesAwaitedError, *, since: datetime) -> None:
 
 def _make_task(evaluation: Evaluation, one: WantedTries, place: tuple[int, int]) -> Task:
     item, key, number = one.item_set.items[place[0]], one.item_set.keys[place[0]], place[1]
-    weighs = {"weight": item.weight} if item.weight != 1.0 else {}
+    weighs: dict[str, Any] = {"weight": item.weight} if item.weight != 1.0 else {}
+    weighs |= {"category": item.category} if item.category else {}
     return Task(
         project_id=evaluation.project_id,
         worker_id=evaluation.worker_id,
@@ -229,12 +234,14 @@ def _grade(tasks: Sequence[Task], evaluation: Evaluation, found: Mapping[int, Bo
             note_lost(row, f"answered by {others}, not by what is measured" if others else NO_CALL)
         else:
             item = PanelItem(prompt=task.prompt, reference=task.reference, checks=task.checks)
-            graded.append((row, item, _read_draft(attempt, calls)))
+            graded.append((row, item, _read_draft(attempt, calls), calls))
     if graded:
-        world, (_, items, drafts) = get_world(tasks[0].environment), zip(*graded, strict=True)
+        world, (_, items, drafts, _) = get_world(tasks[0].environment), zip(*graded, strict=True)
         for one, said in zip(graded, verify_items(items, world, drafts, evaluation=evaluation), strict=True):
-            row, item, draft = one
+            row, item, draft, calls = one
             grade_try(row, item, world, draft, said)
+            if evaluation.keeps_records:
+                _make_record(draft, said, calls.calls).put_into(row)
     return rows
 
 
@@ -254,10 +261,46 @@ def _read_draft(attempt: Attempt, calls: BoundCalls) -> AttemptDraft:
     )
 
 
+def _make_record(draft: AttemptDraft, found: Verification | None, calls: Sequence[Exchange]) -> KeptTry:
+    turns = [
+        AttemptDraft(
+            token_ids=call.unpack_token_ids(),
+            logprobs=call.unpack_logprobs(),
+            sampled=call.unpack_sampled(),
+            use=TokenUse(call.prompt_tokens, call.completion_tokens, call.cached_tokens),
+            sampling=call.sampling,
+            request=call.request,
+        )
+        for call in calls
+    ]
+    messages = [
+        message
+        for call in calls
+        for message in (
+            *call.messages,
+            {"role": "assistant", "content": call.text} | ({"tool_calls": call.tool_calls} if call.tool_calls else {}),
+        )
+    ]
+    kept = make_record(replace(draft, messages=messages), found, turns=turns, opening=calls[0].messages)
+    costs = [call.cost_usd for call in calls if call.cost_usd is not None]
+    latencies = [call.latency_ms for call in calls if call.latency_ms is not None]
+    known = {
+        "cost_usd": sum(costs, start=Decimal()) if len(costs) == len(calls) else None,
+        "seconds": sum(latencies) / 1000 if len(latencies) == len(calls) else None,
+    }
+    return kept._replace(numbers={**kept.numbers, **known})
+
+
 def _make_row(task: Task) -> ItemTry:
     place, number = _read_place(task)
     said = task.metadata["evaluation"]
-    return ItemTry(place=place, number=number, key=int(said["key"]), weight=said.get("weight", 1.0))
+    return ItemTry(
+        place=place,
+        number=number,
+        key=int(said["key"]),
+        weight=said.get("weight", 1.0),
+        category=said.get("category", ""),
+    )
 
 
 def _note_gone(task: Task) -> ItemTry:

@@ -21,7 +21,7 @@ from apps.rollouts.contents import list_taught
 from apps.rollouts.models import Batch, Demonstration, TrainingUse
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
-from apps.training.contamination import find_leaks
+from apps.training.contamination import find_leaks, list_runs
 from apps.training.models import TrainingRun
 from apps.training.monitoring import note_taught
 from apps.workers.base_names import count_parameters
@@ -211,7 +211,7 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
     if panel is None:
         return
     known = Evaluation.objects.on_panels().filter(adapter=adapter.parent_id, item_set=panel.name).exists()
-    runs = [adapter.run_id] if known else _list_runs(adapter)
+    runs = [adapter.run_id] if known else list_runs(adapter)
     batches = Batch.objects.filter(run__in=runs).order_by("pk")
     found = find_leaks(batches, list_measured(panel, policy, sha256=adapter.sha256), world=None)
     answer = ask_leak(0, found.measured, found.answers, what="answers that it learnt from", tasks=found.tasks)
@@ -219,16 +219,6 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
         if run is not None:
             _note(run, answer)
         refuse(adapter, reason=f"refused: {answer.gate}: {answer.words}", by=by)
-
-
-def _list_runs(adapter: Adapter) -> list[int]:
-    """Its run and those of all it continues."""
-    runs = list[int]()
-    one: Adapter | None = adapter
-    while one is not None:
-        runs += [] if one.run_id is None else [one.run_id]
-        one = one.parent
-    return runs
 
 
 def _ask_base(run: TrainingRun) -> GateAnswer:

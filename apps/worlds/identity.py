@@ -1,7 +1,7 @@
 """Which world it was that said something: its name, its version, and what it is made of."""
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +29,12 @@ def hash_world(world: World) -> str:
     names = {import_module(base.__module__).__package__ or base.__module__ for base in bases}
     names |= {name for base in bases for name in base.made_of}
     return content_hash([kind.__qualname__, {name: list(_hash_files(name)) for name in sorted(names)}])
+
+
+@cache
+def hash_packages(names: tuple[str, ...]) -> str:
+    """SHA-256 of the files of packages, the same wherever these lie. Read once a process."""
+    return content_hash({name: list(_hash_files(name)) for name in names})
 
 
 def _hash_files(name: str) -> Iterator[tuple[str, str]]:

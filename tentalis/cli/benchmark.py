@@ -19,6 +19,11 @@ COLUMNS = ("name", "version", "group", "environment", "grader", "items", "needs"
 INSTALLED = ("id", "project", "name", "version", "grader", "split", "tries", "source")
 RUNNING = ("queued", "running", "waiting")
 LOOK_S = 0.5
+BUDGETS = ("tokens", "usd", "minutes")
+MOST_PLACES = 100_000
+Concurrency = Annotated[int | None, typer.Option(min=1, help="Tries at one time.")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds that a try may take.")]
+Budget = Annotated[str, typer.Option(metavar="tokens=N,usd=N,minutes=N", help="Where one is used, it pauses.")]
 Name = Annotated[str, typer.Argument(help="Of the catalogue.")]
 
 
@@ -93,32 +98,92 @@ def run_benchmark(
     worker: Annotated[str, typer.Option("--worker", "-w", "--agent", help="Whose model is asked.")] = "",
     adapter: Annotated[str, typer.Option(help="By name; the base model without.")] = "",
     attempts: Annotated[int | None, typer.Option(min=1, help="Of each item; else as the benchmark says.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many items, the first ones.")] = None,
+    indices: Annotated[str, typer.Option(help="Instead: these, by place from 0: 3,5,7-9.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Another one gives other answers.")] = 0,
     greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest answers instead of sampled ones.")] = False,
+    concurrency: Concurrency = None,
+    timeout: Timeout = None,
+    budget: Budget = "",
+    resume: Annotated[int | None, typer.Option(min=1, help="Go on with this run of it instead.")] = None,
+    replay: Annotated[
+        int | None, typer.Option(min=1, help="Ask the very prompts of this run of it once more instead.")
+    ] = None,
     file: Annotated[str, typer.Option(help="Its rows, where they do not come along.")] = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it to its end.")] = True,
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
     """Run a benchmark. It is installed where the project has it not; the very same is measured once."""
+    if resume is not None and replay is not None:
+        raise typer.BadParameter("wanted --resume RUN or --replay RUN, found both")
+    limits = read_limits(concurrency=concurrency, timeout=timeout, budget=budget)
     with open_client() as client:
-        slug = choose_project(client, project)
-        benchmark = find_or_install(client, slug, name, file=file)
-        made = client.ask_evaluation(
-            project=slug,
-            worker=worker or _choose_worker(client, slug),
-            benchmark=benchmark["id"],
-            seed=seed,
-            is_greedy=greedy,
-            **({"adapter": adapter} if adapter else {}),
-            **({"tries": attempts} if attempts else {}),
-        )
+        if (run := resume or replay) is not None:
+            _require_run_of(client, run, name)
+            go_on = client.resume_evaluation if resume is not None else client.replay_evaluation
+            made = go_on(run, limits=limits or None)
+        else:
+            slug = choose_project(client, project)
+            benchmark = find_or_install(client, slug, name, file=file)
+            asked = {
+                "adapter": adapter,
+                "tries": attempts,
+                "limit": limit,
+                "indices": read_indices(indices),
+                "limits": limits,
+            }
+            made = client.ask_evaluation(
+                project=slug,
+                worker=worker or _choose_worker(client, slug),
+                benchmark=benchmark["id"],
+                seed=seed,
+                is_greedy=greedy,
+                **{field: value for field, value in asked.items() if value},
+            )
         if wait:
             made = follow(client, made)
-        figures = client.get_figures(made["id"]) if wait else {}
-    print_row(made | figures, as_json=as_json, skip=("item_set_hash", "project", "created_at"))
+        figures = client.get_figures(made["id"]) | client.get_confounds(made["id"]) if wait else {}
+    print_row(made | figures, as_json=as_json, skip=("item_set_hash", "project", "created_at", "made_with"))
     if made["state"] == "failed":
         raise typer.Exit(1)
+
+
+def _require_run_of(client: "Client", run: int, name: str) -> None:
+    found = client.get_evaluation(run)["benchmark"]
+    known = None if found is None else client.get_benchmark(found)
+    if known is None or name not in (known["name"], f"{known['name']}@{known['version']}"):
+        of = "of no benchmark" if known is None else f"of {known['name']}@{known['version']}"
+        raise typer.BadParameter(f"wanted a run of {name}, found evaluation {run}, {of}")
+
+
+def read_limits(*, concurrency: int | None, timeout: float | None, budget: str) -> dict[str, Any]:
+    """What REST takes as `limits`; nothing of what nobody said."""
+    found: dict[str, Any] = {}
+    for part in filter(None, budget.replace(" ", "").split(",")):
+        name, _, text = part.partition("=")
+        try:
+            found[name] = int(text) if name == "tokens" else float(text)
+        except ValueError:
+            name = ""
+        if name not in BUDGETS:
+            raise typer.BadParameter(f"--budget: wanted tokens=N,usd=N,minutes=N, found {part!r:.80}")
+    if concurrency is not None:
+        found["concurrency"] = concurrency
+    if timeout is not None:
+        found["timeout_s"] = timeout
+    return found
+
+
+def read_indices(text: str) -> list[int]:
+    """`3,5,7-9` as places."""
+    places: list[int] = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) - int(first) > MOST_PLACES):
+            raise typer.BadParameter(f"--indices: wanted places such as 3,5,7-9, found {part!r:.80}")
+        places += range(int(first), int(last or first) + 1)
+    return places
 
 
 def follow(client: "Client", evaluation: "Json") -> "Json":

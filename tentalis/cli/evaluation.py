@@ -1,12 +1,15 @@
 """Evaluations: how a model does on items, two of them compared, and several such questions asked together."""
 
+import json
+import time
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from tentalis.cli.benchmark import run_benchmark
+from tentalis.cli.benchmark import LOOK_S, Budget, Concurrency, Timeout, follow, read_limits, run_benchmark
 from tentalis.cli.output import AsJson, Project, print_row, print_rows
+from tentalis.cli.reading import read_text
 from tentalis.cli.session import choose_project, list_rows, open_client
 
 
@@ -23,6 +26,7 @@ BENCH = "bench"
 app = typer.Typer(no_args_is_help=True, cls=_OrBenchmark)
 app.command(BENCH)(run_benchmark)
 EvaluationId = Annotated[int, typer.Argument(min=1, help="Number of the evaluation.")]
+COMPARED = ("a", "b", "items", "difference", "low", "high", "p", "effect", "verdict", "why")
 ANSWERED = ("scenario", "candidate", "reference", "score", "outcomes", "why")
 COLUMNS = ("id", "project", "worker", "adapter", "item_set", "state", "played", "planned", "mean_outcome")
 
@@ -89,10 +93,28 @@ def pause(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def resume(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
-    """Let a paused or failed one go on."""
+def resume(
+    evaluation_id: EvaluationId,
+    concurrency: Concurrency = None,
+    timeout: Timeout = None,
+    budget: Budget = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let a paused or failed one go on, maybe with other limits."""
+    limits = read_limits(concurrency=concurrency, timeout=timeout, budget=budget)
     with open_client() as client:
-        print_row(client.resume_evaluation(evaluation_id), as_json=as_json)
+        print_row(client.resume_evaluation(evaluation_id, limits=limits or None), as_json=as_json)
+
+
+@app.command("try")
+def show_try(
+    evaluation_id: EvaluationId,
+    try_id: Annotated[int, typer.Argument(min=1, help="Number of the try.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show all that came of a try: its conversation, what was verified, what it took."""
+    with open_client() as client:
+        print_row(client.get_try(evaluation_id, try_id), as_json=as_json)
 
 
 @app.command()
@@ -105,12 +127,104 @@ def cancel(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
 @app.command()
 def compare(
     first: EvaluationId,
-    second: Annotated[int, typer.Argument(min=1, help="What it is compared with.")],
+    others: Annotated[list[int], typer.Argument(min=1, help="What it is compared with.")],
     as_json: AsJson = False,
 ) -> None:
-    """The first minus the second, paired by item."""
+    """The first minus each of the others, paired by item, each p corrected for all of them."""
     with open_client() as client:
-        print_row(client.compare_evaluations(first, second), as_json=as_json)
+        found = client.compare_together(first, others)["results"]
+        confounds = {pk: client.get_confounds(pk)["words"] for pk in (first, *others)}
+    _print_compared(found, confounds, as_json=as_json)
+
+
+@app.command()
+def noise(
+    evaluation_id: EvaluationId,
+    runs: Annotated[int, typer.Option(min=1, max=20, help="With other seeds.")] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Run the same once more, with other seeds, and compare it with itself: what is shown of nothing."""
+    with open_client() as client:
+        row = client.get_evaluation(evaluation_id)
+        if row["is_greedy"]:
+            raise typer.BadParameter(f"wanted sampled answers: the likeliest of {evaluation_id} are the same each time")
+        kept = ("project", "worker", "adapter", "tries", "limits")
+        asked = {name: row[name] for name in kept if row[name]} | _tell_items(row)
+        seeds = [row["seed"] + number for number in range(1, runs + 1)]
+        others = [client.ask_evaluation(**asked, seed=seed) for seed in seeds]
+        others = [follow(client, one) for one in others]
+        found = client.compare_together(evaluation_id, [one["id"] for one in others])["results"]
+    _print_compared(found, {}, as_json=as_json)
+    if not as_json and (known := [abs(one["outcomes"]["difference"]) for one in found if one["outcomes"]]):
+        typer.echo(f"the largest difference of nothing: {max(known):.3f}")
+
+
+def _tell_items(row: Any) -> dict[str, Any]:
+    """Which items an evaluation is of, as another asks for them."""
+    if row["taskset"] is None:
+        environment, size, draw = row["item_set"].split("/")
+        return {"environment": environment, "size": int(size), "draw": int(draw)}
+    chosen = {"indices": row["indices"]} if row["indices"] else {"limit": row["planned"] // row["tries"]}
+    if row["benchmark"] is not None:
+        return chosen | {"benchmark": row["benchmark"]}
+    return chosen | {"taskset": row["taskset"], "split": row["split"]}
+
+
+def _print_compared(found: list[Any], confounds: dict[int, list[str]], *, as_json: bool) -> None:
+    rows = [one | (one["outcomes"] or {}) | {"confounds": confounds} for one in found]
+    if as_json:
+        print_rows(rows, COMPARED, as_json=True, empty="")
+        return
+    print_rows(rows, COMPARED, as_json=False, empty="nothing was compared")
+    words = [one["length"] for one in found if one["length"]]
+    words += [f"evaluation {pk}: {one}" for pk, told in confounds.items() for one in told]
+    for one in words:
+        typer.echo(one)
+
+
+@app.command()
+def rescore(
+    evaluation_id: Annotated[int | None, typer.Argument(min=1, metavar="[RUN]", help="Number of the run.")] = None,
+    history: Annotated[str, typer.Option(help="Instead: attempts, reviews or rollouts of the project.")] = "",
+    grader: Annotated[str, typer.Option(metavar="NAME@V", help="What grades; the version must be installed.")] = "",
+    scorer: Annotated[str, typer.Option(help="Instead: a scorer, by name.")] = "",
+    rubric: Annotated[str, typer.Option(metavar="FILE", help="Instead: a rubric.")] = "",
+    constitution: Annotated[str, typer.Option(metavar="FILE", help="What the rubric's judge holds beside it.")] = "",
+    checks: Annotated[str, typer.Option(metavar="FILE", help="Instead: checks, as JSON.")] = "",
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Of a history: whose.")] = "",
+    side: Annotated[float, typer.Option(help="An answer is on the good side from so much on.")] = 0.5,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it to its end.")] = True,
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Grade anew what was answered before, beside the old grades, and show who changed sides."""
+    if (evaluation_id is None) == (not history):
+        raise typer.BadParameter("wanted RUN, or --history attempts, reviews or rollouts, and one of them alone")
+    told: dict[str, Any] = {
+        "history": history,
+        "evaluation": evaluation_id,
+        "grader": grader,
+        "scorer": scorer,
+        "rubric": read_text(rubric) if rubric else "",
+        "constitution": read_text(constitution) if constitution else "",
+        "checks": json.loads(read_text(checks)) if checks else None,
+        "worker": worker,
+        "side": side,
+    }
+    with open_client() as client:
+        slug = client.get_evaluation(evaluation_id)["project"] if evaluation_id else choose_project(client, project)
+        row = client.ask_regrading(project=slug, **{name: value for name, value in told.items() if value})
+        while wait and row["state"] in ("queued", "running"):
+            time.sleep(LOOK_S)
+            row = client.get_regrading(row["id"])
+        changed = client.list_grades(row["id"], changed="side")["results"] if wait else []
+    if as_json:
+        print_row(row | {"changed_sides": changed}, as_json=True)
+        return
+    print_row(row, as_json=False, skip=("rule", "project", "created_at"))
+    print_rows(changed, ("subject_id", "old", "new", "cause"), as_json=False, empty="nobody changed sides")
+    if row["state"] == "failed":
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -222,6 +222,7 @@ class PanelItem:
         checks: what else says whether an answer is right, as data; None for nothing.
         messages: the whole conversation that the prompt ends; () where there is no more than the prompt.
         weight: how much it counts beside other items, above 0.
+        category: what figures are told apart by; "" for none.
     """
 
     prompt: str
@@ -230,6 +231,7 @@ class PanelItem:
     seed: int = 0
     messages: Sequence[Mapping[str, Any]] = ()
     weight: float = 1.0
+    category: str = ""
 
     @classmethod
     def placed(cls, prompt: str, *, seed: int, place: int) -> "PanelItem":

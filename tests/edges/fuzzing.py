@@ -57,7 +57,7 @@ NAMES = {
     "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
     "checks": "check",
     "tasksets": "taskset", "benchmarks": "benchmark", "courses": "course",
-    "evaluations": "evaluation", "experiments": "experiment", "webhooks": "webhook",
+    "evaluations": "evaluation", "regradings": "regrading", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task",
 }  # fmt: skip
 ALL_HEALTH = tuple(HealthCheck)

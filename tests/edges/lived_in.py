@@ -15,6 +15,7 @@ from apps.evals.panels import LEAST_OWN
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
 from apps.outbox.models import Segment
+from apps.regrading.models import Regrading
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.scoring.models import RewardModel
 from apps.skills.models import Skill
@@ -106,6 +107,9 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     experiment = Experiment.objects.create(project=project, experiment="e", asked_by=owner.handle)
     other = make_measured(worker, None, [0.0, 1.0], purpose="report", items="other", asked_by=owner.handle)
     experiment.scenarios.create(scenario="s", candidate=evaluation, reference=other)
+    regrading = Regrading.objects.create(
+        project=project, source="attempts", rule={"rubric": "r"}, last_id=1, planned=1, asked_by=owner.handle
+    )
     webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
     price = Price.objects.create(provider=provider, model="m", input=1, output=2, valid_from=timezone.now())
@@ -125,6 +129,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
         "benchmark": benchmark, "course": course,
         "evaluation": evaluation, "other": other,
+        "item_try": evaluation.item_tries.earliest("pk"), "regrading": regrading,
         "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
@@ -158,6 +163,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH adapters/{adapter}/canary": {"percent": 20},
         "POST adapters/{adapter}/quarantine": {"reason": "Odd."},
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
+        "POST regradings": {"project": slug, "history": "attempts", "rubric": "Be brief."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
         "POST benchmarks": {"project": slug, "name": "desk"},
         "POST courses": {"project": slug, "worker": "echo", "benchmark": ids["benchmark"]},
@@ -234,5 +240,6 @@ QUERIES = {
     "GET metrics/queues": "?project={slug}",
     "GET sessions/asked": "?project={slug}",
     "GET comparisons": "?a={evaluation}&b={evaluation}",
+    "GET comparisons/together": "?a={evaluation}&b={other}",
     "GET search": "?project={slug}&q=brass",
 }

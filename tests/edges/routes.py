@@ -25,6 +25,7 @@ PLACEHOLDERS = {
     "benchmarks": "{benchmark}",
     "courses": "{course}",
     "evaluations": "{evaluation}",
+    "regradings": "{regrading}",
     "rewards": "{secret}",
     "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip
@@ -61,6 +62,7 @@ def find_unclassified(routes: list[str]) -> list[str]:
 def _name(path: str) -> str:
     path = path.removeprefix(PREFIX).replace("^", "").replace("$", "")
     resource = "tasks" if path.startswith(BRIDGE) else path.split("/")[0]
+    path = path.replace("(?P<item_try>[0-9]{1,18})", "{item_try}")
     return re.sub(r"\(\?P<\w+>.*?\)", PLACEHOLDERS.get(resource, "?"), path)
 
 

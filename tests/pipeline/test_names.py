@@ -31,7 +31,15 @@ def test_the_flow_knows_its_segments() -> None:
         {"work", "episode", "bulk", "unbulk", "cut", "hear", "import"},
         {"learn", "train", "adopt", "meta", "mirror"},
     )
-    assert set(KINDS) == reviewed | learnt | {"label", "adopt_scorer", "adopt_manager", "evaluate", "try", "decide"}
+    assert set(KINDS) == reviewed | learnt | {
+        "label",
+        "adopt_scorer",
+        "adopt_manager",
+        "evaluate",
+        "try",
+        "decide",
+        "regrade",
+    }
 
 
 @pytest.mark.parametrize("name", [*LINKS, "training.record", "training.heartbeat"])

@@ -6,12 +6,21 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.serializers.returns import ComparisonOut
-from apps.api.serializers.rows import RowOut
-from apps.api.serializers.strict import StrictSerializer, TextField, TrueFalseField, WholeNumberField, WordField
+from apps.api.serializers.rows import RowOut, may_know
+from apps.api.serializers.strict import (
+    AnyJSONField,
+    StrictSerializer,
+    TextField,
+    TrueFalseField,
+    WholeNumberField,
+    WordField,
+)
 from apps.evals.asking import MOST_DRAW, MOST_ITEMS, MOST_TRIES
 from apps.evals.comparing import CONFIDENCE, EvaluationComparison
 from apps.evals.experiments import MAX_NAME_CHARS, MOST_SCENARIOS
-from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario
+from apps.evals.limits import MOST_AT_ONCE, MOST_MINUTES, MOST_SECONDS, MOST_TOKENS, MOST_USD
+from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario, TryRecord
+from tentalis.core.packing import unpack_float32, unpack_int32
 
 
 class EvaluationOut(RowOut[Evaluation]):
@@ -19,22 +28,85 @@ class EvaluationOut(RowOut[Evaluation]):
 
     low = serializers.FloatField(allow_null=True, help_text="Of the 95 % interval of the mean outcome.")
     high = serializers.FloatField(allow_null=True)
+    indices = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Places of its items in their split, from 0; none: the first ones."
+    )
+    limits = serializers.DictField(help_text="How much it may take.")
+    made_with = serializers.DictField(
+        help_text="Versions, hash of the code, prompt and sampling that it was made with."
+    )
+    seconds = serializers.FloatField(help_text="That it was at work.")
 
     class Meta:
         model = Evaluation
         fields = (
-            "id project worker adapter purpose item_set item_set_hash taskset split benchmark tries is_greedy scale "
-            "seed state planned played unscored items mean_outcome mean_step_score low high failure asked_by "
-            "finished_at created_at"
+            "id project worker adapter purpose item_set item_set_hash taskset split benchmark indices tries is_greedy "
+            "scale seed limits made_with replay_of state planned played unscored items mean_outcome mean_step_score "
+            "low high seconds failure asked_by finished_at created_at"
         )
 
 
 class ItemTryOut(RowOut[ItemTry]):
-    """One try at an item."""
+    """One try at an item. What nobody kept or knew of it is null."""
+
+    cost_usd = serializers.FloatField(allow_null=True, help_text="Of its model; null: no price was known.")
 
     class Meta:
         model = ItemTry
-        fields = "id place number outcome step_score cause reason grader"
+        fields = (
+            "id place number category outcome step_score cause reason grader prompt_tokens completion_tokens turns "
+            "seconds cost_usd"
+        )
+
+
+class TryRecordOut(RowOut[TryRecord]):
+    """All that came of a try."""
+
+    steps = serializers.ListField(child=serializers.DictField())
+    messages = serializers.ListField(
+        child=serializers.DictField(), help_text="The whole conversation, with calls and what was said to them."
+    )
+    request = serializers.DictField(help_text="What the first turn was asked with beside the messages: tools.")
+    sampling = serializers.DictField()
+    verification = serializers.SerializerMethodField(
+        help_text="What was verified; null for all but owners and managers of the project."
+    )
+    turn_tokens = serializers.ListField(
+        child=serializers.IntegerField(), help_text="How many of the tokens each turn wrote; none where none are known."
+    )
+    token_ids = serializers.SerializerMethodField(help_text="What its model wrote, token for token.")
+    logprobs = serializers.SerializerMethodField(help_text="Natural log, one for each token.")
+
+    class Meta:
+        model = TryRecord
+        fields = (
+            "text answer steps messages prompt_hash request sampling verification error served_by finish_reason "
+            "turn_tokens cached_tokens token_ids logprobs"
+        )
+
+    @extend_schema_field(AnyJSONField(allow_null=True))
+    def get_verification(self, record: TryRecord) -> Any:
+        return record.verification if may_know(self, record.item_try.evaluation.project_id) else None
+
+    def get_token_ids(self, record: TryRecord) -> list[int]:
+        return unpack_int32(record.token_ids)
+
+    def get_logprobs(self, record: TryRecord) -> list[float]:
+        return unpack_float32(record.logprobs)
+
+
+class RecordedTryOut(ItemTryOut):
+    """One try at an item, and all that came of it."""
+
+    record = serializers.SerializerMethodField(help_text="null: nobody asked for the evaluation, or it was forgotten.")
+
+    class Meta(ItemTryOut.Meta):
+        fields = ItemTryOut.Meta.fields + " record"
+
+    @extend_schema_field(TryRecordOut(allow_null=True))
+    def get_record(self, row: ItemTry) -> Any:
+        found = getattr(row, "record", None)
+        return None if found is None else TryRecordOut(found, context=self.context).data
 
 
 class PassesOut(serializers.Serializer[Any]):
@@ -46,6 +118,47 @@ class PassesOut(serializers.Serializer[Any]):
     all = serializers.FloatField(help_text="pass^k: all of k are.")
 
 
+class SureMeanOut(serializers.Serializer[Any]):
+    """A mean over items with its 95 % interval."""
+
+    items = serializers.IntegerField(help_text="With an outcome.")
+    value = serializers.FloatField()
+    std_error = serializers.FloatField(allow_null=True, help_text="The tries of an item are one cluster.")
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+
+
+class CategoryFiguresOut(serializers.Serializer[Any]):
+    """Figures of the items of one category."""
+
+    category = serializers.CharField(allow_blank=True)
+    accuracy = SureMeanOut(allow_null=True)
+    mean = SureMeanOut(allow_null=True)
+
+
+def _maybe(words: str = "") -> serializers.FloatField:
+    return serializers.FloatField(allow_null=True, help_text=words or None)
+
+
+class TakenOut(serializers.Serializer[Any]):
+    """What the tries took; null where nobody kept or knew it."""
+
+    tries = serializers.IntegerField(help_text="That kept it.")
+    prompt_tokens = serializers.IntegerField(allow_null=True)
+    completion_tokens = serializers.IntegerField(allow_null=True)
+    tokens = _maybe("Mean that a try wrote.")
+    turns = _maybe("Mean of a try.")
+    most_turns = serializers.IntegerField(allow_null=True)
+    cost_usd = _maybe("Of those tries with a known price.")
+    priced = serializers.IntegerField(help_text="Tries with a known price.")
+    seconds = _maybe("Mean of a try.")
+    median_s = _maybe()
+    p95_s = _maybe()
+    length_correlation = _maybe("Between outcome and tokens written, in [-1, 1].")
+    length_right = _maybe("Mean tokens of tries right in full.")
+    length_wrong = _maybe("Mean tokens of the others.")
+
+
 class EvaluationFiguresOut(serializers.Serializer[Any]):
     """What an evaluation's tries say so far."""
 
@@ -53,12 +166,41 @@ class EvaluationFiguresOut(serializers.Serializer[Any]):
     tries = serializers.IntegerField(help_text="With an outcome.")
     mean = serializers.FloatField(allow_null=True, help_text="Of the items' mean outcomes, as each weighs.")
     std_error = serializers.FloatField(allow_null=True, help_text="Of that; the tries of an item are one cluster.")
+    low = serializers.FloatField(allow_null=True, help_text="Of the mean's 95 % interval, by bootstrap over items.")
+    high = serializers.FloatField(allow_null=True)
+    accuracy = SureMeanOut(allow_null=True, help_text="Share of tries right in full; Wilson's interval.")
     lowest = serializers.FloatField(allow_null=True, help_text="The mean if all that is unscored were wrong.")
     highest = serializers.FloatField(allow_null=True, help_text="The mean if all that is unscored were right.")
     passes = PassesOut(many=True)
     causes = serializers.DictField(
         child=serializers.IntegerField(), help_text="Why there is no outcome, and of how many tries."
     )
+    categories = CategoryFiguresOut(many=True, help_text="None where no item says what it is of.")
+    taken = TakenOut()
+
+
+class RunLimitsIn(StrictSerializer):
+    """How much a run may take. Where a budget (tokens, money, minutes) is used, it pauses."""
+
+    concurrency = WholeNumberField(min_value=1, max_value=MOST_AT_ONCE, required=False, help_text="Tries at one time.")
+    timeout_s = serializers.FloatField(
+        min_value=0.001, max_value=MOST_SECONDS, required=False, help_text="Of a try: a longer one has no outcome."
+    )
+    tokens = WholeNumberField(
+        min_value=1, max_value=MOST_TOKENS, required=False, help_text="Asked with and written, of the whole run."
+    )
+    usd = serializers.FloatField(
+        min_value=1e-6, max_value=MOST_USD, required=False, help_text="For the model that is measured."
+    )
+    minutes = serializers.FloatField(
+        min_value=1e-3, max_value=MOST_MINUTES, required=False, help_text="At work, of the whole run."
+    )
+
+
+class EvaluationGoOnIn(StrictSerializer):
+    """A run that is asked for again: resumed or replayed."""
+
+    limits = RunLimitsIn(required=False)
 
 
 class EvaluationIn(StrictSerializer):
@@ -85,6 +227,16 @@ class EvaluationIn(StrictSerializer):
     )
     is_greedy = TrueFalseField(default=False, help_text="The likeliest answers instead of sampled ones.")
     seed = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Another one gives other answers.")
+    limit = WholeNumberField(
+        min_value=1, max_value=MOST_ITEMS, required=False, help_text="So many items of the taskset, the first ones."
+    )
+    indices = serializers.ListField(
+        child=WholeNumberField(min_value=0, max_value=MOST_DRAW),
+        required=False,
+        max_length=MOST_ITEMS,
+        help_text="Instead: these items, by their places in the split, from 0.",
+    )
+    limits = RunLimitsIn(required=False)
 
 
 class PairedOut(ComparisonOut):
@@ -94,6 +246,49 @@ class PairedOut(ComparisonOut):
     p = serializers.FloatField(
         help_text="Chance of such a difference where there is none, corrected for all asked together."
     )
+    verdict = serializers.ChoiceField(
+        choices=["better", "worse", "no difference shown"], help_text="What p lets be said of the first."
+    )
+
+
+class ContaminationOut(serializers.Serializer[Any]):
+    """What an adapter learnt of the items that it is measured on."""
+
+    answers = serializers.IntegerField()
+    measured = serializers.IntegerField()
+    tasks = serializers.ListField(child=serializers.IntegerField())
+
+
+class ConfoundsOut(serializers.Serializer[Any]):
+    """What may mislead whoever reads a run's figures."""
+
+    contamination = serializers.SerializerMethodField(
+        help_text="Answers that its adapter learnt from, those of them that hold words of its items, and their tasks; "
+        "null for the base model."
+    )
+    length_correlation = _maybe("Between outcome and tokens written, in [-1, 1].")
+    words = serializers.ListField(child=serializers.CharField(), help_text="What is to be said of these.")
+
+    @extend_schema_field(ContaminationOut(allow_null=True))
+    def get_contamination(self, confounds: Any) -> Any:
+        return None if confounds.leaks is None else ContaminationOut(confounds.leaks).data
+
+
+class ComparedOut(serializers.Serializer[Any]):
+    """One evaluation compared with another, among several that are asked together."""
+
+    a = serializers.IntegerField()
+    b = serializers.IntegerField()
+    outcomes = PairedOut(allow_null=True)
+    step_scores = PairedOut(allow_null=True)
+    why = serializers.CharField(help_text="Why there is no answer.")
+    length = serializers.CharField(help_text="What their lengths say; empty: nothing.")
+
+
+class ComparedTogetherOut(serializers.Serializer[Any]):
+    """One evaluation compared with several, each p corrected for all of them."""
+
+    results = ComparedOut(many=True)
 
 
 class EvaluationComparisonOut(serializers.Serializer[Any]):

@@ -14,22 +14,28 @@ from apps.api.filters import filter_by
 from apps.api.lookup import find_row, find_worker, refuse
 from apps.api.permissions import by_right, current_user
 from apps.api.serializers.evaluations import (
+    ComparedTogetherOut,
+    ConfoundsOut,
     EvaluationComparisonOut,
     EvaluationFiguresOut,
+    EvaluationGoOnIn,
     EvaluationIn,
     EvaluationOut,
     ExperimentIn,
     ExperimentOut,
     ItemTryOut,
+    RecordedTryOut,
     ScenarioOut,
 )
 from apps.api.views.base import ApiView, ResourceViewSet, command
 from apps.evals import asking
-from apps.evals.comparing import compare_evaluations
-from apps.evals.experiments import AskedScenario, answer_scenarios, make_experiment
+from apps.evals.comparing import compare_evaluations, compare_together
+from apps.evals.experiments import MOST_SCENARIOS, AskedScenario, answer_scenarios, make_experiment
 from apps.evals.figures import find_figures
+from apps.evals.limits import RunLimits
 from apps.evals.models import Benchmark, Evaluation, Experiment, Taskset
 from apps.pipeline import flow
+from apps.reports.confounds import compare_lengths, find_confounds
 
 EVALUATION = Evaluation.objects.select_related("project", "worker", "adapter", "taskset", "benchmark")
 
@@ -41,7 +47,10 @@ class EvaluationViewSet(ResourceViewSet):
     serializer_class = EvaluationOut
     filterset_class = filter_by(Evaluation, "worker", "adapter", "purpose", "state", "taskset")
     rights: ClassVar = by_right(
-        {Right.EVALS_READ: "list retrieve tries figures", Right.EVALS_WRITE: "create pause resume cancel"}
+        {
+            Right.EVALS_READ: "list retrieve tries one_try figures confounds",
+            Right.EVALS_WRITE: "create pause resume replay cancel",
+        }
     )
 
     @extend_schema(request=EvaluationIn, responses={201: EvaluationOut})
@@ -61,6 +70,7 @@ class EvaluationViewSet(ResourceViewSet):
         if (pk := body.pop("benchmark", None)) is not None:
             rows = Benchmark.objects.filter(project=project).select_related("taskset")
             body["benchmark"] = find_row(request, rows, pk, field="benchmark", right=Right.EVALS_READ)
+        body["limits"] = RunLimits(**body.get("limits", {}))
         return self.show(flow.ask_evaluation(by=current_user(request), **body), 201)
 
     @extend_schema(responses=ItemTryOut(many=True), filters=False)
@@ -71,6 +81,22 @@ class EvaluationViewSet(ResourceViewSet):
         self.check_no_parameters()
         return self.show_page(evaluation.item_tries.all(), ItemTryOut)
 
+    @extend_schema(responses=RecordedTryOut, filters=False)
+    @action(
+        detail=True,
+        url_path=r"tries/(?P<item_try>[0-9]{1,18})",
+        filterset_class=None,
+        serializer_class=RecordedTryOut,
+    )
+    def one_try(self, request: Request, pk: str, item_try: str) -> Response:
+        """One try at an item, with its conversation, what was verified, and what it took."""
+        evaluation = self.get_object()
+        self.check_no_parameters()
+        row = evaluation.item_tries.select_related("record", "evaluation").filter(pk=item_try).first()
+        if row is None:
+            raise refuse("try", "try", item_try)
+        return self.show(row)
+
     @extend_schema(responses=EvaluationFiguresOut, filters=False)
     @action(detail=True, filterset_class=None, serializer_class=EvaluationFiguresOut)
     def figures(self, request: Request, pk: str) -> Response:
@@ -79,15 +105,33 @@ class EvaluationViewSet(ResourceViewSet):
         self.check_no_parameters()
         return Response(EvaluationFiguresOut(find_figures(evaluation)).data)
 
+    @extend_schema(responses=ConfoundsOut, filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=ConfoundsOut)
+    def confounds(self, request: Request, pk: str) -> Response:
+        """What may mislead: items that its adapter learnt, and outcomes that follow length."""
+        evaluation = self.get_object()
+        self.check_no_parameters()
+        return Response(ConfoundsOut(find_confounds(evaluation)).data)
+
     @command()
     def pause(self, request: Request, pk: str) -> Response:
         """Begin no further block of tries; those under way are kept."""
         return self.show(asking.pause_evaluation(evaluation=self.take_row(), by=current_user(request)))
 
-    @command()
+    @command(EvaluationGoOnIn)
     def resume(self, request: Request, pk: str) -> Response:
         """Let a paused one go on; one that failed tries again what could not be asked or graded."""
-        return self.show(flow.resume_evaluation(evaluation=self.take_row(), by=current_user(request)))
+        evaluation, limits = self.get_object(), self._read_limits()
+        return self.show(flow.resume_evaluation(evaluation=evaluation, by=current_user(request), limits=limits))
+
+    @command(EvaluationGoOnIn)
+    def replay(self, request: Request, pk: str) -> Response:
+        """Ask the very prompts of a run once more, byte for byte, with the same sampling and seeds."""
+        evaluation, limits = self.get_object(), self._read_limits()
+        return self.show(flow.replay_evaluation(evaluation=evaluation, by=current_user(request), limits=limits))
+
+    def _read_limits(self) -> RunLimits:
+        return RunLimits(**self.read_body(EvaluationGoOnIn).get("limits", {}))
 
     @command()
     def cancel(self, request: Request, pk: str) -> Response:
@@ -111,13 +155,51 @@ class ComparisonView(ApiView):
     def get(self, request: Request) -> Response:
         """The first minus the second, paired by item, with the interval and what so many items can show."""
         self.check_no_parameters("a", "b")
-        rows = []
-        for name in ("a", "b"):
-            value = request.query_params.get(name, "")
-            if not value.isdecimal() or len(value) > 18:
-                raise ValidationError({name: [f"wanted the number of an evaluation, found {value[:40]!r}"]})
-            rows.append(find_row(request, EVALUATION, int(value), field=name, right=Right.EVALS_READ))
+        rows = [_read_evaluation(request, name, request.query_params.get(name, "")) for name in ("a", "b")]
         return Response(EvaluationComparisonOut(compare_evaluations(*rows)).data)
+
+
+class ComparedTogetherView(ApiView):
+    """One evaluation against several."""
+
+    rights: ClassVar = {"get": Right.EVALS_READ}
+
+    @extend_schema(
+        operation_id="comparisons_together_retrieve",
+        parameters=[
+            OpenApiParameter("a", int, required=True, description="The evaluation in question."),
+            OpenApiParameter("b", str, required=True, description="Numbers of those it is compared with: 2,3,5."),
+        ],
+        responses=ComparedTogetherOut,
+    )
+    def get(self, request: Request) -> Response:
+        """The first minus each of the others, each p corrected for all of them (Holm)."""
+        self.check_no_parameters("a", "b")
+        a = _read_evaluation(request, "a", request.query_params.get("a", ""))
+        others = [_read_evaluation(request, "b", one) for one in request.query_params.get("b", "").split(",")]
+        if len(others) > MOST_SCENARIOS or any(one.project_id != a.project_id or one.pk == a.pk for one in others):
+            message = f"wanted at most {MOST_SCENARIOS} others of the project that {a.pk} is of"
+            raise ValidationError({"b": [message]})
+        rows = []
+        for b, found in zip(others, compare_together([(a, one) for one in others]), strict=True):
+            is_known = not isinstance(found, str)
+            rows.append(
+                {
+                    "a": a.pk,
+                    "b": b.pk,
+                    "outcomes": found.outcomes if not isinstance(found, str) else None,
+                    "step_scores": found.step_scores if not isinstance(found, str) else None,
+                    "why": "" if is_known else found,
+                    "length": compare_lengths(a, b) if is_known else "",
+                }
+            )
+        return Response(ComparedTogetherOut({"results": rows}).data)
+
+
+def _read_evaluation(request: Request, name: str, value: str) -> Evaluation:
+    if not value.isdecimal() or len(value) > 18:
+        raise ValidationError({name: [f"wanted the number of an evaluation, found {value[:40]!r}"]})
+    return find_row(request, EVALUATION, int(value), field=name, right=Right.EVALS_READ)
 
 
 class ExperimentViewSet(ResourceViewSet):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from apps.adapters.models import Adapter
-from apps.evals.measuring import MOST_READ
+from apps.evals.grading import MOST_READ
 from apps.evals.models import Evaluation, ItemTry
 from apps.pipeline.demonstration import open_report
 

@@ -165,11 +165,20 @@ class Knowledge(Sender[Answer]):
         """Each try at an item, with its outcome or why there is none."""
         return self._get(f"evaluations/{evaluation_id}/tries", **params)
 
+    def get_try(self, evaluation_id: int, try_id: int) -> Answer:
+        """One try, with its conversation, what was verified, and what it took."""
+        return self._get(f"evaluations/{evaluation_id}/tries/{try_id}")
+
     def pause_evaluation(self, evaluation_id: int) -> Answer:
         return self._post(f"evaluations/{evaluation_id}/pause")
 
-    def resume_evaluation(self, evaluation_id: int) -> Answer:
-        return self._post(f"evaluations/{evaluation_id}/resume")
+    def resume_evaluation(self, evaluation_id: int, *, limits: Mapping[str, Any] | None = None) -> Answer:
+        """Let a paused or failed one go on, maybe with other limits."""
+        return self._post(f"evaluations/{evaluation_id}/resume", limits=limits)
+
+    def replay_evaluation(self, evaluation_id: int, *, limits: Mapping[str, Any] | None = None) -> Answer:
+        """Ask the very prompts of a run once more."""
+        return self._post(f"evaluations/{evaluation_id}/replay", limits=limits)
 
     def cancel_evaluation(self, evaluation_id: int) -> Answer:
         return self._post(f"evaluations/{evaluation_id}/cancel")
@@ -177,6 +186,29 @@ class Knowledge(Sender[Answer]):
     def compare_evaluations(self, a: int, b: int) -> Answer:
         """The first minus the second, paired by item."""
         return self._get("comparisons", a=a, b=b)
+
+    def compare_together(self, a: int, others: Sequence[int]) -> Answer:
+        """The first minus each of the others, each p corrected for all of them."""
+        return self._get("comparisons/together", a=a, b=",".join(map(str, others)))
+
+    def get_confounds(self, evaluation_id: int) -> Answer:
+        """What may mislead whoever reads an evaluation's figures."""
+        return self._get(f"evaluations/{evaluation_id}/confounds")
+
+    def ask_regrading(self, *, project: str, **asked: Any) -> Answer:
+        """Grade anew what was answered before, by one of `grader`, `scorer`, `checks` and `rubric`: an `evaluation`
+        or a project's `history` (attempts, reviews or rollouts)."""
+        return self._post("regradings", project=project, **asked)
+
+    def get_regrading(self, regrading_id: int) -> Answer:
+        return self._get(f"regradings/{regrading_id}")
+
+    def list_grades(self, regrading_id: int, **params: Any) -> Answer:
+        """Each new grade beside the old one: `changed=side` for who changed sides."""
+        return self._get(f"regradings/{regrading_id}/grades", **params)
+
+    def list_regradings(self, **params: Any) -> Answer:
+        return self._get("regradings", **params)
 
     def make_experiment(self, *, project: str, experiment: str, scenarios: Sequence[Mapping[str, Any]]) -> Answer:
         """Write down which evaluations are compared: each scenario has a name, a `candidate` and a `reference`."""

@@ -1,11 +1,12 @@
 """A worker whose model is asked to say numbers."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from apps.accounts.models import Project
+from apps.evals.models import Item, Taskset
 from apps.inference.models import Provider
 from apps.workers.models import Worker
 from tests.factories import make_worker
@@ -29,3 +30,21 @@ def worker(project: Project, server: FakeModelServer) -> Worker:
 
 def number_of(prompt: str) -> int:
     return int(json.loads(prompt)[-1]["content"].split()[-1])
+
+
+def make_numbers(project: Project, numbers: Sequence[int]) -> Taskset:
+    """Held-out items that want a number said each."""
+    taskset = Taskset.objects.create(project=project, name="numbers", environment="chat")
+    Item.objects.bulk_create(
+        Item(
+            taskset=taskset,
+            split="held_out",
+            prompt=f"Say {n}",
+            reference=n,
+            seed=n,
+            content_hash=f"{n:064x}",
+            bands=[],
+        )
+        for n in numbers
+    )
+    return taskset

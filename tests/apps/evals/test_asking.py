@@ -1,7 +1,6 @@
 """Evaluations that people ask for, by REST: done in parts, paused, taken up again; and two of them compared."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from apps.evals.results import BLOCK
 from apps.outbox.models import Segment
 from apps.workers.models import Worker
 from tentalis.core.learning.several_questions import adjust_holm
-from tests.apps.evals.conftest import number_of
+from tests.apps.evals.conftest import make_numbers, number_of
 from tests.edges.caller import Caller
 from tests.fakes import FakeModelServer
 from tests.links import run_link
@@ -35,24 +34,7 @@ def as_alice(alice: User) -> Caller:
 
 @pytest.fixture
 def numbers(project: Project) -> Taskset:
-    return fill(project, range(1, 2 * BLOCK + 1))
-
-
-def fill(project: Project, numbers: Sequence[int]) -> Taskset:
-    taskset = Taskset.objects.create(project=project, name="numbers", environment="chat")
-    Item.objects.bulk_create(
-        Item(
-            taskset=taskset,
-            split="held_out",
-            prompt=f"Say {n}",
-            reference=n,
-            seed=n,
-            content_hash=f"{n:064x}",
-            bands=[],
-        )
-        for n in numbers
-    )
-    return taskset
+    return make_numbers(project, range(1, 2 * BLOCK + 1))
 
 
 def ask(caller: Caller, taskset: Taskset, **changes: Any) -> Any:
@@ -68,7 +50,7 @@ def work_on() -> None:
 def test_an_evaluation_goes_on_after_a_pause_and_a_breakdown_and_tries_nothing_twice(
     as_alice: Caller, worker: Worker, numbers: Taskset, server: FakeModelServer
 ) -> None:
-    asked = ask(as_alice, numbers)
+    asked = ask(as_alice, numbers, limits={"concurrency": 1})
     assert (asked.status, asked.body["state"], asked.body["planned"]) == (201, "queued", 2 * BLOCK)
     path, spoken = f"evaluations/{asked.body['id']}", server.reply
 
@@ -97,7 +79,7 @@ def test_an_evaluation_goes_on_after_a_pause_and_a_breakdown_and_tries_nothing_t
     said = [
         number_of(json.dumps(one.body["messages"])) for one in server.requests if one.path == "/v1/chat/completions"
     ]
-    assert len(said) - len(set(said)) <= BLOCK, "but for the block that broke off, whose prompts were all refused"
+    assert len(said) - len(set(said)) <= 1, "but for the one that broke off"
     tries = as_alice.get(f"{path}/tries").body["results"]
     assert sorted(one["place"] for one in tries) == list(range(2 * BLOCK))
     assert ask(as_alice, numbers).body["id"] == asked.body["id"], "the very same is measured once"
@@ -155,7 +137,7 @@ def test_two_evaluations_are_compared_by_item(
 
 def fill_other(project: Project) -> Taskset:
     Taskset.objects.filter(name="numbers").update(name="before")
-    return fill(project, range(100, 104))
+    return make_numbers(project, range(100, 104))
 
 
 def test_what_cannot_be_measured_is_refused_by_name(

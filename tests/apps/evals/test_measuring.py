@@ -10,10 +10,11 @@ from django.db import IntegrityError, transaction
 
 from apps.evals.comparing import compare_evaluations, pair_first
 from apps.evals.errors import TooFewScoredError
-from apps.evals.measuring import ROUNDS, measure, play
+from apps.evals.measuring import measure, play
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.evals.results import BLOCK, LARGE_BLOCK, QUICK_BLOCK, WantedTries, find_block, find_measured, read_measured
+from apps.evals.streaming import ROUNDS
 from apps.inference.errors import PacedError, ProviderBusyError, ProviderRefusedError
 from apps.inference.models import Exchange
 from apps.workers.models import Worker
@@ -69,19 +70,21 @@ def test_one_that_broke_off_goes_on_behind_its_last_block(worker: Worker, server
 
     def break_down(prompt: str, index: int) -> str:
         if next(replies) == BLOCK:
-            server.mode = "broken"  # every request of the first block is in by now, and none of the next
+            server.mode = "broken"
         return spoken(prompt, index)
 
     server.reply = break_down
     with pytest.raises(ProviderBusyError):
         measure(worker, None, items, REPORT)
     row = Evaluation.objects.get()
-    assert (row.state, row.played) == ("running", BLOCK)
+    made = {place + 1 for place in ItemTry.objects.values_list("place", flat=True)}
+    assert (row.state, row.played) == ("running", len(made))
+    assert BLOCK <= len(made) < 3 * BLOCK, "what was under way is kept, and no more is begun"
     server.mode, server.reply = "ok", spoken
     server.requests.clear()
     measured = measure(worker, None, items, REPORT)
     assert measured.evaluation == row
-    assert set(asked(server)) == set(range(BLOCK + 1, 3 * BLOCK + 1)), "what was committed is not tried again"
+    assert set(asked(server)) == set(range(1, 3 * BLOCK + 1)) - made, "what was committed is not tried again"
     assert set(asked(server).values()) == {1}
     assert (Evaluation.objects.get().state, ItemTry.objects.count()) == ("done", 3 * BLOCK)
 
@@ -130,11 +133,14 @@ def test_what_a_server_has_no_room_for_waits_and_what_it_answered_is_kept(
         with pytest.raises(ProviderBusyError):
             measure(worker, None, items, REPORT)
         row = Evaluation.objects.get()
-        assert (row.state, row.played, row.unscored) == ("running", BLOCK + 2, 0)
+        made = {place + 1 for place in ItemTry.objects.values_list("place", flat=True)}
+        assert (row.state, row.played, row.unscored) == ("running", len(made), 0)
+        assert set(range(1, BLOCK + 3)) <= made
+        assert BLOCK + 3 not in made
     limit(server, {})
     server.requests.clear()
     assert measure(worker, None, items, REPORT).evaluation == row
-    assert asked(server) == Counter(range(BLOCK + 3, 2 * BLOCK + 1))
+    assert asked(server) == Counter(set(range(1, 2 * BLOCK + 1)) - made)
     row.refresh_from_db()
     assert (row.state, row.unscored) == ("done", 0)
 
@@ -216,6 +222,7 @@ def refuse(server: FakeModelServer, numbers: set[int]) -> None:
     server._answer = answer  # type: ignore[method-assign]
 
 
+@pytest.mark.django_db(transaction=True)
 def test_what_a_judge_grades_is_another_evaluation_under_another_rubric(
     worker: Worker, server: FakeModelServer
 ) -> None:

@@ -8,9 +8,9 @@ import pytest
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Verdict
 from apps.evals.holding import find_held_out
-from apps.evals.measuring import ROUNDS
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import LEAST_OWN
+from apps.evals.streaming import ROUNDS
 from apps.gate.awaiting import find_answered
 from apps.gate.gating import gate_adapter
 from apps.inference.models import MEASURED_TURN, Exchange

@@ -1,0 +1,1 @@
+"""Grading anew what was answered before: a second set of grades beside the first, and who changed sides."""

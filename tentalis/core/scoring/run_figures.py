@@ -1,0 +1,172 @@
+"""What a run's outcomes say: how sure its accuracy and its mean are, and what k tries would do.
+
+Items that came out alike are told together (`ItemKind`), so that a run of a hundred thousand is a few of them.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import NormalDist
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tentalis.core.scoring.calibration import wilson_interval
+from tentalis.core.scoring.passes import find_pass_at_k, find_pass_hat_k
+
+Z_95: Final = NormalDist().inv_cdf(0.975)
+DRAWS: Final = 2_000
+MOST_DRAWN: Final = 1_000_000
+"""Numbers that are drawn for one interval at most: of many kinds of items fewer draws are made."""
+LEAST_DRAWS: Final = 400
+
+
+class ItemKind(NamedTuple):
+    """Items that came out alike.
+
+    Args:
+        items: how many there are; weight: of each.
+        tries: that were made of each; scored: those of them with an outcome; right: those right in full.
+        total: sum of the outcomes of each.
+    """
+
+    items: int
+    weight: float
+    tries: int
+    scored: int
+    right: int
+    total: float
+
+
+class SureMean(NamedTuple):
+    """A mean over items, each as it weighs, with its interval at 95 %.
+
+    Args:
+        items: with an outcome.
+        std_error: the tries of an item are one cluster; None of less than two items.
+    """
+
+    items: int
+    value: float
+    std_error: float | None
+    low: float
+    high: float
+
+
+class Passes(NamedTuple):
+    """Of k tries at an item, one of those with as many outcomes: is one right in full, are all.
+
+    Args:
+        any, all: shares of `items`, in [0, 1], each item alike.
+    """
+
+    k: int
+    items: int
+    any: float
+    all: float
+
+
+def find_accuracy(kinds: Sequence[ItemKind]) -> SureMean | None:
+    """Share of tries right in full, with Wilson's interval over as many tries as say as much; None of nothing.
+
+    Source:
+        Wilson 1927, JASA 22(158). Where items are clusters of several tries, or weigh differently, with the effective
+        number p (1 - p) / se^2 in place of n, corrected for the degrees of freedom of se (Korn and Graubard 1998,
+        Survey Methodology 24(2)); with no disagreement between items, the number of items.
+    """
+    scored = [one for one in kinds if one.scored]
+    if not scored:
+        return None
+    found = _find_mean(scored, [one.right / one.scored for one in scored])
+    is_plain = all(one.scored == 1 for one in scored) and len({one.weight for one in scored}) == 1
+    size = float(found.items)
+    if not is_plain and found.std_error:
+        variance = found.value * (1 - found.value)
+        size = min(
+            variance / found.std_error**2 * (Z_95 / find_t(found.items - 1)) ** 2,
+            float(sum(one.items * one.scored for one in scored)),
+        )
+    low, high = wilson_interval(min(found.value * size, size), size)[1:3] if size else (0.0, 1.0)
+    return found._replace(low=low, high=high)
+
+
+def find_mean(kinds: Sequence[ItemKind], *, seed: int = 0) -> SureMean | None:
+    """The mean outcome, with a bootstrap interval over items; None of nothing.
+
+    Source:
+        Efron 1979, percentile; its levels widened for few items (Hesterberg 2015, "What Teachers Should Know About the
+        Bootstrap", section 4.1.3). As `wilson_interval` where all items came out alike: a resample could not differ.
+    """
+    scored = [one for one in kinds if one.scored]
+    if not scored:
+        return None
+    values = np.array([one.total / one.scored for one in scored])
+    found = _find_mean(scored, values.tolist())
+    if not found.std_error:
+        low, high = wilson_interval(min(max(found.value, 0.0), 1.0) * found.items, found.items)[1:3]
+        return found._replace(low=low, high=high)
+    counts, weights = np.array([one.items for one in scored]), np.array([one.weight for one in scored])
+    draws = max(LEAST_DRAWS, min(DRAWS, MOST_DRAWN // len(scored)))
+    drawn = np.random.default_rng(seed).multinomial(found.items, counts / found.items, size=draws)  # (draws, kinds)
+    means = drawn @ (weights * values) / (drawn @ weights)
+    tail = NormalDist().cdf(-math.sqrt(found.items / (found.items - 1)) * find_t(found.items - 1))
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return found._replace(low=float(low), high=float(high))
+
+
+def find_bounds(kinds: Sequence[ItemKind]) -> tuple[float, float] | None:
+    """The mean if all that is unscored were wrong, and if it were right; None of nothing."""
+    if not kinds:
+        return None
+    weight = math.fsum(one.items * one.weight for one in kinds)
+    lowest = math.fsum(one.items * one.weight * one.total / one.tries for one in kinds) / weight
+    lost = math.fsum(one.items * one.weight * (one.tries - one.scored) / one.tries for one in kinds) / weight
+    return lowest, min(1.0, lowest + lost)
+
+
+def list_passes(kinds: Sequence[ItemKind]) -> list[Passes]:
+    """For each k that some item has as many outcomes for."""
+    found = []
+    for k in range(1, max((one.scored for one in kinds), default=0) + 1):
+        enough = [one for one in kinds if one.scored >= k]
+        items = sum(one.items for one in enough)
+        some, every = (
+            math.fsum(one.items * find(right=one.right, tries=one.scored, k=k) for one in enough) / items
+            for find in (find_pass_at_k, find_pass_hat_k)
+        )
+        found.append(Passes(k, items, some, every))
+    return found
+
+
+def find_t(freedom: int) -> float:
+    """The 97.5 % point of Student's t.
+
+    Source:
+        Expansion about the normal, Abramowitz and Stegun 26.7.5; within .001 from 5 degrees of freedom on.
+    """
+    if freedom < 1:
+        return math.inf
+    z, n = Z_95, float(freedom)
+    terms = (
+        (z**3 + z) / (4 * n),
+        (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2),
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3),
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * n**4),
+    )
+    return z + math.fsum(terms)
+
+
+def _find_mean(kinds: Iterable[ItemKind], values: Sequence[float]) -> SureMean:
+    """Source of the error: Miller 2024, "Adding Error Bars to Evals", section 2.2, linearised where items weigh
+    differently, as `compare_paired` does."""
+    kinds = list(kinds)
+    items = sum(one.items for one in kinds)
+    weight = math.fsum(one.items * one.weight for one in kinds)
+    mean = math.fsum(one.items * one.weight * value for one, value in zip(kinds, values, strict=True)) / weight
+    error = None
+    if items > 1:
+        squares = math.fsum(
+            one.items * (one.weight * items / weight * (value - mean)) ** 2
+            for one, value in zip(kinds, values, strict=True)
+        )
+        error = math.sqrt(squares / (items * (items - 1)))
+    return SureMean(items, mean, error, 0.0, 1.0)
