@@ -72,6 +72,6 @@ lock: $(VENV)/installed-dev ## write docker/requirements/*.lock again (ARGS=--up
 
 install: $(VENV)/installed-dev ## make .venv with everything the tests need
 
-$(VENV)/installed-%: docker/requirements/%.lock docker/requirements/tools.lock docker/requirements/torch.lock docker/requirements/torch-cpu.lock docker/requirements/install.sh pyproject.toml
+$(VENV)/installed-%: docker/requirements/%.lock docker/requirements/benchmarks.lock docker/requirements/tools.lock docker/requirements/torch.lock docker/requirements/torch-cpu.lock docker/requirements/install.sh pyproject.toml
 	@docker/requirements/install.sh $(VENV) $*
 	@touch $@

@@ -3,7 +3,7 @@ FROM python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e07922
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HOME=/var/lib/tentalis
 WORKDIR /app
 COPY docker/requirements docker/requirements
-RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock
+RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock -r docker/requirements/benchmarks.lock
 COPY . .
 RUN python -m compileall -q apps tentalis
 RUN useradd --system --uid 10001 --home-dir /var/lib/tentalis --create-home tentalis \

@@ -58,7 +58,7 @@ sys.exit(m.version("torch").split("+")[0] != sys.argv[1].split("==")[1])' "$torc
 [ -x "$venv/bin/uv" ] ||
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r docker/requirements/tools.lock
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes --no-deps \
-    -r docker/requirements/tools.lock -r "docker/requirements/$set_name.lock"
+    -r docker/requirements/tools.lock -r "docker/requirements/$set_name.lock" -r docker/requirements/benchmarks.lock
 install_torch
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
 say "$venv is ready"
