@@ -4,6 +4,7 @@ A process of its own: such a file may unfold into more than any memory holds, an
 attacked.
 """
 
+import base64
 import hashlib
 import io
 import json
@@ -132,6 +133,8 @@ def _plain(row: dict[str, Any], nested: set[str]) -> dict[str, Any]:
 
 
 def _say(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"data:;base64,{base64.b64encode(value).decode()}"
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

@@ -13,6 +13,7 @@ from apps.inference.anthropic import from_anthropic, to_anthropic
 from apps.inference.errors import PacedError, ProviderAnswerError, ProviderRefusedError
 from apps.inference.kept_answers import find_kept_answers, find_written_answers, name_asked
 from apps.inference.lora_routes import NAME_TAKEN, LoraRoutes
+from apps.inference.pictures import show_pictures
 from apps.inference.provider_kinds import ProviderKind, find_kind
 from apps.inference.transport import Transport
 from tentalis.core.token_use import NOTHING_USED, TokenUse, guess_prompt_tokens, read_token_use, share_token_use
@@ -171,7 +172,7 @@ class ModelClient:
         """
         body: dict[str, Any] = {
             "model": model,
-            "messages": messages,
+            "messages": show_pictures(messages),
             self._row.max_tokens_field: max_tokens,
             "temperature": temperature,
             **self._row.whole_sampling,
@@ -236,7 +237,7 @@ class ModelClient:
         Args:
             is_open: with what opens the model's next answer.
         """
-        body = {"model": model, "messages": messages, "add_generation_prompt": is_open}
+        body = {"model": model, "messages": show_pictures(messages), "add_generation_prompt": is_open}
         return _read_tokens(
             self._transport.call_server("POST", "/tokenize", body | ({"tools": tools} if tools else {})), self.base_url
         )

@@ -19,6 +19,8 @@ from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
+from apps.evals.models import Benchmark
+from apps.inference import pictures
 from apps.training.models import TrainingRun
 from tentalis.core.learning.lengths import FILE as LENGTHS_FILE
 
@@ -195,6 +197,21 @@ def _delete_old_of(directory_name: str) -> Callable[[int], int]:
     return delete
 
 
+def _delete_unshown_pictures(most: int) -> int:
+    """Those that no item of a benchmark shows."""
+    found = [path for path in _list(settings.ARTIFACTS / pictures.DIRECTORY) if _is_old(path)]
+    if not found:
+        return 0
+    shown = set()
+    for benchmark in Benchmark.objects.filter(needs__contains=["pictures"]).select_related("taskset"):
+        item = benchmark.taskset.items.exclude(messages=[]).first()
+        shown.add(pictures.name_kept(item.messages) if item else "")
+    unshown = [path for path in found if path.stem not in shown][:most]
+    for path in unshown:
+        _remove(path)
+    return len(unshown)
+
+
 _RECORDS = "records that trained: of trainings that succeeded kept, `reproduce` reads them; of others and of refused "
 _RECORDS += "adapters they go that long after the training ended"
 
@@ -209,6 +226,12 @@ DIRECTORY_RULES: Mapping[str, DirectoryRule] = {
         "stays)",
         _delete_adapters_and_working_files,
         DAYS,
+    ),
+    "artifacts/pictures": DirectoryRule(
+        "pictures of benchmarks' items; those that none shows go after that long", _delete_unshown_pictures, DAYS
+    ),
+    "artifacts/pieces": DirectoryRule(
+        "rows of a benchmark that nobody asked for: they go after that long", _delete_old_of("pieces"), DAYS
     ),
     "artifacts/scales": DirectoryRule(
         "left by a measurement that was killed: they go after that long", _delete_old_of("scales"), DAYS

@@ -68,6 +68,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "check": Entry("tentalis.cli.check", "app", "What a right answer is, as data."),
     "skill": Entry("tentalis.cli.skill", "app", "Written procedures workers may use."),
+    "dataset": Entry("tentalis.cli.dataset", "app", "Data sets: fetch, look at, register, remove."),
     "benchmark": Entry("tentalis.cli.benchmark", "app", "Benchmarks that come along, and those a project has."),
     "eval": Entry(
         "tentalis.cli.evaluation",

@@ -1,15 +1,15 @@
 """Benchmarks: what comes along, what a project has of it, and their runs."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tentalis.cli.output import AsJson, Project, print_result, print_row, print_rows
+from tentalis.cli.row_reading import pack_rows, read_file_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
-from tentalis.cli.task import read_rows_file
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -65,7 +65,10 @@ def show(name: Name, as_json: AsJson = False) -> None:
 @app.command()
 def install(
     name: Name,
-    file: Annotated[str, typer.Option(help="FILE.jsonl, .json, .csv or .parquet with its rows.")] = "",
+    file: Annotated[
+        str,
+        typer.Option(help="FILE.jsonl, .json, .csv, .parquet or .arrow with its rows, or a directory of `datasets`."),
+    ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Of rows that it makes up.")] = 0,
     project: Project = "",
     as_json: AsJson = False,
@@ -78,11 +81,15 @@ def install(
 
 def install_named(client: "Client", project: str, name: str, *, file: str = "", seed: int = 0) -> "Json":
     """The benchmark as the project has it, installed where it has it not yet."""
-    told: dict[str, Any] = {"seed": seed}
     if file:
-        text, form = read_rows_file(file)
-        told |= {"text": text, "form": "json" if file.lower().endswith(".json") else form, "origin": Path(file).name}
-    return client.install_benchmark(project=project, name=name, **told)
+        return send_rows(client, project, name, read_file_rows(file), origin=Path(file).name)
+    return client.install_benchmark(project=project, name=name, seed=seed)
+
+
+def send_rows(client: "Client", project: str, name: str, rows: "Sequence[Json]", *, origin: str) -> "Json":
+    """Rows as a benchmark of the catalogue, in as many pieces as they take."""
+    pieces = [client.send_piece(project=project, packed=packed)["sha256"] for packed in pack_rows(rows, where=origin)]
+    return client.install_benchmark(project=project, name=name, pieces=pieces, origin=origin[:200] or "rows")
 
 
 def find_or_install(client: "Client", project: str, name: str, *, file: str = "") -> "Json":

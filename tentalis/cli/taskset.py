@@ -63,7 +63,7 @@ def add(
     text, form = read_rows_file(file) if file else (None, None)
     with open_client() as client:
         made = client.add_items(
-            _find(client, choose_project(client, project), name)["id"],
+            find_taskset(client, choose_project(client, project), name)["id"],
             split=split,
             text=text,
             form=form,
@@ -83,7 +83,7 @@ def add(
 def show(name: Name, split: str = "", limit: Limit = 20, project: Project = "", as_json: AsJson = False) -> None:
     """Show a taskset's items."""
     with open_client() as client:
-        taskset = _find(client, choose_project(client, project), name)
+        taskset = find_taskset(client, choose_project(client, project), name)
         rows = client.list_items(taskset["id"], split=split or None, limit=limit)["results"]
     if not as_json:
         print_row(taskset, as_json=False)
@@ -107,7 +107,7 @@ def split_taskset(
         told[side] = int(percent)
     with open_client() as client:
         counts = client.split_taskset(
-            _find(client, choose_project(client, project), name)["id"], shares=told, seed=seed
+            find_taskset(client, choose_project(client, project), name)["id"], shares=told, seed=seed
         )
     print_row(counts, as_json=as_json)
 
@@ -116,11 +116,11 @@ def split_taskset(
 def freeze(name: Name, project: Project = "", as_json: AsJson = False) -> None:
     """Let this version never change again; a change of it makes the next."""
     with open_client() as client:
-        frozen = client.freeze_taskset(_find(client, choose_project(client, project), name)["id"])
+        frozen = client.freeze_taskset(find_taskset(client, choose_project(client, project), name)["id"])
     print_result(frozen, f"{frozen['name']} version {frozen['version']} is frozen", as_json=as_json)
 
 
-def _find(client: "Client", slug: str, name: str) -> "Json":
+def find_taskset(client: "Client", slug: str, name: str) -> "Json":
     """The version of that name, or the newest."""
     name, _, version = name.partition("@")
     rows = list_rows(client, client.list_tasksets, project=slug, name=name)

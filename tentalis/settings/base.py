@@ -313,6 +313,8 @@ SPECTACULAR_SETTINGS = {
         "ReadingEnum": "apps.api.serializers.learning.READINGS",
         "RunPurposeEnum": "apps.training.models.TrainingRun.Purpose",
         "ReviewPurposeEnum": "apps.api.serializers.judgement.PURPOSES",
+        "TaskFormEnum": "apps.api.serializers.work.TASK_FORMS",
+        "RowFormEnum": "apps.api.serializers.benchmarks.ROW_FORMS",
     },
 }
 

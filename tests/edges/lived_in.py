@@ -166,6 +166,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST regradings": {"project": slug, "history": "attempts", "rubric": "Be brief."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
         "POST benchmarks": {"project": slug, "name": "desk"},
+        "POST benchmarks/pieces": {"project": slug, "packed": "UEsDBA=="},
         "POST courses": {"project": slug, "worker": "echo", "benchmark": ids["benchmark"]},
         "POST experiments": {
             "project": slug,

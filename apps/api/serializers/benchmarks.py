@@ -9,8 +9,11 @@ from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumber
 from apps.api.serializers.work import PACKED
 from apps.evals.asking import MOST_DRAW
 from apps.evals.models import Benchmark
+from apps.evals.pieces import MOST_PIECES
 from apps.evals.row_files import FORMS
 from tentalis.limits import LIMITS
+
+ROW_FORMS = [(form, form) for form in (*FORMS, PACKED)]
 
 
 class BenchmarkOut(RowOut[Benchmark]):
@@ -37,6 +40,10 @@ class CatalogueEntryOut(serializers.Serializer[Any]):
     needs = serializers.ListField(child=serializers.CharField(), help_text="Beside a model.")
     columns = serializers.DictField(child=serializers.CharField(), help_text="Of a row that is brought for it.")
     sizes = serializers.DictField(child=serializers.IntegerField(), help_text="Items at first, by split.")
+    origin = serializers.ListField(
+        child=serializers.CharField(), help_text="Where a file of its rows is public: repository, configuration, split."
+    )
+    levels = serializers.IntegerField(help_text="Each a benchmark of its own, NAME:0 and so on; 0: none.")
     is_offline = serializers.BooleanField(help_text="It runs without a network and without a file.")
 
 
@@ -52,6 +59,28 @@ class BenchmarkIn(StrictSerializer):
     project = TextField(max_length=64)
     name = TextField(max_length=100, help_text="Of the catalogue.")
     text = TextField(required=False, max_length=LIMITS.import_chars, help_text="Rows with the columns it wants.")
-    form = WordField(required=False, choices=[(form, form) for form in (*FORMS, PACKED)], help_text="Of the text.")
+    form = WordField(required=False, choices=ROW_FORMS, help_text="Of the text.")
+    pieces = serializers.ListField(
+        required=False,
+        child=TextField(max_length=64),
+        allow_empty=False,
+        max_length=MOST_PIECES,
+        help_text="Hashes of pieces that were sent, in place of a text.",
+    )
     origin = TextField(required=False, max_length=200, help_text="Where the rows come from, in words.")
     seed = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0, help_text="Of rows that it makes up.")
+
+
+class PieceIn(StrictSerializer):
+    """A packed file of rows."""
+
+    project = TextField(max_length=64)
+    packed = TextField(
+        max_length=LIMITS.import_chars, help_text="A Parquet file, or a zip with one file of rows, in base64."
+    )
+
+
+class PieceOut(serializers.Serializer[Any]):
+    """A piece that waits."""
+
+    sha256 = serializers.CharField()

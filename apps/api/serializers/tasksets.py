@@ -14,11 +14,11 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
-from apps.api.serializers.work import PACKED
+from apps.api.serializers.work import TASK_FORMS
+from apps.evals.benchmarks import OUTCOMES
 from apps.evals.models import Item, Taskset
 from apps.worlds.registry import name_choices
 from tentalis.core.field_limits import MAX_ABOUT_CHARS
-from tentalis.core.task_files import FORMS
 from tentalis.limits import LIMITS
 
 MAX_DRAWN = 10_000
@@ -67,7 +67,7 @@ class ItemsIn(StrictSerializer):
         max_length=LIMITS.import_chars,
         help_text="Rows of prompt, maybe reference, seed, split, weight, checks and messages.",
     )
-    form = WordField(required=False, choices=[(form, form) for form in (*FORMS, PACKED)], help_text="Of the text.")
+    form = WordField(required=False, choices=TASK_FORMS, help_text="Of the text.")
     name = TextField(required=False, max_length=150, help_text="The file's.")
     checks = AnyJSONField(
         required=False,
@@ -79,6 +79,8 @@ class ItemsIn(StrictSerializer):
         required=False, min_value=1, max_value=MAX_DRAWN, help_text="So many tasks that the environment makes up."
     )
     seed = WholeNumberField(required=False, min_value=0, max_value=2**31 - 1, help_text="Of those; default: 0.")
+    evaluation = WholeNumberField(required=False, min_value=1, max_value=2**63 - 1, help_text="Whose items these are.")
+    outcome = WordField(required=False, choices=[(one, one) for one in OUTCOMES], help_text="Of those; default: all.")
 
 
 class AddedOut(serializers.Serializer[Any]):

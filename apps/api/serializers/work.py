@@ -201,6 +201,7 @@ TASK_FILE = (
 
 
 PACKED = "packed"
+TASK_FORMS = [(form, form) for form in (*FORMS, PACKED)]
 
 
 class ManyTasksIn(StrictSerializer):
@@ -227,7 +228,7 @@ class TaskFileIn(ManyTasksIn):
     """Many new tasks, or finished work with its judgement: a file, taken whole or not at all."""
 
     form = WordField(
-        choices=[(form, form) for form in (*FORMS, PACKED)],
+        choices=TASK_FORMS,
         help_text=f"{TASK_FILE} {PACKED}: a Parquet file or the archive of an export, in base64.",
     )
     rows = WordField(

@@ -3,19 +3,23 @@
 from typing import ClassVar
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.filters import filter_by
 from apps.api.permissions import SIGNED_IN, by_right, current_user
-from apps.api.serializers.benchmarks import BenchmarkIn, BenchmarkOut, CatalogueOut
+from apps.api.serializers.benchmarks import BenchmarkIn, BenchmarkOut, CatalogueOut, PieceIn, PieceOut
 from apps.api.serializers.work import PACKED
 from apps.api.views.base import ApiView, ResourceViewSet
+from apps.base.errors import BadInputError
 from apps.base.packed_rows import read_base64, unpack_rows
+from apps.base.unpacking import is_packed
 from apps.evals.benchmarks import install_benchmark
 from apps.evals.catalogue import list_entries
 from apps.evals.models import Benchmark
+from apps.evals.pieces import drop_pieces, keep_piece, read_pieces
 from apps.evals.row_files import read_rows
 
 
@@ -37,7 +41,7 @@ class BenchmarkViewSet(ResourceViewSet):
     queryset = Benchmark.objects.select_related("project", "taskset")
     serializer_class = BenchmarkOut
     filterset_class = filter_by(Benchmark, "name", "entry")
-    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve", Right.EVALS_WRITE: "create"})
+    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve", Right.EVALS_WRITE: "create pieces"})
 
     @extend_schema(request=BenchmarkIn, responses={201: BenchmarkOut})
     def create(self, request: Request) -> Response:
@@ -49,5 +53,22 @@ class BenchmarkViewSet(ResourceViewSet):
                 _, text = unpack_rows(read_base64(text, field="text"), field="text")
                 form = "jsonl"
             body |= {"source": body.pop("origin", ""), "rows": read_rows(text, form=form)}
+        pieces = body.pop("pieces", None)
+        if pieces is not None:
+            if text is not None:
+                raise BadInputError.at("pieces", "wanted a text or pieces, found both")
+            body |= {"source": body.get("origin", ""), "rows": read_pieces(project, pieces)}
         body.pop("origin", None)
-        return self.show(install_benchmark(project=project, by=current_user(request), **body), 201)
+        made = install_benchmark(project=project, by=current_user(request), **body)
+        drop_pieces(project, pieces or ())
+        return self.show(made, 201)
+
+    @extend_schema(request=PieceIn, responses={201: PieceOut}, filters=False)
+    @action(detail=False, methods=["post"], filterset_class=None, serializer_class=PieceOut)
+    def pieces(self, request: Request) -> Response:
+        """Send a piece of rows that are too many for one request: it waits until a benchmark asks for it."""
+        project, body = self.read_placed(PieceIn)
+        data = read_base64(body["packed"], field="packed")
+        if not is_packed(data):
+            raise BadInputError.at("packed", "wanted a Parquet file or a zip, found neither")
+        return Response({"sha256": keep_piece(project=project, data=data, by=current_user(request))}, status=201)

@@ -17,13 +17,14 @@ from apps.api.views.base import ResourceViewSet, command
 from apps.base.errors import BadInputError
 from apps.base.packed_rows import read_base64, unpack_rows
 from apps.conversations import asked
-from apps.evals.models import Item, Taskset
+from apps.evals.benchmarks import list_tried_rows, remove_taskset
+from apps.evals.models import Evaluation, Item, Taskset
 from apps.evals.services import ItemRow, draw_rows, freeze_taskset, make_taskset, read_split
 from apps.rollouts.items import add_to_taskset, divide, list_task_rows, make_item_rows, read_item_rows
 from tentalis.core.task_files import guess_form
 
 SPLIT = OpenApiParameter("split", str, enum=Item.Split.values, description="Items of this split alone.")
-SOURCES = ("text", "tasks", "sessions", "count")
+SOURCES = ("text", "tasks", "sessions", "count", "evaluation")
 
 
 class TasksetViewSet(ResourceViewSet):
@@ -33,7 +34,7 @@ class TasksetViewSet(ResourceViewSet):
     serializer_class = TasksetOut
     filterset_class = filter_by(Taskset, "name", "environment", "origin")
     rights: ClassVar = by_right(
-        {Right.EVALS_READ: "list retrieve items", Right.EVALS_WRITE: "create add_items split freeze"}
+        {Right.EVALS_READ: "list retrieve items", Right.EVALS_WRITE: "create add_items split freeze destroy"}
     )
 
     @extend_schema(request=TasksetIn, responses={201: TasksetOut})
@@ -92,6 +93,14 @@ class TasksetViewSet(ResourceViewSet):
                 require_right(user, taskset.project, Right.SESSIONS_READ)
                 told = asked.make_rows(asked.require_asked(taskset.project, body["sessions"], by=user))
                 return make_item_rows(told, split=split)
+            case "evaluation":
+                found_one = Evaluation.objects.filter(pk=body["evaluation"], project=taskset.project).first()
+                if found_one is None:
+                    raise BadInputError.at(
+                        "evaluation", f"{taskset.project.slug} has no evaluation {body['evaluation']}"
+                    )
+                rows = list_tried_rows(found_one, outcome=body.get("outcome", "all"))
+                return [row._replace(split=split) for row in rows]
             case _:
                 return draw_rows(taskset.environment, count=body["count"], seed=body.get("seed", 0), split=split)
 
@@ -101,6 +110,12 @@ class TasksetViewSet(ResourceViewSet):
         stays with what may be trained on."""
         taskset = self.get_object()
         return Response(divide(taskset=taskset, by=current_user(request), **({"seed": 0} | self.read_body(SplitIn))))
+
+    @extend_schema(request=None, responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete a version with its items and the benchmarks on it; one that something was measured on is kept."""
+        remove_taskset(taskset=self.get_object(), by=current_user(request))
+        return Response(status=204)
 
     @command(responses=TasksetOut)
     def freeze(self, request: Request, pk: str) -> Response:

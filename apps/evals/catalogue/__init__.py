@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from itertools import islice
 from pkgutil import iter_modules
 from typing import Any, Final
@@ -14,8 +15,9 @@ from apps.evals.services import draw_rows
 
 __all__ = ["NEEDS", "CatalogueEntry", "CatalogueItem", "find_entry", "list_entries", "render"]
 
-NEEDS: Final = ("network", "container", "gpu", "judge", "key", "file")
-"""What a benchmark may want that an installation need not have; `file`: its rows, which nothing here makes."""
+NEEDS: Final = ("network", "container", "gpu", "judge", "key", "file", "sandbox", "pictures")
+"""What a benchmark may want that an installation need not have; `file`: its rows, which nothing here makes;
+`pictures`: a model that looks at them."""
 Row = Mapping[str, Any]
 _COLUMN: Final = re.compile(r"\{([a-z_]{1,40})\}")
 
@@ -34,6 +36,8 @@ class CatalogueItem:
         messages: the whole conversation that the prompt ends; () where there is no more than the prompt.
         category: what figures are told apart by; "" for none.
         oracle: a right answer in words; None: none is known.
+        grader: another than the entry's, where rows want different ones; "" for that.
+        pictures: those of the row's columns that hold pictures, which are shown with the prompt.
         world_reference, seed: of an item that a world made up and verifies itself.
     """
 
@@ -43,6 +47,8 @@ class CatalogueItem:
     messages: Sequence[Mapping[str, Any]] = ()
     category: str = ""
     oracle: str | None = None
+    grader: str = ""
+    pictures: Sequence[str] = ()
     world_reference: Any = None
     seed: int | None = None
 
@@ -61,10 +67,14 @@ class CatalogueEntry:
         make: rows of a split, the same for the same seed; None: they come from a file.
         sizes: split -> items of it at most, or where it makes as many as are wanted, at first.
         needs: of NEEDS.
-        package: the distribution its data comes from; "" for none.
+        package: the distribution its rows come from; "" for none.
+        origin: where its rows are public: `owner/name`, configuration and split, as the Hugging Face hub has them; ()
+            for nowhere.
         tries: of each item, at first.
         synthetic: rows made up in the form of a file's, which prove template and grader from end to end.
         chance: share that a guess gets.
+        shared: share that the answer to another item gets at most, where the two are not the same.
+        levels: how many `at_level` knows, from 0: each is an entry of its own, `NAME:LEVEL`.
     """
 
     name: str
@@ -81,9 +91,13 @@ class CatalogueEntry:
     sizes: Mapping[str, int] = field(default_factory=lambda: {"held_out": 100})
     needs: frozenset[str] = frozenset()
     package: str = ""
+    origin: tuple[str, str, str] | tuple[()] = ()
     tries: int = 1
     synthetic: Callable[[int, int], Iterator[Row]] | None = None
     chance: float = 0.0
+    shared: float = 0.0
+    levels: int = 0
+    at_level: Callable[[int], "CatalogueEntry"] | None = None
 
     @property
     def is_offline(self) -> bool:
@@ -105,7 +119,10 @@ class CatalogueEntry:
         if self.make is None:
             columns = ", ".join(f"{name} ({about})" for name, about in self.columns.items())
             raise BadInputError.at("file", f"{self.name} needs its rows from a file: wanted columns {columns}")
-        return [self.read(row) for row in islice(self.make(split, size, seed), size)]
+        try:
+            return [self.read(row) for row in islice(self.make(split, size, seed), size)]
+        except (ImportError, PackageNotFoundError) as error:
+            raise BadInputError.at("name", f"{self.name} wants the package {self.package}: {error}"[:300]) from None
 
     def read_rows(self, rows: Sequence[Row]) -> tuple[list[CatalogueItem], dict[int, str]]:
         """The items of a file's rows; and line -> what is wrong with one that is none."""
@@ -113,27 +130,32 @@ class CatalogueEntry:
             return [], {0: f"{self.name} makes its items up: wanted no file"}
         items, faults = [], {}
         for line, row in enumerate(rows, start=1):
+            if not isinstance(row, Mapping):
+                faults[line] = f"wanted an object, found {type(row).__name__}"
+                continue
             if missing := sorted(self.columns.keys() - row.keys()):
-                faults[line] = f"wanted columns {', '.join(self.columns)}, found none of {', '.join(missing)}"
+                faults[line] = f"wanted columns {', '.join(self.columns)}, found none of {', '.join(missing)}"[:300]
                 continue
             try:
                 items.append(self.read(row))
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
                 faults[line] = f"{type(error).__name__}: {error}"[:300]
         return items, faults
 
     def check(self, item: CatalogueItem) -> list[Any] | None:
         """What grades an item, as data; None: the world verifies."""
-        if not self.grader:
+        if not (name := item.grader or self.grader):
             return None
-        told = {"options": dict(item.options)} if item.options else {}
-        return [{"check": "grader", "name": self.grader, "reference": item.reference} | told]
+        told: dict[str, Any] = {"options": dict(item.options)} if item.options else {}
+        if item.reference is not None:
+            told["reference"] = item.reference
+        return [{"check": "grader", "name": name, **told}]
 
 
 @cache
 def _list_own() -> Mapping[str, CatalogueEntry]:
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    return {entry.name: entry for module in modules for entry in module.ENTRIES}
+    return {entry.name: entry for module in modules for entry in getattr(module, "ENTRIES", ())}
 
 
 def list_entries() -> list[CatalogueEntry]:
@@ -143,6 +165,16 @@ def list_entries() -> list[CatalogueEntry]:
 
 def find_entry(name: str) -> CatalogueEntry:
     """The benchmark of that name. Raises BadInputError."""
-    if (entry := _list_own().get(name)) is None:
+    if re.fullmatch(r"own/[a-z0-9][a-z0-9-]{0,80}", name):
+        own: CatalogueEntry = import_module(f"{__name__}.own").open_own(name)
+        return own
+    plain, _, level = name.partition(":")
+    entry = _list_own().get(plain)
+    if level and entry is not None:
+        if entry.at_level is None or not level.isdecimal() or not int(level[:9]) < entry.levels:
+            levels = f"one of {entry.levels} levels, from 0" if entry.levels else "no level"
+            raise BadInputError.at("name", f"{plain}: wanted {levels}, found {level!r:.40}")
+        return entry.at_level(int(level))
+    if entry is None:
         raise BadInputError.at("name", f"wanted a benchmark of the catalogue, found none named {name!r:.80}")
     return entry

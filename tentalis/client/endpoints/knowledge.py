@@ -98,6 +98,10 @@ class Knowledge(Sender[Answer]):
     def cancel_course(self, course_id: int) -> Answer:
         return self._post(f"courses/{course_id}/cancel")
 
+    def send_piece(self, *, project: str, packed: str) -> Answer:
+        """A packed file of rows, in base64, which waits for `install_benchmark` to ask for it by its hash."""
+        return self._post("benchmarks/pieces", project=project, packed=packed)
+
     def list_tasksets(self, **params: Any) -> Answer:
         return self._get("tasksets", **params)
 
@@ -120,9 +124,11 @@ class Knowledge(Sender[Answer]):
         sessions: Sequence[int] | None = None,
         count: int | None = None,
         seed: int | None = None,
+        evaluation: int | None = None,
+        outcome: str | None = None,
     ) -> Answer:
-        """Add items from one source, all of them or none: a text, tasks, sessions, or so many that the environment
-        makes up."""
+        """Add items from one source, all of them or none: a text, tasks, sessions, an evaluation's items, or so many
+        that the environment makes up."""
         return self._post(
             f"tasksets/{taskset_id}/items",
             split=split,
@@ -134,10 +140,15 @@ class Knowledge(Sender[Answer]):
             sessions=sessions,
             count=count,
             seed=seed,
+            evaluation=evaluation,
+            outcome=outcome,
         )
 
     def split_taskset(self, taskset_id: int, *, shares: Mapping[str, int], seed: int = 0) -> Answer:
         return self._post(f"tasksets/{taskset_id}/split", shares=shares, seed=seed)
+
+    def remove_taskset(self, taskset_id: int) -> Answer:
+        return self._delete(f"tasksets/{taskset_id}")
 
     def freeze_taskset(self, taskset_id: int) -> Answer:
         return self._post(f"tasksets/{taskset_id}/freeze")
