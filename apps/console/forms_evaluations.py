@@ -16,8 +16,8 @@ from apps.evals.models import Evaluation, Item, Taskset
 from apps.workers.models import Worker
 
 
-class EvaluationForm(forms.Form):
-    """`asked` is what `flow.ask_evaluation` takes."""
+class AskedModelForm(forms.Form):
+    """Which model tries items, how often, and how it answers."""
 
     worker = forms.ModelChoiceField(
         label=_("Worker"),
@@ -32,8 +32,6 @@ class EvaluationForm(forms.Form):
         required=False,
         empty_label=_("none: the base model"),
     )
-    taskset = forms.ModelChoiceField(label=_("Taskset"), queryset=Taskset.objects.none())
-    split = forms.ChoiceField(label=_("Split"), choices=Item.Split.choices, initial=Item.Split.HELD_OUT)
     tries = forms.IntegerField(label=_("Tries of each item"), min_value=1, max_value=MOST_TRIES, initial=1)
     is_greedy = forms.BooleanField(
         label=_("The likeliest answer"),
@@ -46,11 +44,23 @@ class EvaluationForm(forms.Form):
         offered: dict[str, Any] = {
             "worker": Worker.objects.filter(project=project).order_by("name"),
             "adapter": Adapter.objects.filter(project=project).order_by("-id"),
-            "taskset": Taskset.objects.filter(project=project).order_by("-id"),
         }
         for name, rows in offered.items():
             field: Any = self.fields[name]
             field.queryset = rows
+
+
+class EvaluationForm(AskedModelForm):
+    """`asked` is what `flow.ask_evaluation` takes."""
+
+    taskset = forms.ModelChoiceField(label=_("Taskset"), queryset=Taskset.objects.none())
+    split = forms.ChoiceField(label=_("Split"), choices=Item.Split.choices, initial=Item.Split.HELD_OUT)
+    field_order = ("worker", "adapter", "taskset", "split")
+
+    def __init__(self, project: Project, *told: Any, **options: Any) -> None:
+        super().__init__(project, *told, **options)
+        field: Any = self.fields["taskset"]
+        field.queryset = Taskset.objects.filter(project=project).order_by("-id")
 
     @property
     def asked(self) -> AskedFields:

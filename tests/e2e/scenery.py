@@ -23,6 +23,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.near_duplicates import hash_words, list_bands
+from tests.e2e.benchmark_scenery import learn_a_benchmark
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
 from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, spread, verdict_details
 from tests.e2e.provider_scenery import add_servers
@@ -114,6 +115,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
             "asked_by": alice.handle,
         }
         make_measured(worker, model, spread(40, accuracy), purpose="report", **named)
+    learn_a_benchmark(worker, alice)
     tell(project)
     compare_raters(project, [reviewed, in_review])
     let_a_manager_learn(project)

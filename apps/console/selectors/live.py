@@ -46,9 +46,11 @@ class Announcement:
 HEARD_WITH: Mapping[str, Right] = {
     "adapter": Right.ADAPTERS_READ,
     "batch": Right.ROLLOUTS_READ,
+    "benchmark": Right.EVALS_READ,
     "bulk": Right.REVIEWS_READ,
     "canary": Right.ADAPTERS_READ,
     "check": Right.EVALS_READ,
+    "course": Right.RUNS_READ,
     "deployment": Right.ADAPTERS_READ,
     "eval": Right.EVALS_READ,
     "experiment": Right.EVALS_READ,

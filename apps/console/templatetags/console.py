@@ -30,6 +30,8 @@ SUBJECT_PAGES = {
     "adapter": "adapter",
     "proposal": "proposal",
     "webhook": "webhook",
+    "benchmark": "benchmark",
+    "course": "course",
 }
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from apps.console.urls import house, operations, proposals, providers, quality, set_up, webhooks, work
+from apps.console.urls import benchmarks, house, operations, proposals, providers, quality, set_up, webhooks, work
 from apps.console.views import entry, signing_in
 
 app_name = "console"
@@ -19,6 +19,7 @@ urlpatterns = [
         "p/<slug:slug>/",
         include(
             [
+                *benchmarks.urlpatterns,
                 *house.urlpatterns,
                 *operations.urlpatterns,
                 *proposals.urlpatterns,

@@ -51,6 +51,10 @@ def grow(scene: Scene, rows: int, *, first: int = FIRST) -> None:
     taskset = Taskset.objects.filter(project=project).earliest("pk")
     _copy(Item.objects.filter(taskset=taskset).earliest("pk"), rows, content_hash=lambda n: f"{first + n}")
     _copy(taskset, rows, name=lambda n: f"questions-{first + n}")
+    benchmark, course = project.benchmarks.earliest("pk"), project.courses.earliest("pk")
+    _copy(benchmark, rows, name=lambda n: f"bench-{first + n}")
+    _copy(course, rows, state="done")
+    _copy(course.rounds.earliest("pk"), rows, number=lambda n: first + n)
     _copy(AuditEntry.objects.filter(project_id=project.pk).earliest("pk"), rows)
 
 
