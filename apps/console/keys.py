@@ -16,12 +16,14 @@ LISTS: Final = "lists"
 REVIEW: Final = "review"
 REVIEWS: Final = "reviews"
 APPROVALS: Final = "approvals"
+ITEMS: Final = "items"
 PAGES: Mapping[str, str | Promise] = {
     EVERYWHERE: gettext_lazy("Every page of a project"),
     LISTS: gettext_lazy("Lists with rows to choose"),
     REVIEW: gettext_lazy("Reviewing"),
     REVIEWS: gettext_lazy("The queue of reviews"),
     APPROVALS: gettext_lazy("Approvals"),
+    ITEMS: gettext_lazy("Two evaluations item by item"),
 }
 ALSO_THERE: Mapping[str, tuple[str, ...]] = {
     EVERYWHERE: (),
@@ -29,6 +31,7 @@ ALSO_THERE: Mapping[str, tuple[str, ...]] = {
     REVIEW: (EVERYWHERE,),
     REVIEWS: (EVERYWHERE, LISTS),
     APPROVALS: (EVERYWHERE,),
+    ITEMS: (EVERYWHERE,),
 }
 """Page -> whose keys act there beside its own."""
 
@@ -90,6 +93,9 @@ KEYS: tuple[Key, ...] = (
     Key("leave-field", "Escape", gettext_lazy("Leave a field"), _REVIEW, is_fixed=True),
     Key("queue-next", "n", gettext_lazy("Take the next review"), _QUEUE, REVIEWS),
     Key("queue-undo", "z", gettext_lazy("Undo the last one sent"), _QUEUE, REVIEWS),
+    Key("item-next", "j", gettext_lazy("Next item"), _MOVE, ITEMS),
+    Key("item-previous", "k", gettext_lazy("Previous item"), _MOVE, ITEMS),
+    Key("item-further", "n", gettext_lazy("Further items"), _MOVE, ITEMS),
     Key("proposal-next", "j", gettext_lazy("Choose the next"), _QUEUE, APPROVALS, also="ArrowDown"),
     Key("proposal-previous", "k", gettext_lazy("Choose the one before"), _QUEUE, APPROVALS, also="ArrowUp"),
     Key("proposal-approve", "a", gettext_lazy("Approve"), _CARD, APPROVALS),

@@ -13,7 +13,9 @@ from apps.base.pages import take_page
 from apps.evals.asking import reopen_items
 from apps.evals.comparing import EvaluationComparison
 from apps.evals.experiments import answer_scenarios
-from apps.evals.models import Evaluation, Experiment, ItemTry, Scenario
+from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario
+from apps.evals.panels import key_of, read_item
+from tentalis.core.worlds import PanelItem
 
 PAGE = 25
 COMPARABLE = 20
@@ -109,7 +111,7 @@ def list_tried(evaluation: Evaluation, *, start: int = 0) -> tuple[list[TriedIte
     end = start + SHOWN_ITEMS
     for row in evaluation.item_tries.filter(place__gte=start, place__lt=end).order_by("place", "number"):
         rows.setdefault(row.place, []).append(row)
-    prompts = _find_prompts(evaluation)
+    prompts = find_prompts(evaluation, {place: tries[0].key for place, tries in rows.items()})
     shown = [_sum_up(place, prompts.get(place, ""), tries) for place, tries in rows.items()]
     return shown, end if evaluation.item_tries.filter(place__gte=end).exists() else None
 
@@ -125,8 +127,16 @@ def _sum_up(place: int, prompt: str, tries: Sequence[ItemTry]) -> TriedItem:
     return TriedItem(place + 1, prompt, len(tries), fmean(scored) if scored else None, list(reasons))
 
 
-def _find_prompts(evaluation: Evaluation) -> Mapping[int, str]:
-    try:
-        return {place: item.prompt for place, item in enumerate(reopen_items(evaluation).items)}
-    except (TentalisError, ValueError):  # it is the gate's own, or its set changed
-        return {}
+def find_prompts(evaluation: Evaluation, keys: Mapping[int, int]) -> Mapping[int, str]:
+    """Place -> prompt, of these places with their items' keys; without those that are not what they were."""
+    items: Mapping[int, PanelItem]
+    if (taskset := evaluation.taskset) is not None:
+        ids = taskset.items.filter(split=evaluation.split).order_by("id").values_list("pk", flat=True)
+        place_of = {pk: place for place, pk in enumerate(ids[: max(keys, default=-1) + 1]) if place in keys}
+        items = {place_of[row.pk]: read_item(row) for row in Item.objects.filter(pk__in=place_of)}
+    else:
+        try:
+            items = dict(enumerate(reopen_items(evaluation).items))
+        except (TentalisError, ValueError):  # it is the gate's own, or its set changed
+            return {}
+    return {place: items[place].prompt for place in keys.keys() & items.keys() if key_of(items[place]) == keys[place]}

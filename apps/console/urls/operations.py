@@ -67,6 +67,9 @@ urlpatterns = [
     path("evaluations/", evaluations.list_evaluations, name="evaluation-list"),
     path("evaluations/new/", evaluations.ask_evaluation, name="evaluation-new"),
     path("evaluations/<int:evaluation_id>/", evaluations.show_evaluation, name="evaluation"),
+    path(
+        "evaluations/<int:evaluation_id>/against/<int:beside_id>/", evaluations.compare_items, name="evaluation-items"
+    ),
     path("evaluations/<int:evaluation_id>/pause/", evaluations.pause, name="evaluation-pause"),
     path("evaluations/<int:evaluation_id>/resume/", evaluations.resume, name="evaluation-resume"),
     path("evaluations/<int:evaluation_id>/cancel/", evaluations.cancel, name="evaluation-cancel"),

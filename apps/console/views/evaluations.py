@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms_evaluations import EvaluationForm, ExperimentForm
-from apps.console.selectors import evaluations
+from apps.console.selectors import evaluations, items_compared
 from apps.console.views.frame import (
     Scene,
     act,
@@ -71,6 +71,9 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
         "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},
         "may_resume": evaluation.state in {State.PAUSED, State.FAILED},
+        "subject": f"evaluation:{evaluation.pk}",
+        "is_under_way": evaluation.state in {State.QUEUED, State.RUNNING, State.WAITING},
+        "fragments": {"evaluation"},
     }
     if (number := read_number(request, "beside")) is not None:
         beside = next((one for one in comparable if one.pk == number), None)
@@ -82,6 +85,30 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
         except TentalisError as error:
             context["why_not_compared"] = str(error)
     return show(request, scene, "evaluation", context)
+
+
+@require_GET
+@project_view(Right.EVALS_READ)
+def compare_items(request: HttpRequest, scene: Scene, evaluation_id: int, beside_id: int) -> HttpResponse:
+    """Two of the same items, item by item; `kind` keeps those of `items_compared.SIDES`."""
+    mine, theirs = _find(scene, evaluation_id), _find(scene, beside_id)
+    if not mine.item_set_hash or mine.item_set_hash != theirs.item_set_hash:
+        raise Http404("these are not of the same items")
+    kind = request.GET.get("kind", "")
+    kind = kind if kind in items_compared.SIDES else ""
+    start = read_number(request, "start") or 0
+    items, following = items_compared.list_compared(mine, theirs, kind=kind, start=start)
+    context = {
+        "evaluation": mine,
+        "beside": theirs,
+        "mine": evaluations.name_evaluation(mine),
+        "theirs": evaluations.name_evaluation(theirs),
+        "kind": kind,
+        "kinds": [(value, label) for value, (label, _wanted) in items_compared.SIDES.items()],
+        "items": items,
+        "following": following,
+    }
+    return show(request, scene, "evaluation_items", context)
 
 
 @require_POST

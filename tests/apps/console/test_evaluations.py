@@ -9,6 +9,7 @@ from django.urls import reverse
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.evals.models import Evaluation, Taskset
+from apps.evals.panels import key_of, read_item
 from tests.apps.console.builders import sign_in
 from tests.factories import make_measured, make_worker
 
@@ -74,6 +75,66 @@ def test_two_models_on_the_same_items_are_compared(client: Client, project: Proj
     assert "The other one is better." in read(client, path("evaluation", base.pk) + f"?beside={better.pk}")
     assert client.get(path("evaluation", better.pk) + f"?beside={other.pk}").status_code == 404
     assert client.get(path("evaluation", better.pk) + "?beside=x").status_code == 404
+
+
+def test_two_models_are_read_item_by_item_by_who_did_better(client: Client, project: Project) -> None:
+    worker = make_worker(project)
+    adapter = Adapter.objects.create(
+        project=project, worker=worker, name="desk-v1", version=1, line_version=1, uri="file:///a", manifest={}
+    )
+    same: dict[str, Any] = {"item_set_hash": "5f", "purpose": "report", "asked_by": "user:alice"}
+    base = make_measured(worker, None, [0, 1, 0, 1] * 20, items="exam@1/held_out", **same)
+    better = make_measured(worker, adapter, [1, 0, 0, 1] * 20, items="exam@1/held_out", **same)
+    apart = make_measured(worker, None, [1], items="o", item_set_hash="6a", purpose="report", asked_by="user:alice")
+    address = path("evaluation-items", better.pk, base.pk)
+
+    def list_places(query: str) -> list[int]:
+        found: list[int] = []
+        start: int | None = 0
+        while start is not None:
+            page = client.get(f"{address}?{query}&start={start}").context
+            found += [item.number - 1 for item in page["items"]]
+            start = page["following"]
+        return found
+
+    for kind, remainder in (("won", 0), ("lost", 1), ("wrong", 2), ("right", 3)):
+        assert list_places(f"kind={kind}") == list(range(remainder, 80, 4))
+    assert list_places("") == list(range(80))
+    page = read(client, address)
+    assert page.count("data-item ") == 10
+    assert "Further items" in page
+    swapped = client.get(path("evaluation-items", base.pk, better.pk) + "?kind=lost").context["items"]
+    assert {item.side for item in swapped} == {"lost"}
+    assert client.get(path("evaluation-items", better.pk, apart.pk)).status_code == 404
+    assert path("evaluation-items", better.pk, base.pk) in read(
+        client, path("evaluation", better.pk) + f"?beside={base.pk}"
+    )
+
+
+def test_a_prompt_is_shown_where_its_item_is_what_it_was(client: Client, project: Project) -> None:
+    worker = make_worker(project)
+    taskset = Taskset.objects.create(project=project, name="exam", environment="chat")
+    rows = [
+        taskset.items.create(split="held_out", prompt=f"Name river {n}.", content_hash=f"{n}", bands=[])
+        for n in range(3)
+    ]
+    keys = [key_of(read_item(row)) for row in rows]
+    made = make_measured(
+        worker, None, [1, 0, 1], keys=keys, purpose="report", asked_by="user:alice", taskset=taskset, split="held_out"
+    )
+    rows[1].prompt = "Name a lake."
+    rows[1].save()
+    tried = client.get(path("evaluation", made.pk)).context["tried"]
+    assert [item.prompt for item in tried] == ["Name river 0.", "", "Name river 2."]
+
+
+def test_an_evaluation_under_way_shows_how_far_it_is(client: Client, project: Project) -> None:
+    made = make_measured(make_worker(project), None, [1, 0], purpose="report", asked_by="user:alice")
+    assert "<progress" not in read(client, path("evaluation", made.pk))
+    Evaluation.objects.filter(pk=made.pk).update(state="running", planned=8, finished_at=None)
+    page = read(client, path("evaluation", made.pk) + "?fragment=evaluation")
+    assert '<progress max="8" value="2"' in page
+    assert "<html" not in page
 
 
 def test_several_are_compared_with_one_of_the_same_items(client: Client, project: Project) -> None:

@@ -76,6 +76,7 @@ QUERIES: Mapping[str, int] = {
     "evaluation_new": 12,
     "evaluation": 13,
     "evaluation_beside": 16,
+    "evaluation_items": 13,
     "benchmarks": 10,
     "catalogue": 10,
     "benchmark": 12,

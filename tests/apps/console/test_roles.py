@@ -18,7 +18,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.calibration.models import Rater
 from apps.console.models import SavedView
-from apps.evals.models import Taskset
+from apps.evals.models import Evaluation, Taskset
 from apps.feedback.models import BulkJudgement
 from apps.inference.models import Exchange, Session
 from apps.supervision.models import Proposal
@@ -90,6 +90,7 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         action={"kind": "tool", "tool": "refund", "arguments": {}},
         deadline_at=timezone.now() + timedelta(hours=1),
     )
+    Evaluation.objects.filter(pk__in=(rows["evaluation"], rows["other"])).update(item_set_hash="5f1d")
     bulk = BulkJudgement.objects.create(project=project, by=owner, total=1)
     attempt = task.attempts.earliest("index")
     return {
@@ -97,6 +98,7 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         "sha256": draw_screenshots(attempt, [1, 2]),
         "proposal_id": proposal.pk,
         "bulk_id": bulk.pk,
+        "beside_id": rows["other"],
         "session_id": Session.objects.create(project=project, key="s1").pk,
         "exchange_id": Exchange.objects.create(project=project, model="desk", text="hello").pk,
         **make_webhook(project),
