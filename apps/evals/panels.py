@@ -114,9 +114,9 @@ def refuse_tries(worker: Worker, world: World) -> str:
 
 
 def has_panel(worker: Worker) -> bool:
-    """Whether a worker's adapters can be measured. At most four queries."""
-    is_drawn = find_chosen(worker) is None and find_generator(worker) is not None
-    return is_drawn or len(_choose_own(worker)[1]) >= LEAST_OWN
+    """Whether a worker's adapters can be measured. At most four queries; none where its world makes tasks up, since a
+    taskset is only chosen in place of these with enough items."""
+    return find_generator(worker) is not None or len(_choose_own(worker)[1]) >= LEAST_OWN
 
 
 def choose_panel(worker: Worker, *, version: int, policy: GatePolicy) -> Panel | None:
