@@ -35,7 +35,7 @@ def learn_a_benchmark(worker: Worker, by: User) -> Course:
         CourseRound.objects.create(
             course=course,
             number=number,
-            items=[],
+            items=[[item, item] for item in range(24)],
             choice=choice | {"unsolved": 2},
             results={"1": [8, min(8, 2 + number)], "2": [8, 3]} if run else {},
             run=run,

@@ -49,8 +49,9 @@ def read(client: Client, address: str) -> str:
 
 def make_benchmark(project: Project) -> Benchmark:
     taskset = Taskset.objects.create(project=project, name="numbers", environment="chat")
+    checks = [{"check": "grader", "name": "choice", "reference": "A"}]
     Item.objects.bulk_create(
-        Item(taskset=taskset, split=split, prompt=f"Say {n}", content_hash=f"{n:064x}", bands=[])
+        Item(taskset=taskset, split=split, prompt=f"Say {n}", checks=checks, content_hash=f"{n:064x}", bands=[])
         for n, split in enumerate(["train"] * 6 + ["held_out"] * 12)
     )
     return Benchmark.objects.create(

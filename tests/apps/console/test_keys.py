@@ -42,7 +42,7 @@ def test_two_keys_can_be_swapped_and_built_in_ones_are_not_kept() -> None:
         ({"comment": "/"}, {"comment", "search"}),
         ({"queue-next": "x"}, {"queue-next", "tick"}),
         ({"search": "x"}, {"search", "tick"}),
-        ({"search": "j"}, {"search", "next-step", "proposal-next"}),
+        ({"search": "j"}, {"search", "next-step", "proposal-next", "item-next"}),
         ({"tick": "?"}, {"tick"}),
         ({"dance": "x"}, {"dance"}),
     ],
