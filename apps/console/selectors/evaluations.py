@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from django.core.cache import cache
 from django.db.models import Count, QuerySet
 from django.utils.translation import gettext as _
 
@@ -13,6 +14,7 @@ from apps.base.pages import take_page
 from apps.evals.asking import reopen_items
 from apps.evals.comparing import EvaluationComparison
 from apps.evals.experiments import answer_scenarios
+from apps.evals.figures import EvaluationFigures, find_figures
 from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario
 from apps.evals.panels import key_of, read_item
 from tentalis.core.worlds import PanelItem
@@ -22,6 +24,7 @@ COMPARABLE = 20
 ASKABLE = 100
 """Evaluations offered to an experiment: the newest."""
 SHOWN_ITEMS = 25
+FIGURES_FOR_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class TriedItem:
     outcome: float | None
     reasons: Sequence[str]
 
+    @property
+    def place(self) -> int:
+        """From 0."""
+        return self.number - 1
+
 
 def find_asked(project: Project, *, before: int | None = None) -> tuple[list[Evaluation], int | None]:
     """A page of what people asked for, newest first, and the id to go on below."""
@@ -55,6 +63,20 @@ def find_comparable(evaluation: Evaluation) -> list[Evaluation]:
     """The newest others that people asked for on the very same items."""
     same = _asked(evaluation.project).filter(item_set_hash=evaluation.item_set_hash, played__gt=0)
     return list(same.exclude(pk=evaluation.pk)[:COMPARABLE]) if evaluation.item_set_hash else []
+
+
+def find_kept_figures(evaluation: Evaluation) -> EvaluationFigures | None:
+    """Its figures, which are made once where it is done; None: nothing was tried."""
+    if not evaluation.played:
+        return None
+    if evaluation.state != Evaluation.State.DONE or evaluation.finished_at is None:
+        return find_figures(evaluation)
+    name = f"figures:{evaluation.pk}:{evaluation.finished_at.timestamp()}"
+    kept: EvaluationFigures | None = cache.get(name)
+    if kept is None:
+        kept = find_figures(evaluation)
+        cache.set(name, kept, FIGURES_FOR_S)
+    return kept
 
 
 def list_comparable(project: Project) -> QuerySet[Evaluation]:
@@ -131,8 +153,11 @@ def find_prompts(evaluation: Evaluation, keys: Mapping[int, int]) -> Mapping[int
     """Place -> prompt, of these places with their items' keys; without those that are not what they were."""
     items: Mapping[int, PanelItem]
     if (taskset := evaluation.taskset) is not None:
+        chosen = evaluation.indices
+        place_at = {chosen[place] if chosen else place: place for place in keys}
         ids = taskset.items.filter(split=evaluation.split).order_by("id").values_list("pk", flat=True)
-        place_of = {pk: place for place, pk in enumerate(ids[: max(keys, default=-1) + 1]) if place in keys}
+        known = enumerate(ids[: max(place_at, default=-1) + 1])
+        place_of = {pk: place_at[at] for at, pk in known if at in place_at}
         items = {place_of[row.pk]: read_item(row) for row in Item.objects.filter(pk__in=place_of)}
     else:
         try:

@@ -12,6 +12,8 @@ from apps.console.selectors.evaluations import find_prompts
 from apps.evals.models import PASSED, Evaluation, ItemTry
 
 SHOWN: Final = 10
+UNREAD: Final = ("text", "steps", "messages", "request", "verification", "token_ids", "logprobs", "turn_tokens")
+"""Of a try's record."""
 SIDES: Final[Mapping[str, tuple[Promise, str]]] = {
     "won": (_("Won"), "mine.outcome > theirs.outcome"),
     "lost": (_("Lost"), "mine.outcome < theirs.outcome"),
@@ -76,6 +78,7 @@ def list_compared(
     tries: dict[tuple[int, int], list[ItemTry]] = {}
     places = [row[0] for row in shown]
     found = ItemTry.objects.filter(evaluation__in=(mine, theirs), place__in=places)
+    found = found.select_related("record").defer(*(f"record__{name}" for name in UNREAD))
     for row in found.order_by("place", "number"):
         tries.setdefault((row.evaluation_id, row.place), []).append(row)
     items = [

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.console.rendering.tokens import BUCKETS, Bucket, render_tokens, say_probability
+from apps.console.selectors.evaluation_tries import TurnTokens
 from apps.console.selectors.exchange import ExchangeView
 from apps.console.templatetags.operations import amount
 from apps.inference.models import Exchange
@@ -51,6 +52,12 @@ def answer_tokens(view: ExchangeView) -> SafeString:
     """The answer, token by token."""
     marks = {place: _("step %(number)s") % {"number": number} for place, number in view.steps.items()}
     return render_tokens(view.token_ids, texts=view.words, logprobs=view.logprobs, sampled=view.sampled, marks=marks)
+
+
+@register.simple_tag
+def turn_tokens(turn: TurnTokens) -> SafeString:
+    """What the model wrote in one turn of a try, token by token."""
+    return render_tokens(turn.token_ids, texts=turn.words, logprobs=turn.logprobs)
 
 
 @register.simple_tag

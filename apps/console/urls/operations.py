@@ -70,6 +70,9 @@ urlpatterns = [
     path(
         "evaluations/<int:evaluation_id>/against/<int:beside_id>/", evaluations.compare_items, name="evaluation-items"
     ),
+    path(
+        "evaluations/<int:evaluation_id>/items/<int:place>/<int:number>/", evaluations.show_try, name="evaluation-try"
+    ),
     path("evaluations/<int:evaluation_id>/pause/", evaluations.pause, name="evaluation-pause"),
     path("evaluations/<int:evaluation_id>/resume/", evaluations.resume, name="evaluation-resume"),
     path("evaluations/<int:evaluation_id>/cancel/", evaluations.cancel, name="evaluation-cancel"),

@@ -11,11 +11,12 @@ from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
 from apps.console.forms_evaluations import EvaluationForm, ExperimentForm
-from apps.console.selectors import evaluations, items_compared
+from apps.console.selectors import evaluation_tries, evaluations, items_compared
 from apps.console.views.frame import (
     Scene,
     act,
     fill_in,
+    found_or_404,
     leave,
     posted,
     project_view,
@@ -25,7 +26,6 @@ from apps.console.views.frame import (
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
 from apps.evals.experiments import make_experiment
-from apps.evals.figures import find_figures
 from apps.evals.models import Evaluation, Experiment
 from apps.pipeline import flow
 
@@ -67,7 +67,7 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
         "tried": tried,
         "following": following,
         "comparable": comparable,
-        "figures": find_figures(evaluation) if evaluation.tries > 1 or evaluation.unscored else None,
+        "figures": evaluations.find_kept_figures(evaluation),
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
         "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},
         "may_resume": evaluation.state in {State.PAUSED, State.FAILED},
@@ -109,6 +109,15 @@ def compare_items(request: HttpRequest, scene: Scene, evaluation_id: int, beside
         "following": following,
     }
     return show(request, scene, "evaluation_items", context)
+
+
+@require_GET
+@project_view(Right.EVALS_READ)
+def show_try(request: HttpRequest, scene: Scene, evaluation_id: int, place: int, number: int) -> HttpResponse:
+    """One try: its conversation, its tokens and its grade."""
+    evaluation = _find(scene, evaluation_id)
+    view = found_or_404(evaluation_tries.view_try(evaluation, place, number), "there is no such try")
+    return show(request, scene, "evaluation_try", {"evaluation": evaluation, "view": view, "number": place + 1})
 
 
 @require_POST

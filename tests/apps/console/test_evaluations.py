@@ -8,8 +8,9 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
-from apps.evals.models import Evaluation, Taskset
+from apps.evals.models import Evaluation, Taskset, TryRecord
 from apps.evals.panels import key_of, read_item
+from tentalis.core.packing import pack_float32, pack_int32
 from tests.apps.console.builders import sign_in
 from tests.factories import make_measured, make_worker
 
@@ -135,6 +136,49 @@ def test_an_evaluation_under_way_shows_how_far_it_is(client: Client, project: Pr
     page = read(client, path("evaluation", made.pk) + "?fragment=evaluation")
     assert '<progress max="8" value="2"' in page
     assert "<html" not in page
+
+
+def test_a_try_is_read_with_its_calls_its_tokens_and_its_grade(client: Client, project: Project) -> None:
+    made = make_measured(make_worker(project), None, [1, 0], purpose="report", asked_by="user:alice")
+    first = made.item_tries.get(place=0)
+    call = {"type": "function", "function": {"name": "stock", "arguments": '{"item": "lamp"}'}}
+    TryRecord.objects.create(
+        item_try=first,
+        answer="12",
+        messages=[
+            {"role": "user", "content": "How many lamps?"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "12 in stock"},
+            {"role": "assistant", "content": "There are 12."},
+        ],
+        prompt_hash="0" * 32,
+        verification={"outcome": 1.0, "checks": [{"check": "grader", "words": "choice gives it 1.00"}]},
+        turn_tokens=[2, 3],
+        token_ids=pack_int32([5, 6, 7, 8, 9]),
+        logprobs=pack_float32([-0.01, -0.02, -0.7, -3.0, -9.0]),
+    )
+    page = read(client, path("evaluation-try", made.pk, 0, 0))
+    for words in ("How many lamps?", "stock", "12 in stock", "There are 12.", "choice gives it 1.00"):
+        assert words in page
+    turns = client.get(path("evaluation-try", made.pk, 0, 0)).context["view"].turns
+    assert [list(turn.token_ids) for turn in turns] == [[5, 6], [7, 8, 9]]
+    for look in ("sure", "likely", "unlikely", "rare"):
+        assert f'<i class="{look}" title' in page
+    assert path("evaluation-try", made.pk, 1, 0) in page
+    assert "Its conversation was not kept." in read(client, path("evaluation-try", made.pk, 1, 0))
+    assert client.get(path("evaluation-try", made.pk, 2, 0)).status_code == 404
+
+
+def test_figures_stand_by_category_where_items_have_one(client: Client, project: Project) -> None:
+    made = make_measured(make_worker(project), None, [1, 0, 1, 1], purpose="report", asked_by="user:alice")
+    assert "By category" not in read(client, path("evaluation", made.pk))
+    other = make_measured(make_worker(project, "b"), None, [1, 0, 1, 1], purpose="report", asked_by="user:alice")
+    other.item_tries.filter(place__lt=2).update(category="rivers")
+    other.item_tries.filter(place__gte=2).update(category="lakes")
+    page = client.get(path("evaluation", other.pk))
+    found = {one.category: one.accuracy.value for one in page.context["figures"].categories}
+    assert found == {"rivers": 0.5, "lakes": 1.0}
+    assert "By category" in page.content.decode()
 
 
 def test_several_are_compared_with_one_of_the_same_items(client: Client, project: Project) -> None:
