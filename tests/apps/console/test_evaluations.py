@@ -155,7 +155,7 @@ def test_a_try_is_read_with_its_calls_its_tokens_and_its_grade(client: Client, p
         verification={"outcome": 1.0, "checks": [{"check": "grader", "words": "choice gives it 1.00"}]},
         turn_tokens=[2, 3],
         token_ids=pack_int32([5, 6, 7, 8, 9]),
-        logprobs=pack_float32([-0.01, -0.02, -0.7, -3.0, -9.0]),
+        logprobs=pack_float32([-0.01, -0.02, -0.5, -3.0, -9.0]),
     )
     page = read(client, path("evaluation-try", made.pk, 0, 0))
     for words in ("How many lamps?", "stock", "12 in stock", "There are 12.", "choice gives it 1.00"):
