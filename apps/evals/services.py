@@ -286,8 +286,10 @@ def _read_messages(messages: Any) -> list[dict[str, Any]]:
 def _find_wrong_sides(taskset: Taskset, rows: Sequence[ItemRow], items: Sequence[Item]) -> dict[int, str]:
     """Line -> what says nearly the same on the other side, in a taskset of the project or further up."""
     bands = sorted({band for item in items for band in item.bands})
-    others = Item.objects.filter(taskset__in=find_newest(taskset.project), bands__overlap=bands)
-    others = others.filter(taskset__environment=taskset.environment).select_related("taskset").order_by("pk")
+    others = Item.objects.filter(taskset__in=find_newest(taskset.project), taskset__environment=taskset.environment)
+    if others.count() > len(items):  # else to read them all is less than to ask for those that may say the same
+        others = others.filter(bands__overlap=bands)
+    others = others.select_related("taskset").order_by("pk")
     sides = {True: NearTexts(), False: NearTexts()}
     where: dict[tuple[bool, str], str] = {}
     for one in others:

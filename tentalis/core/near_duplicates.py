@@ -20,6 +20,8 @@ NEAR: Final = 0.7
 BANDS, ROWS = 20, 5
 """Of such a pair 97 of 100 have a band in common at NEAR, all but one of 2,000 at 0.8; at 0.3 five of 100 do."""
 _PIECE: Final = 4
+_AT_ONCE: Final = 4_096
+"""Pieces that all permutations are made of together; of more, a band's at a time, which takes less memory."""
 _LEAST_SLIP_LETTERS: Final = 5
 _DENYING: Final = frozenset(
     {"not", "no", "never", "without", "except", "nicht", "kein", "keine", "non", "pas", "ne", "nie"}
@@ -58,7 +60,12 @@ def list_bands(text: str) -> list[int]:
     """
     whole = int.from_bytes(bytes.fromhex(hash_words(text))[:8], "big", signed=True)
     pieces = _hash_pieces(" ".join(split_into_words(text)))  # (P,)
-    least = np.array([(pieces * a + b).min() >> np.uint64(32) for a, b in _PERMUTATIONS], dtype="<u4")  # (BANDS*ROWS,)
+    least = np.concatenate(  # (BANDS*ROWS,)
+        [
+            (_FACTORS[part] * pieces + _ADDED[part]).min(axis=1) >> np.uint64(32)
+            for part in np.split(np.arange(BANDS * ROWS), BANDS if len(pieces) > _AT_ONCE else 1)
+        ]
+    ).astype("<u4")
     bands = least.reshape(BANDS, ROWS)
     digests = (hashlib.blake2b(bytes([n]) + row.tobytes(), digest_size=8).digest() for n, row in enumerate(bands))
     return [whole, *(int.from_bytes(digest, "big", signed=True) for digest in digests)]
@@ -129,7 +136,8 @@ def _draw(place: int, part: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(f"{part}{place}".encode(), digest_size=8).digest(), "big"))
 
 
-_PERMUTATIONS: Final = [(_draw(place, "a") | np.uint64(1), _draw(place, "b")) for place in range(BANDS * ROWS)]
+_FACTORS: Final = np.array([[_draw(place, "a") | np.uint64(1)] for place in range(BANDS * ROWS)])  # (BANDS*ROWS, 1)
+_ADDED: Final = np.array([[_draw(place, "b")] for place in range(BANDS * ROWS)])  # (BANDS*ROWS, 1)
 
 
 class KeptPrompts:

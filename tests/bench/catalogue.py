@@ -7,19 +7,26 @@ made up in their shape; a world by its own examination; programs run in a sandbo
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench import catalogue_register as register
+
 FILE_ENTRIES, OFFLINE_ENTRIES = 57, 150
+REGISTER_S, REGISTER_MIB = 5.0, 300.0
+TASKS: Final = 4
+"""Of a world, that its examination tries."""
 PROGRAMS: Final = 4
 """Items of benchmarks whose answers are programs: each takes a run."""
 
@@ -54,6 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             "run without a network": _at_least(offline, OFFLINE_ENTRIES),
             "run from a file": _at_least(len(entries) - offline, FILE_ENTRIES),
         }
+        done = subprocess.run([sys.executable, "-m", register.__name__], stdout=subprocess.PIPE, text=True, check=True)
+        told = json.loads(done.stdout.splitlines()[-1])
+        print(f"{told['items']:,} rows of a file become a benchmark: {told}")
+        bars |= {
+            "seconds to register 10,000 rows": _at_most(told["seconds"], REGISTER_S),
+            "MiB that takes": _at_most(told["grown_mib"], REGISTER_MIB),
+        }
     for name, bar in bars.items():
         print(f"{'met   ' if bar['met'] else 'MISSED'} {name}: {bar['found']} (wanted {bar['wanted']})")
     print(
@@ -65,6 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _at_least(found: int, wanted: int) -> dict[str, Any]:
     return {"found": found, "wanted": f">= {wanted}", "met": found >= wanted}
+
+
+def _at_most(found: float, wanted: float) -> dict[str, Any]:
+    return {"found": found, "wanted": f"<= {wanted:g}", "met": found <= wanted}
 
 
 def open_django() -> None:
@@ -93,21 +111,12 @@ def sandboxes() -> Iterator[None]:
 
 def probe_entry(entry: Any, items: int) -> tuple[dict[str, Any], list[str]]:
     """A row of the table, and what is wrong."""
-    from apps.worlds.examining import examine
-    from apps.worlds.registry import find_obstacles, get_world
     from tests.bench.catalogue_probes import list_probed, probe
 
     told: dict[str, Any] = {"benchmark": entry.name, "needs": ", ".join(sorted(entry.needs)), "grader": entry.grader}
     if not entry.grader:
-        if why := find_obstacles().get(entry.environment):
-            return told | {"items": 0, "note": why}, []
-        found = examine(get_world(entry.environment))
-        wrong = [f"{one.name}: {one.words}" for one in found.checks if one.passed is False]
-        return told | {
-            "items": int(found.figures.get("episodes", 0)),
-            "grader": "world",
-            "note": f"{len(found.checks)} checks",
-        }, wrong
+        found, wrong = examine_world(entry.environment)
+        return told | {"grader": "world"} | found, wrong
     runs_programs = entry.grader == "code"
     probed = probe(entry, list_probed(entry, PROGRAMS if runs_programs else items))
     told |= {"items": probed.items, "cpu s": round(probed.cpu_s, 2)}
@@ -116,6 +125,20 @@ def probe_entry(entry: Any, items: int) -> tuple[dict[str, Any], list[str]]:
     if probed.judgeless is not None:
         told["note"] = f"without a judge {probed.judgeless[0]} unscored, {probed.judgeless[1]} right"
     return told, probed.find_faults()
+
+
+@cache
+def examine_world(name: str) -> tuple[dict[str, Any], list[str]]:
+    """What its examination found, once for all kinds of its tasks."""
+    from apps.worlds.examining import examine
+    from apps.worlds.registry import find_obstacles, get_world
+
+    if why := find_obstacles().get(name):
+        return {"items": 0, "note": why}, []
+    print(f"examining {name}", file=sys.stderr, flush=True)
+    found = examine(get_world(name), tasks=TASKS)
+    wrong = [f"{one.name}: {one.words}" for one in found.checks if one.passed is False]
+    return {"items": int(found.figures.get("episodes", 0)), "note": f"{len(found.checks)} checks of its world"}, wrong
 
 
 COLUMNS: Final = (
