@@ -294,6 +294,12 @@ VARIABLES: dict[str, Variable] = {
         Variable("GATEWAY_HOST", read_text, "127.0.0.1", "address the gateway binds"),
         Variable("GATEWAY_PORT", PORT, 8200, "the gateway: where agents ask models"),
         Variable(
+            "GATEWAY_URL",
+            read_url("http", "https"),
+            None,
+            "the gateway, for agents that run in queue processes; unset: its port on this machine",
+        ),
+        Variable(
             "GATEWAY_WORKERS", read_int(1, 64), 1, "processes of a gateway, on one port: one a core that it may use"
         ),
         Variable("GATEWAY_IN_FLIGHT", read_int(1, 100_000), 1024, "requests each of them answers at the same time"),
@@ -420,6 +426,18 @@ VARIABLES: dict[str, Variable] = {
         Variable("LLM_MODEL", read_text, "", "model of judges and AI managers; empty: none are configured"),
         Variable("TRACKING", read_choices("tensorboard", "mlflow", "wandb"), [], "who writes curves of trainings"),
         Variable("TRACKING_OPTIONS", read_object, {}, 'their settings, {"mlflow": {"tracking_uri": …}, …}'),
+        Variable(
+            "TRUSTED_PLUGINS",
+            read_list,
+            [],
+            "packages that are vouched for: they load at once, and their graders run here and not in a sandbox",
+        ),
+        Variable(
+            "AGENT_ENVIRONMENTS",
+            read_list,
+            [],
+            "virtual environments beside this one whose packages bring agents of other frameworks",
+        ),
         Variable("TRAINER_BACKEND", read_choice(*name_backends()), "standalone", "who trains"),
         Variable("RAY_URL", read_url("http", "https"), "", "dashboard of the Ray cluster OpenRLHF trains on"),
         Variable("RAY_TOKEN", read_text, "", "bearer token in front of it", secret=True),

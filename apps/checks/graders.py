@@ -18,12 +18,10 @@ from tentalis.core.grading import GradedTask, Grader, UngradedError
 from tentalis.core.scoring.judging import find_prompt_version
 from tentalis.core.scoring.protocol import AttemptContext, Scorer, ScoringError, Unscored
 from tentalis.outbound.scopes import ScopedThreadPool
-from tentalis.plugins import REGISTRIES
+from tentalis.plugins import GRADERS, REGISTRIES
 
 SCORERS: Final = "tentalis.scorers"
 """The registry of scorers, which a floor above fills."""
-GRADERS: Final = "tentalis.graders"
-"""That of graders, likewise."""
 ASKED_KINDS: Final = ("grader", "scorer", "judge")
 MOST_REPLIED: Final = 1_024
 """Tokens that a judge replies to a grader."""

@@ -20,7 +20,7 @@ import re2
 
 from apps.checks import schemas, tongues
 from apps.checks.facts import Facts, bind, find_facts, find_open, is_fact, read_given
-from apps.checks.graders import GRADERS, SCORERS, open_asked
+from apps.checks.graders import SCORERS, open_asked
 from apps.checks.results import (
     AskedPart,
     CheckError,
@@ -38,7 +38,7 @@ from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.json_bounds import is_deeper
 from tentalis.core.scoring.judging import RUBRIC_CHARS
 from tentalis.core.strict_json import StrictJsonError, check_text
-from tentalis.plugins import REGISTRIES
+from tentalis.plugins import GRADERS, REGISTRIES
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -11,6 +11,7 @@ from apps.console.durations import DurationField
 from apps.console.selectors.proposals import Leaf, read_action
 from apps.supervision.models import Proposal
 from apps.supervision.services import MAX_REJECTION_CHARS
+from apps.supervision.supervisors import SUPERVISORS
 from apps.workers.models import Worker
 from tentalis.core.checked import FieldError, rule_of
 from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_JUDGEMENT_CHARS
@@ -171,6 +172,11 @@ class RulesForm(forms.Form):
         required=False,
         help_text=_("The one that judges the project's work, by the rubric; what it is not sure of waits for people."),
     )
+    supervisor = forms.ChoiceField(
+        label=_("A program decides first"),
+        required=False,
+        help_text=_("What it is not sure of goes to the others."),
+    )
     deadline_s = DurationField(
         label=_("Time to decide"), is_whole=True, min_s=DEADLINE.low, max_s=DEADLINE.high, initial=300
     )
@@ -188,6 +194,11 @@ class RulesForm(forms.Form):
             initial = policy.to_json()
             initial |= {name: "\n".join(initial[name]) for name in ("tools", "except_tools")}
         super().__init__(data, initial=initial, auto_id=f"w{worker.pk}-%s")
+        named = dict.fromkeys(filter(None, [initial.get("supervisor", ""), *SUPERVISORS]))
+        chosen = cast("forms.ChoiceField", self.fields["supervisor"])
+        chosen.choices = [("", _("None")), *((name, name) for name in named)]
+        if not named:
+            del self.fields["supervisor"]
         if worker.kind != Worker.Kind.OUTSIDE:  # of the platform's own only calls can wait
             del self.fields["messages"], self.fields["answers"]
 

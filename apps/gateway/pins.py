@@ -8,6 +8,7 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.tasks.models import Task
+from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
 from tentalis.core.sampling import name_knobs
 
@@ -27,7 +28,7 @@ class KnownTask(NamedTuple):
         sampling: how its worker, or the evaluation it is of, has answers sampled; {}: as each call asks.
         seed: of every call, where it is measured.
         is_measured: it is a try of an evaluation.
-        by_session: its tries say no index, and each is a session of its own: an OpenClaw's.
+        by_session: its tries say no index, and each is a session of its own.
     """
 
     pk: int
@@ -63,10 +64,11 @@ def read_task(project: int, pk: int) -> KnownTask | None:
     evaluation = task.evaluation
     if evaluation is None:
         is_outside = task.worker.kind == Worker.Kind.OUTSIDE
-        is_openclaw = task.worker.kind == Worker.Kind.OPENCLAW and bool(task.worker.base_model)
-        name = task.worker.name if is_outside or is_openclaw else ""
-        sampling = task.worker.sampling if is_outside else {}
-        return KnownTask(pk, name, task.pins, sampling, None, is_measured=False, by_session=is_openclaw)
+        kind = find_kind(task.worker.kind)
+        by_session = kind.through_gateway and bool(task.worker.base_model)
+        name = task.worker.name if is_outside or by_session else ""
+        sampling = task.worker.sampling if is_outside or kind.flow else {}
+        return KnownTask(pk, name, task.pins, sampling, None, is_measured=False, by_session=by_session)
     sampling = {"temperature": 1.0, **evaluation.asked_with.get("sampling", {})}
     if evaluation.is_greedy:
         sampling["temperature"] = 0.0

@@ -24,6 +24,8 @@ _OF_ONE_REQUEST = ("request", "trace", "span", "time", "date", "run", "message",
 """Parts of metadata's names whose values change from request to request."""
 MOST_RETRIES = 32_767
 _TASK = re.compile(r"\d{1,18}")
+_TRY = re.compile(r"tentalis:(\d{1,18}):[0-9a-f]{16}")
+"""The session of a try whose agent cannot be had to send headers (`apps.workers.agents.flows`)."""
 
 
 class Place(NamedTuple):
@@ -90,6 +92,8 @@ def find_place(body: Mapping[str, Any], headers: SessionHeaders, caller: Caller,
     metadata = metadata if isinstance(metadata, dict) else {}
     named = _text(body.get("user")) or _text(metadata.get("user_id")) or _text(body.get("safety_identifier"))
     end_user, conversation = _read_user(named) if named else ("", "")
+    if headers.task is None and (match := _TRY.fullmatch(in_path)):
+        headers = headers._replace(task=int(match[1]))
     is_agents = caller.is_agent or headers.task is not None  # who does a task may have a person's token
     is_main = is_agents and not headers.is_subagents  # what a sub-agent is told, another agent says
     conversation = _shorten(in_path or headers.session or _find_session(body, metadata) or conversation)

@@ -1,12 +1,13 @@
 """When a person is to be told: one table of condition, patience and words."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.conf import settings
 
 from apps.operations.figures import Figures
+from tentalis.core.alarms import Broken, Rule
 
 QUEUE_S = 300.0
 LEASE_S = 120.0
@@ -22,18 +23,6 @@ DOWN_S = 60.0
 AWAY_S = 60.0
 BUDGET_SHARE = 0.8
 HOUR_S = 3600.0
-
-Broken = Iterator[tuple[str, str]]
-"""(what broke it, what is wrong) for each thing that breaks a rule."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Something that must not be so for longer than its patience."""
-
-    name: str
-    patience_s: float
-    find: Callable[[Figures], Broken]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.operations.figures import measure
 from apps.operations.models import Alarm
-from apps.operations.rules import Trouble, find_troubles
+from apps.operations.monitors import find_all_troubles
+from apps.operations.rules import Trouble
 from apps.operations.telling import tell_all
 from apps.webhooks.installation import keep_alarm_webhook
 
@@ -82,7 +83,7 @@ def watch() -> None:
     """What the timetable does: look, and tell people beside it, so that a slow mail server delays nothing."""
     global _teller
     keep_alarm_webhook(url=settings.TENTALIS["ALARM_WEBHOOK_URL"], secret=settings.TENTALIS["ALARM_WEBHOOK_SECRET"])
-    _watch.look(find_troubles(measure()), now_s=time.monotonic())
+    _watch.look(find_all_troubles(measure()), now_s=time.monotonic())
     if _teller is None or not _teller.is_alive():
         _teller = threading.Thread(target=_tell, name="alarms", daemon=True)
         _teller.start()

@@ -153,14 +153,14 @@ def _deciding(proposal: Proposal) -> Iterator[None]:
 
 
 def ask_model(proposals: Iterable[Proposal], policy: SupervisionPolicy) -> None:
-    """Have the model say something of these, where the rules want it; in the running transaction."""
-    if policy.model_decides:
+    """Have a program or the model say something of these, where the rules want it; in the running transaction."""
+    if policy.model_decides or policy.supervisor:
         outbox.start_many(SegmentKind.DECIDE, [(one.pk, one.project_id) for one in proposals])
 
 
 def take_models_word(proposal: Proposal, decision: Decision | Unscored, *, by: str, model: str) -> None:
-    """What a model says of a proposal counts, unless somebody was first. Where it is not sure, or could not be
-    understood, the proposal waits on, and says so."""
+    """What a model, or a program, says of a proposal counts, unless somebody was first. Where it is not sure, or could
+    not be understood, the proposal waits on, and says so."""
     if isinstance(decision, Unscored) or decision.word == "unsure":
         words = f"{proposal.reason}; {model or 'the model'} leaves it to others: {decision.reason}"
         waiting = Proposal.objects.filter(pk=proposal.pk, state=Proposal.State.PENDING)

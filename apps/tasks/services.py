@@ -30,6 +30,7 @@ from apps.tasks.own_work import choose_held_out, keep_held_out, note_words
 from apps.tasks.references import read_reference
 from apps.workers.agents import get_agent
 from apps.workers.agents.chat import MOST_AT_ONCE
+from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
@@ -350,7 +351,7 @@ def work_tasks(task_ids: Sequence[int], *, by: str) -> bool:
 def _try_groups(tasks: Sequence[Task]) -> list[_Group]:
     worker = tasks[0].worker
     adapters: Mapping[int, Adapter | None] = {}
-    if worker.kind != Worker.Kind.OPENCLAW:  # whose calls go through the gateway, which chooses
+    if not find_kind(worker.kind).through_gateway:  # else the gateway chooses
         adapters = choose_adapters(worker, {task.pk: task.parent_id is None for task in tasks})
     base_model = find_base_model(worker)
     agent = get_agent(worker, task_id=tasks[0].pk)

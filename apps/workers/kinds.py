@@ -1,12 +1,15 @@
 """The kinds of workers there are, by name: our own, those the worlds bring along, and what other packages add."""
 
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Final
 
 from apps.worlds.registry import find_own_agents
 from tentalis.core.checked import Number
-from tentalis.core.worlds import Agent, AgentKind, AgentSeat
-from tentalis.plugins import Registry
+from tentalis.core.worlds import Agent, AgentKind, AgentSeat, FlowProgram
+from tentalis.plugin_process import describe
+from tentalis.plugin_trials import find_python
+from tentalis.plugins import AGENTS, Plugin, Registry
 
 if TYPE_CHECKING:
     from apps.workers.models import Worker
@@ -17,6 +20,7 @@ _MODEL: Final = {
     "max_tokens": Number(low=1, high=65_536, is_whole=True),
     "top_p": Number(low=0.01, high=1, is_whole=False),
 }
+_FLOW: Final = {**_MODEL, "stream": Number(low=0, high=1, is_whole=True)}
 
 
 def find_kind(name: str) -> AgentKind:
@@ -64,6 +68,7 @@ def _list_own() -> Mapping[str, AgentKind]:
             about="An agent on an OpenClaw of yours does the tasks with its own tools.",
             sampling=_MODEL,
             acts=True,
+            through_gateway=True,
         ),
         *find_own_agents(),
         AgentKind(
@@ -79,15 +84,34 @@ def _list_own() -> Mapping[str, AgentKind]:
 
 def _read_kind(name: str, found: Any) -> AgentKind:
     if not isinstance(found, AgentKind):
-        raise TypeError(f"wanted a tentalis.core.worlds.AgentKind, found {type(found).__name__}")
+        raise TypeError(f"wanted a tentalis.core.worlds.AgentKind or a flow, found {type(found).__name__}")
     if found.name != name:
         raise ValueError(f"wanted a kind that is named as its entry point, {name!r}, found {found.name!r}")
-    if found.make is None:
+    if found.make is None and found.flow is None:
         raise ValueError("wanted a kind that makes its agent, found none; one that works elsewhere is `outside`")
     return found
 
 
-KINDS: Final = Registry[AgentKind]("tentalis.agents", "kind of worker", _list_own, _read_kind)
+def _make_flow(plugin: Plugin, point: EntryPoint, told: Mapping[str, Any]) -> AgentKind | None:
+    """The kind of an agent of another framework, which is not imported here; None of what is another kind."""
+    python = find_python(point)
+    said = (told or describe(point.load())).get("flow")
+    if said is None:
+        if python is not None:
+            raise TypeError("wanted a flow: what is no agent of another framework is installed beside Tentalis")
+        return None
+    return AgentKind(
+        name=plugin.name,
+        label=said["label"] or f"{plugin.name} (an agent of {plugin.package.rpartition(' ')[0]})",
+        about=said["about"],
+        sampling=_FLOW,
+        acts=True,
+        through_gateway=True,
+        flow=FlowProgram(point.value, str(python or "")),
+    )
+
+
+KINDS: Final = Registry[AgentKind](AGENTS, "kind of worker", _list_own, _read_kind, _make_flow)
 
 
 def kind_choices() -> list[tuple[str, str]]:

@@ -44,8 +44,9 @@ def find_errors(worker: Worker) -> dict[str, list[str]]:
     errors |= _check_agent(worker)
     if complaint := say_not_kept(worker):
         errors["base_model"] = [complaint]
-    if worker.kind == Worker.Kind.CHAT and not worker.base_model:
-        errors.setdefault("base_model", ["a chat worker needs a model's name, and its provider has no default"])
+    if (worker.kind == Worker.Kind.CHAT or find_kind(worker.kind).flow) and not worker.base_model:
+        words = f"a {worker.kind} worker needs a model's name, and its provider has no default"
+        errors.setdefault("base_model", [words])
     if complaints := _check_sampling(worker):
         errors["sampling"] = complaints
     if complaint := _check_fallbacks(worker):

@@ -37,6 +37,7 @@ COMMANDS: dict[str, Entry] = {
     "sandbox": Entry("tentalis.cli.sandbox", "app", "Run what nobody trusts."),
     "verify": Entry("tentalis.cli.repo_task", "verify", "Find out what a patch of a repository comes to."),
     "repo-task": Entry("tentalis.cli.repo_task", "app", "Tasks in repositories: admit them, import them."),
+    "plugin": Entry("tentalis.cli.plugin", "app", "What other packages add, and why one is not used."),
     # for agents
     "mcp": Entry("tentalis.cli.mcp", "mcp", "Serve the platform's tools to an agent (Model Context Protocol)."),
     "openclaw": Entry("tentalis.cli.openclaw", "app", "Connect an OpenClaw."),

@@ -161,6 +161,7 @@ def supervise(
     answers: Annotated[bool, typer.Option("--answers", help="Answers wait.")] = False,
     agents_decide: Annotated[bool, typer.Option("--agents-decide", help="Agents that may review decide too.")] = False,
     model_decides: Annotated[bool, typer.Option("--model-decides", help="The model that judges goes first.")] = False,
+    supervisor: Annotated[str, typer.Option(help="A program of the installation goes first, by its name.")] = "",
     deadline_s: Annotated[int, typer.Option("--deadline", min=5, help="Seconds until it is decided by itself.")] = 300,
     on_timeout: Annotated[str, typer.Option(help="When nobody comes: approve, reject or fail.")] = "reject",
     off: Annotated[bool, typer.Option("--off", help="Nothing waits.")] = False,
@@ -177,6 +178,7 @@ def supervise(
         "answers": answers,
         "agents_decide": agents_decide,
         "model_decides": model_decides,
+        "supervisor": supervisor,
         "deadline_s": deadline_s,
         "on_timeout": on_timeout,
     }

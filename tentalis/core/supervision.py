@@ -1,10 +1,12 @@
 """Which actions of a running worker wait for a word, whose, how long, and what happens when nobody comes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
-from tentalis.core.checked import Checked, Text, choice, flag, number, several
+from tentalis.core.checked import Checked, Text, choice, flag, number, several, text
+from tentalis.core.scoring.judging import Decision
 
 ActionKind = Literal["tool", "message", "answer"]
 OnTimeout = Literal["approve", "reject", "fail"]
@@ -36,6 +38,8 @@ class SupervisionPolicy(Checked):
         answers: whether the final answer waits.
         agents_decide: whether other agents that may review decide too; else people alone.
         model_decides: whether the model that judges the project's work is asked first; what it is not sure of waits on.
+        supervisor: a program of the installation that is asked first, by its name; "": none. What it is not sure of the
+            model is asked, where that decides, or waits on.
         deadline_s: how long they have, 5 s to 30 days.
         on_timeout: then: the action may be done (approve), may not be done (reject), or the whole task fails.
     Raises:
@@ -50,6 +54,7 @@ class SupervisionPolicy(Checked):
     answers: bool = flag(False)
     agents_decide: bool = flag(False)
     model_decides: bool = flag(False)
+    supervisor: str = text("", most=32)
     deadline_s: int = number(300, 5, 30 * 24 * 3600)
     on_timeout: OnTimeout = choice("reject", get_args(OnTimeout))
 
@@ -73,6 +78,39 @@ class SupervisionPolicy(Checked):
             return ""
         found = next((pattern for pattern in self.tools if fnmatchcase(name, pattern.casefold())), None)
         return "" if found is None else f"tools named {found} wait for approval"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposedAction:
+    """What an agent wants to do.
+
+    Args:
+        prompt: of its task.
+        kind: tool, message or answer; tool, arguments: of a call.
+        text: of a message or an answer.
+        context: what led there, its end. risk: what the agent says of it.
+    """
+
+    prompt: str
+    kind: str
+    tool: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    context: str = ""
+    risk: str = ""
+
+
+class Supervisor(Protocol):
+    """A program that decides what agents propose, before a model or a person is asked."""
+
+    @property
+    def name(self) -> str:
+        """As rules call it."""
+        ...
+
+    def decide(self, action: ProposedAction) -> Decision:
+        """Approve, reject, or unsure: then it waits for others. What is raised counts as unsure."""
+        ...
 
 
 def read_supervision(data: object) -> SupervisionPolicy | None:

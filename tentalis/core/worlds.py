@@ -564,6 +564,19 @@ class AgentSeat:
     context_tokens: int | None = None
 
 
+@dataclass(frozen=True)
+class FlowProgram:
+    """An agent of another framework (`tentalis.plugin_process.AgentFlow`), which no process of ours imports.
+
+    Args:
+        value: `module:attribute`, as its entry point names it.
+        python: that has it; "": ours.
+    """
+
+    value: str
+    python: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentKind:
     """A kind of worker.
@@ -581,6 +594,9 @@ class AgentKind:
         form: how its model writes a try as one text; None: as steps of ordinary text.
         finishes: its agent is a `FinishingAgent`.
         takes_turns: its agent is a `TurnAgent`, and can work in worlds with turns.
+        through_gateway: its agent asks its model through our gateway, which chooses the adapter that answers; each try
+            is a session of its own.
+        flow: its agent, where that is another framework's.
     """
 
     name: str
@@ -596,6 +612,8 @@ class AgentKind:
     form: AnswerForm | None = None
     finishes: bool = False
     takes_turns: bool = False
+    through_gateway: bool = False
+    flow: FlowProgram | None = None
 
     @property
     def asks_model(self) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from tentalis.env import PREFIX, VARIABLES
 from tentalis.kept_models import models_directory
 from tentalis.platform import database_roles, postgres_server, redis_server, redis_users
-from tentalis.platform.config import Config, read_settings
+from tentalis.platform.config import Config, load_config, read_settings
 from tentalis.platform.derived import derive_password
 from tentalis.platform.errors import UnknownServiceError
 from tentalis.platform.home import Home
@@ -169,6 +169,15 @@ def web_environment(
             made = derive_password(config.secrets.secret_key, "engine key")
             environment[f"{PREFIX}ENGINE_KEY"] = given.get(f"{PREFIX}ENGINE_KEY") or made
     return environment
+
+
+def find_settings(home: Home, environ: Mapping[str, str], addresses: Mapping[str, str]) -> dict[str, str]:
+    """As `web_environment`, of an installation that may not be made yet."""
+    if home.config_file.exists():
+        return web_environment(home, load_config(home), environ, addresses)
+    unmade = {f"{PREFIX}SECRET_KEY": "of-no-installation", "DJANGO_SETTINGS_MODULE": "tentalis.settings.dev"}
+    told = {f"{PREFIX}{name.upper()}": address for name, address in addresses.items()}
+    return _base_environment(home, {**unmade, **environ}) | told
 
 
 def _in_redis_as(user: str, plan: _Plan, environment: Mapping[str, str]) -> dict[str, str]:

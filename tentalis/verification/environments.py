@@ -97,12 +97,13 @@ def build_environment(environment: Environment, interpreter: Interpreter, wheelh
     if environment.image:
         raise BuildError(f"it wants the image {environment.image}, and no container engine is used here")
     for place in interpreter.brought:
-        _bring(place, root)
+        bring(place, root)
     for name, digest in sorted(environment.wheels.items()):
         _unpack(_read_wheel(name, digest, wheelhouse), name, root / PACKAGES.lstrip("/"))
 
 
-def _bring(place: Path, root: Path) -> None:
+def bring(place: Path, root: Path) -> None:
+    """Copy a part of an interpreter beneath the root of an image, where it lies here."""
     target = root / str(place).lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     if place.is_dir():

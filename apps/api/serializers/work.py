@@ -33,7 +33,8 @@ from tentalis.limits import LIMITS
 
 SUPERVISION_HELP = (
     "Which actions wait for approval: tools and except_tools (patterns), agents_decide (whether other agents may), "
-    "model_decides (whether the model that judges the project's work is asked first), "
+    "supervisor (a program of the installation that is asked first), "
+    "model_decides (whether the model that judges the project's work is asked next), "
     "deadline_s, on_timeout (approve, reject, fail); of an outside worker messages and answers too; {}: none."
 )
 BASE_DIRECTORY_HELP = (

@@ -14,6 +14,7 @@ from apps.inference.probes import Probe
 from apps.inference.provider_kinds import find_kind
 from apps.tasks.models import Task
 from apps.workers.bases import say_missing
+from apps.workers.kinds import find_kind as find_worker_kind
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
 
@@ -73,7 +74,9 @@ def find_connected(project: Project, *, is_admin: bool) -> Connected:
     answerers = [
         Answerer(worker, base, say_untrained(worker))
         for worker in workers
-        if worker.kind not in {Worker.Kind.OUTSIDE, Worker.Kind.OPENCLAW} and (base := find_base_model(worker))
+        if worker.kind != Worker.Kind.OUTSIDE
+        and not find_worker_kind(worker.kind).through_gateway
+        and (base := find_base_model(worker))
     ]
     providers = Provider.objects.filter(usable([project]), is_active=True).order_by("name")[:MOST]
     servers = [

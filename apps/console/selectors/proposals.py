@@ -223,7 +223,9 @@ def say_rules(worker: Worker) -> str:
         else _("Wait for a person: %(what)s.")
     )
     said = said % {"what": ", ".join(waits)}
-    if policy.model_decides:
+    if policy.supervisor:
+        said += " " + _("%(program)s is asked first.") % {"program": policy.supervisor}
+    elif policy.model_decides:
         said += " " + _("A model is asked first.")
     if policy.except_tools:
         said += " " + _("Never: %(tools)s.") % {"tools": ", ".join(policy.except_tools)}

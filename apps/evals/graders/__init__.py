@@ -6,8 +6,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Final
 
+from apps.evals.sandboxed_graders import keep_apart
 from tentalis.core.grading import Grader
-from tentalis.plugins import REGISTRIES, Registry
+from tentalis.plugins import GRADERS, REGISTRIES, Registry
 
 __all__ = ["REGISTRY"]
 
@@ -26,7 +27,7 @@ def _read_grader(name: str, found: Any) -> Grader:
         return thing
     if not callable(thing):
         raise TypeError(f"wanted a Grader or a function of (task, episode), found {type(thing).__name__}")
-    package = next((one.package for one in REGISTRIES["tentalis.graders"].plugins if one.name == name), "")
+    package = next((one.package for one in REGISTRIES[GRADERS].plugins if one.name == name), "")
     return Grader(
         name=name,
         version=package.rpartition(" ")[2] or "0",
@@ -36,4 +37,4 @@ def _read_grader(name: str, found: Any) -> Grader:
     )
 
 
-REGISTRY: Final = Registry[Grader]("tentalis.graders", "grader", _list_own, _read_grader)
+REGISTRY: Final = Registry[Grader](GRADERS, "grader", _list_own, _read_grader, keep_apart)

@@ -9,6 +9,7 @@ from apps.inference.grants import require_granted
 from apps.inference.openclaw import OpenClawServer
 from apps.inference.services import client_for
 from apps.workers.agents.chat import MAX_TOKENS
+from apps.workers.agents.flows import FlowAgent
 from apps.workers.agents.openclaw import OpenClawAgent
 from apps.workers.kinds import OPENCLAW, OUTSIDE, find_kind, find_longest_try
 from apps.workers.recipes import choose_recipe
@@ -35,6 +36,8 @@ def get_agent(worker: "Worker", *, task_id: int | None = None) -> Agent:
         return _make_openclaw(worker, task_id)
     if kind.name == OUTSIDE:
         raise ConflictError(f"{worker.name} works outside: its agent hands in what it did")
+    if kind.flow is not None:
+        return FlowAgent(kind.flow, worker, task_id=task_id)
     if kind.make is None:
         raise ConflictError(f"{worker.name} is of kind {worker.kind}, which is not installed any more")
     seat = AgentSeat(
@@ -59,7 +62,7 @@ def works_outside(worker: "Worker") -> bool:
     """Whether its tries are made by an agent elsewhere that thinks through our gateway: it hands them in, or is asked
     for them."""
     return (worker.kind == OUTSIDE and worker.provider_id is not None) or (
-        worker.kind == OPENCLAW and bool(worker.base_model)
+        find_kind(worker.kind).through_gateway and bool(worker.base_model)
     )
 
 

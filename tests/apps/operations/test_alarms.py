@@ -23,10 +23,11 @@ from apps.inference.allowances import BudgetUse
 from apps.operations.figures import Disk, Figures, Queue, ServerFigure, Supervised, measure, measure_behind
 from apps.operations.metrics import describe
 from apps.operations.models import Alarm
-from apps.operations.rules import RULES, Rule, Trouble, find_troubles
+from apps.operations.rules import RULES, Trouble, find_troubles
 from apps.operations.services import CALM_S, OPEN_COUNT, Watch
 from apps.operations.telling import tell_all
 from apps.outbox.models import Segment
+from tentalis.core.alarms import Rule
 from tests.factories import make_user
 
 FINE = Figures(

@@ -11,7 +11,7 @@ from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.base.errors import NotAllowedError
-from apps.operations.rules import Rule, Trouble
+from apps.operations.rules import Trouble
 from apps.operations.services import CALM_S, Watch
 from apps.webhooks.enqueueing import enqueue_all
 from apps.webhooks.installation import keep_alarm_webhook
@@ -19,6 +19,7 @@ from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.posting import Poster
 from apps.webhooks.sending import SCHEDULE_S, Reply, claim, drain, note
 from apps.webhooks.services import change_webhook, send_test
+from tentalis.core.alarms import Rule
 from tentalis.core.webhooks import verify_webhook
 from tentalis.env import EnvironmentVariableError, read_environment
 from tests.apps.webhooks.conftest import Make

@@ -69,6 +69,7 @@ Install = Callable[..., None]
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Put a package with these entry points beside us, as pip would."""
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TENTALIS_TRUSTED_PLUGINS", "tentalis-counter, a-counter, b-counter")
 
     def put(points: str, name: str = "tentalis-counter") -> None:
         info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"

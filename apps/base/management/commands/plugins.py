@@ -4,14 +4,25 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
-from tentalis.plugins import list_plugins
+from tentalis.plugin_trials import try_plugin
+from tentalis.plugins import GROUPS, find_plugins, is_trusted, list_plugins
 
 
 class Command(BaseCommand):
     help = "List what other packages add to this installation, a JSON object a line; `error` says why one is not used."
 
-    def handle(self, **options: Any) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--anew", action="store_true", help="Try each of them now, whatever was found before.")
+
+    def handle(self, *, anew: bool, **options: Any) -> None:
+        points = {plugin: point for group in GROUPS for plugin, point in find_plugins(group)}
+        if anew:
+            for point in points.values():
+                if not is_trusted(point):
+                    try_plugin(point, anew=True)
+        trusted = {(plugin.group, plugin.name, plugin.package) for plugin, point in points.items() if is_trusted(point)}
         for plugin in list_plugins():
-            self.stdout.write(json.dumps(asdict(plugin)))
+            told = asdict(plugin) | {"is_trusted": (plugin.group, plugin.name, plugin.package) in trusted}
+            self.stdout.write(json.dumps(told))

@@ -1,0 +1,1 @@
+"""One suite a group of entry points, and one for all."""
