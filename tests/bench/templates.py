@@ -1,0 +1,225 @@
+"""`python -m tests.bench.templates`: does an agent of each framework work here as well as the loop without one?
+
+For each template a package is made and installed, with its framework from the package index, into an environment of
+its own in which Tentalis is not; its own tests run there. Then a stack that is told of these environments evaluates a
+worker of each kind, whole and streamed, on items that a scripted model answers through the gateway, some of them
+wrongly: each must come to what the loop without a framework comes to, item by item, and each call must have exact
+tokens. What cannot be installed here is said loudly, and misses its bar. Exit 1 when a bar is missed.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from tentalis.agent_templates import FRAMEWORKS, write_package
+from tentalis.client import Client
+from tentalis.contract.scripted_model import Asked, Call, ScriptedModel
+from tests.chaos.stage import chaos_stack, read_admin_token
+
+CACHE: Final = Path(".cache/bench/templates")
+BASELINE: Final = "react"
+PATIENCE_S: Final = 1_200.0
+PROJECT: Final = "sums"
+CALLS: Final[Mapping[str, Sequence[Call]]] = {
+    "17 * 23 + 4": [Call("calculate", {"expression": "17 * 23 + 4"})],
+    "12 * 12 - 44": [Call("calculate", {"expression": "12 * 12 - 44"})],
+    "in thousands, times 2": [
+        Call("look_up", {"subject": "people of Oslo in thousands"}),
+        Call("calculate", {"expression": "717 * 2"}),
+    ],
+    "capital of Norway?": [Call("look_up", {"subject": "capital of Norway"})],
+    "6 * 7": [Call("calculate", {"expression": "6 * 8"})],
+    "capital of Chile?": [Call("look_up", {"subject": "capital of Chile"})],
+}
+ITEMS: Final = {
+    "What is 17 * 23 + 4?": "395", "What is 12 * 12 - 44?": "100", "What is the capital of Norway?": "Oslo",
+    "How many people live in the capital of Norway, in thousands, times 2?": "1434", "What is 6 * 7?": "42",
+    "What is the capital of Chile?": "Santiago",
+}  # fmt: skip
+RIGHT: Final = 4
+"""Of these; the script errs in the others."""
+
+
+@dataclass
+class Row:
+    """What came of a template. `words`: why it could not be tried."""
+
+    template: str
+    words: str = ""
+    install_s: float = 0.0
+    tests: str = ""
+    outcomes: dict[str, list[float | None]] = field(default_factory=dict)
+    calls: int = 0
+    exact: int = 0
+    streamed: int = 0
+
+    @property
+    def kind(self) -> str:
+        return f"t_{self.template.replace('-', '_')}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[], choices=sorted(FRAMEWORKS), help="templates; none: all")
+    parser.add_argument("--keep", action="store_true", help="take environments that an earlier run made")
+    options = parser.parse_args(argv)
+    names = [name for name in FRAMEWORKS if name == BASELINE or not options.only or name in options.only]
+    rows = [Row(name) for name in names]
+    for row in rows:
+        install(row, keep=options.keep)
+        print(f"{row.template}: {row.words or f'installed in {row.install_s:.0f} s, tests: {row.tests}'}", flush=True)
+    evaluate([row for row in rows if not row.words])
+    print_table(rows)
+    bars = find_bars(rows)
+    told = [asdict(row) | {"kind": row.kind} for row in rows]
+    print(json.dumps({"bench": "templates", "rows": told, "ratios": {}, "bars": bars}))
+    return 0 if all(bar["met"] for bar in bars.values()) else 1
+
+
+def place_of(row: Row) -> Path:
+    return CACHE.resolve() / row.template
+
+
+def install(row: Row, *, keep: bool) -> None:
+    """Make the package and an environment for it; its tests."""
+    place = place_of(row)
+    package, venv = place / "package", place / "venv"
+    shutil.rmtree(package, ignore_errors=True)
+    write_package(package, name=row.kind, framework=row.template)
+    started = time.monotonic()
+    if not (keep and (venv / "bin" / "python").exists()):
+        shutil.rmtree(venv, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    done = subprocess.run(
+        [*find_installer(venv), f"{package}[tests]"],
+        env=find_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    row.install_s = time.monotonic() - started
+    if done.returncode:
+        row.words = f"COULD NOT BE INSTALLED: {(done.stderr.strip().splitlines() or ['no word of it'])[-1][:200]}"
+        return
+    tested = subprocess.run(
+        [str(venv / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=package, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    row.tests = (tested.stdout.strip().splitlines() or ["no word of them"])[-1].strip("= ")
+    if tested.returncode:
+        row.words = f"ITS TESTS FAIL: {row.tests}"
+
+
+def find_installer(venv: Path) -> list[str]:
+    """uv where it is beside us, which takes seconds; else the environment's pip."""
+    uv = Path(sys.executable).parent / "uv"
+    if uv.exists():
+        return [str(uv), "pip", "install", "--quiet", "--python", str(venv / "bin" / "python")]
+    return [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+
+
+def find_environment() -> dict[str, str]:
+    """What pip is told is told to uv."""
+    told = {"SSL_CERT_FILE": os.environ.get("PIP_CERT"), "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS")}
+    return {**{name: value for name, value in told.items() if value}, **os.environ}
+
+
+def script(asked: Asked) -> str | Call:
+    calls = next((calls for words, calls in CALLS.items() if words in str(asked.messages)), [])
+    if (done := len(asked.results)) < len(calls):
+        return calls[done]
+    answer = f"It is {asked.results[-1]}." if asked.results else "I do not know."
+    return Call("final_answer", {"answer": answer}) if "final_answer" in asked.tools else answer
+
+
+def evaluate(rows: Sequence[Row]) -> None:
+    """A worker of each kind, whole and streamed, on a stack that knows their environments."""
+    settings = {
+        "TENTALIS_AGENT_ENVIRONMENTS": ",".join(str(place_of(row) / "venv") for row in rows),
+        "TENTALIS_TASK_TIMEOUT_SECONDS": "280",
+    }
+    with ScriptedModel(script, tells_tokens=True) as model, chaos_stack(settings=settings) as stack:
+        addresses = stack.state().addresses
+        with Client(addresses["console_url"], token=read_admin_token(stack)) as client:
+            client.create_project(slug=PROJECT, name="Sums")
+            server = client.create_provider(
+                project=PROJECT, name="scripted", kind="vllm", base_url=f"{model.url}/v1", allow_private=True,
+                default_model="scripted",
+            )  # fmt: skip
+            taskset = client.make_taskset(project=PROJECT, name="sums", environment="chat")
+            lines = [
+                json.dumps({"prompt": prompt, "reference": {"match": "contains", "value": value}})
+                for prompt, value in ITEMS.items()
+            ]
+            client.add_items(taskset["id"], split="held_out", text="\n".join(lines), form="jsonl")
+            for row in rows:
+                for mode, stream in (("whole", 0), ("streamed", 1)):
+                    name = f"{row.kind.replace('_', '-')}-{mode}"
+                    client.create_worker(
+                        project=PROJECT, name=name, kind=row.kind, provider=server["id"], base_model="scripted",
+                        sampling={"temperature": 1.0, "max_tokens": 400, "stream": stream},
+                    )  # fmt: skip
+                    asked = client.ask_evaluation(project=PROJECT, worker=name, taskset=taskset["id"])
+                    wait_for(client, asked["id"])
+                    with psycopg.connect(addresses["admin_database_url"], autocommit=True) as database:
+                        row.outcomes[mode] = read_outcomes(database, asked["id"])
+                        count_calls(database, name, row)
+
+
+def wait_for(client: Client, evaluation: int) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        if client.get_evaluation(evaluation)["state"] in {"done", "failed", "cancelled"}:
+            return
+        time.sleep(0.5)
+
+
+def read_outcomes(database: "psycopg.Connection[Any]", evaluation: int) -> list[float | None]:
+    asked = "SELECT outcome FROM evals_itemtry WHERE evaluation_id = %s ORDER BY place, number"
+    return [outcome for (outcome,) in database.execute(asked, [evaluation])]
+
+
+def count_calls(database: "psycopg.Connection[Any]", worker: str, row: Row) -> None:
+    """All that the gateway kept of a worker's, and those of which every token is known with its log-prob."""
+    asked = """SELECT count(*), count(*) FILTER (WHERE length(token_ids) > 0 AND length(token_ids) = length(logprobs)
+               AND length(prompt_token_ids) + shared_tokens > 0 AND error = ''), count(*) FILTER (WHERE is_streamed)
+               FROM inference_exchange WHERE worker_name = %s"""
+    found = database.execute(asked, [worker]).fetchone() or (0, 0, 0)
+    row.calls, row.exact, row.streamed = row.calls + found[0], row.exact + found[1], row.streamed + found[2]
+
+
+def find_bars(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    wanted = next((row.outcomes.get("whole") for row in rows if row.template == BASELINE), None)
+    bars: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        same = [outcomes == wanted for outcomes in row.outcomes.values()]
+        is_right = bool(wanted) and sum(map(bool, wanted or ())) == RIGHT
+        met = not row.words and len(same) == 2 and all(same) and is_right and 0 < row.exact == row.calls
+        found = row.words or f"{row.outcomes}, {row.exact} of {row.calls} calls exact"
+        bars[row.template] = {"found": found, "wanted": f"{wanted} whole and streamed, all calls exact", "met": met}
+    return bars
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    table = Table("template", "install s", "own tests", "right, whole", "right, streamed", "calls", "exact", "streamed")
+    for row in rows:
+        right = [f"{sum(map(bool, row.outcomes.get(mode, ())))} of {len(ITEMS)}" for mode in ("whole", "streamed")]
+        told = [*right, str(row.calls), str(row.exact), str(row.streamed)]
+        table.add_row(row.template, f"{row.install_s:.0f}", row.words or row.tests, *([] if row.words else told))
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""A package to begin with: every framework's is whole, and the loop without one passes its own tests."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tentalis.agent_templates import FRAMEWORKS, TemplateError, write_package
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_package_of_each_framework_is_whole(framework: str, tmp_path: Path) -> None:
+    files = write_package(tmp_path, name="sums", framework=framework)
+    for path in files:
+        text = path.read_text()
+        assert "${" not in text
+        if path.suffix == ".py":
+            ast.parse(text)
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["tentalis.agents"] == {"sums": "sums.agent:Agent"}
+    assert project["dependencies"] == list(FRAMEWORKS[framework].requires)
+
+
+def test_the_loop_without_a_framework_passes_its_own_tests(tmp_path: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "tentalis", "agent", "init", str(tmp_path / "my-sums")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:django", "-p", "no:cacheprovider"],
+        cwd=tmp_path / "my-sums", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "8 passed" in done.stdout, done.stdout
+
+
+def test_what_cannot_be_a_package_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(TemplateError, match=r"wanted one of react, .*found 'moon'"):
+        write_package(tmp_path, name="sums", framework="moon")
+    with pytest.raises(TemplateError, match="lower-case letters"):
+        write_package(tmp_path, name="Sums!", framework="react")
+    (tmp_path / "mine").write_text("kept")
+    with pytest.raises(TemplateError, match="found files in it"):
+        write_package(tmp_path, name="sums", framework="react")
