@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from tentalis import plugin_process
 
-TRIAL_S: Final = 30.0
+TRIAL_S: Final = 120.0
 """In which a plug-in is imported."""
 FORM: Final = 1
 _SHOWN_BYTES: Final = 200

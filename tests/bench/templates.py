@@ -25,6 +25,7 @@ from rich.table import Table
 
 from tentalis.agent_templates import FRAMEWORKS, write_package
 from tentalis.client import Client
+from tentalis.client.endpoints import calls
 from tentalis.contract.scripted_model import Asked, Call, ScriptedModel
 from tests.chaos.stage import chaos_stack, read_admin_token
 
@@ -154,10 +155,9 @@ def evaluate(rows: Sequence[Row]) -> None:
         addresses = stack.state().addresses
         with Client(addresses["console_url"], token=read_admin_token(stack)) as client:
             client.create_project(slug=PROJECT, name="Sums")
-            server = client.create_provider(
-                project=PROJECT, name="scripted", kind="vllm", base_url=f"{model.url}/v1", allow_private=True,
-                default_model="scripted",
-            )  # fmt: skip
+            server: dict[str, Any] = {"project": PROJECT, "name": "scripted", "kind": "vllm", "allow_private": True}
+            server |= {"base_url": f"{model.url}/v1", "default_model": "scripted"}
+            client.send(calls.Call("POST", "providers", body=server))
             taskset = client.make_taskset(project=PROJECT, name="sums", environment="chat")
             lines = [
                 json.dumps({"prompt": prompt, "reference": {"match": "contains", "value": value}})
@@ -168,7 +168,7 @@ def evaluate(rows: Sequence[Row]) -> None:
                 for mode, stream in (("whole", 0), ("streamed", 1)):
                     name = f"{row.kind.replace('_', '-')}-{mode}"
                     client.create_worker(
-                        project=PROJECT, name=name, kind=row.kind, provider=server["id"], base_model="scripted",
+                        project=PROJECT, name=name, kind=row.kind, provider="scripted", base_model="scripted",
                         sampling={"temperature": 1.0, "max_tokens": 400, "stream": stream},
                     )  # fmt: skip
                     asked = client.ask_evaluation(project=PROJECT, worker=name, taskset=taskset["id"])

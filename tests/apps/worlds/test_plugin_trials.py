@@ -18,7 +18,7 @@ from apps.supervision.supervisors import SUPERVISORS
 from apps.worlds.registry import WORLDS
 from tentalis.core.grading import Grade, GradedTask, Grader
 from tentalis.core.scoring.protocol import AttemptContext
-from tentalis.plugin_trials import try_plugin
+from tentalis.plugin_trials import TRIAL_S, try_plugin
 from tentalis.plugins import REGISTRIES, Registry, find_plugins
 from tentalis.sandbox.client import start_host
 from tests.apps.operations.test_alarms import FINE
@@ -59,7 +59,7 @@ def test_whatever_a_package_does_when_it_is_imported_is_its_error_and_nobody_els
     put(home, way)
     (home / f"broken_{way}.py").write_text(BROKEN.read_text() + "\nTHING = print\n")
     (point,) = (point for plugin, point in find_plugins("tentalis.worlds") if plugin.name == way)
-    found = try_plugin(point, timeout_s=1.0 if way in {"hangs", "floods"} else 30.0)
+    found = try_plugin(point, timeout_s=1.0 if way in {"hangs", "floods"} else TRIAL_S)
     assert found.error == WORDS[way]
     assert f"broken_{way}" not in sys.modules
     kept = json.loads((home / "plugins.json").read_text())
