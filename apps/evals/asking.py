@@ -29,6 +29,7 @@ MOST_ITEMS = 5_000
 MOST_TRIES = 16
 MOST_DRAW = 10**9
 UNLIMITED: Final = RunLimits()
+IMPORTED: Final = "another tool made this run: nothing of it can be asked again here"
 _PLACE: Final = ("item_try__place", "item_try__number")
 
 
@@ -147,6 +148,8 @@ def replay_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = U
         ConflictError: something that decides them is not what it was, by name.
     """
     worker = evaluation.worker
+    if evaluation.is_imported:
+        raise ConflictError(IMPORTED)
     if evaluation.taskset is None:
         raise ConflictError(f"wanted a run of a taskset or benchmark, found {evaluation.item_set}")
     now = describe_asking(worker, get_world(evaluation.taskset.environment))
@@ -282,6 +285,8 @@ def resume_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = U
 
 def _move(evaluation: Evaluation, state: Evaluation.State, *, by: User) -> Evaluation:
     require_right(by, evaluation.project, Right.EVALS_WRITE)
+    if evaluation.is_imported:
+        raise ConflictError(IMPORTED)
     if not evaluation.asked_by:
         raise ConflictError("the gate measures this one for a verdict: nobody asked for it")
     try:

@@ -25,6 +25,7 @@ class Taskset(Timestamped):
     class Origin(models.TextChoices):
         MADE = "made", "Made by hand"
         OWN_WORK = "own_work", "Own work, put aside as it came"
+        IMPORTED = "imported", "Asked in runs of other tools"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="tasksets")
     name = models.SlugField(max_length=100)
@@ -267,6 +268,11 @@ class Evaluation(Stateful):
             ),
         ]
         indexes = [models.Index(fields=["project", "-id"], name="evaluation_by_project")]
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether another tool made it (`apps.evals.importing`): nothing of it can be asked again."""
+        return "imported" in self.made_with
 
     @property
     def keeps_records(self) -> bool:

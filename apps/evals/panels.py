@@ -210,10 +210,12 @@ def _verifies_alone(environment: str) -> bool:
 
 
 def _find_tasksets(worker: Worker) -> list[Taskset]:
-    """The one that was chosen for its gate; else the newest version of each that the worker can work at."""
+    """The one that was chosen for its gate; else the newest version of each that the worker can work at, but of what
+    other tools asked: their runs come and go, and what a gate measures stays."""
     if (chosen := find_chosen(worker)) is not None:
         return [chosen]
-    return [one for one in find_newest(worker.project) if not find_environment_error(worker, one.environment)]
+    own = find_newest(worker.project).exclude(origin=Taskset.Origin.IMPORTED)
+    return [one for one in own if not find_environment_error(worker, one.environment)]
 
 
 def has_past(row: Item | PanelItem) -> bool:

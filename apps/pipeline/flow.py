@@ -15,7 +15,7 @@ again does so in `dead_letters.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from django.conf import settings
 from django.db import DataError, transaction
@@ -29,6 +29,7 @@ from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, TentalisError, log_and_continue
 from apps.conversations import asked
 from apps.evals import asking
+from apps.evals import importing as runs_of_others
 from apps.evals.limits import RunLimits
 from apps.evals.models import Evaluation
 from apps.feedback import expiry, skip
@@ -268,6 +269,28 @@ def ask_evaluation(*, worker: Worker, by: User, **asked: Unpack[asking.AskedFiel
         if evaluation.state == Evaluation.State.QUEUED:
             outbox.start(SegmentKind.EVALUATE, subject_id=evaluation.pk, project_id=evaluation.project_id)
     return evaluation
+
+
+class ImportedRun(NamedTuple):
+    """A run that was taken in, and the new grades of it; None where nobody asked for any."""
+
+    evaluation: Evaluation
+    regrading: Regrading | None
+
+
+def import_run(
+    *, project: Project, by: User, grader: str = "", **file: Unpack[runs_of_others.ImportedFile]
+) -> ImportedRun:
+    """Take in a run that another tool made, and grade it anew where somebody says by whom; see
+    `apps.evals.importing.import_run`."""
+    with transaction.atomic():
+        evaluation = runs_of_others.import_run(project=project, by=by, **file)
+        if not grader:
+            return ImportedRun(evaluation, None)
+        asked = ask_regrading(
+            project=project, rule=Rule(grader=grader), by=by, source=Regrading.Source.RUN, evaluation=evaluation
+        )
+    return ImportedRun(evaluation, asked)
 
 
 def replay_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = asking.UNLIMITED) -> Evaluation:

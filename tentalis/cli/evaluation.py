@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,8 @@ from typer.core import TyperGroup
 
 from tentalis.cli.benchmark import LOOK_S, Budget, Concurrency, Timeout, follow, read_limits, run_benchmark
 from tentalis.cli.output import AsJson, Project, print_row, print_rows
-from tentalis.cli.reading import read_text
+from tentalis.cli.reading import read_bytes, read_text
+from tentalis.cli.run_files import MOST_FILE, pack_run
 from tentalis.cli.session import choose_project, list_rows, open_client
 
 
@@ -26,6 +28,7 @@ BENCH = "bench"
 app = typer.Typer(no_args_is_help=True, cls=_OrBenchmark)
 app.command(BENCH)(run_benchmark)
 EvaluationId = Annotated[int, typer.Argument(min=1, help="Number of the evaluation.")]
+ENDINGS = {"inspect": "json", "csv": "csv", "parquet": "parquet", "markdown": "md", "html": "html"}
 COMPARED = ("a", "b", "items", "difference", "low", "high", "p", "effect", "verdict", "why")
 ANSWERED = ("scenario", "candidate", "reference", "score", "outcomes", "why")
 COLUMNS = ("id", "project", "worker", "adapter", "item_set", "state", "played", "planned", "mean_outcome")
@@ -225,6 +228,56 @@ def rescore(
     print_rows(changed, ("subject_id", "old", "new", "cause"), as_json=False, empty="nobody changed sides")
     if row["state"] == "failed":
         raise typer.Exit(1)
+
+
+@app.command("import")
+def import_run(
+    file: Annotated[str, typer.Argument(help="An .eval or .json of inspect_ai, a .jsonl of the others.")],
+    form: Annotated[
+        str, typer.Option(help="inspect, lm-eval, openai-evals, sharegpt or messages. Default: as it looks.")
+    ] = "",
+    score: Annotated[str, typer.Option(help="Which grade counts; lm-eval: METRIC,FILTER. Default: the first.")] = "",
+    results: Annotated[str, typer.Option(metavar="FILE", help="lm-eval's results, which name the model.")] = "",
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Whose answers these are, if one of yours.")] = "",
+    adapter: Annotated[str, typer.Option(help="Of that worker, by name.")] = "",
+    grader: Annotated[str, typer.Option(metavar="NAME@V", help="Grade it anew, beside the grades it had.")] = "",
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Take in a run that another tool made, all of it or nothing."""
+    name = Path(file).name
+    whole = read_text(results) if results else ""
+    written = pack_run(read_bytes(file, most=MOST_FILE), name=name, form=form, score=score, results=whole)
+    told = {"worker": worker, "adapter": adapter, "grader": grader}
+    with open_client() as client:
+        made = client.import_run(
+            project=choose_project(client, project),
+            file=written,
+            name=name,
+            **{field: value for field, value in told.items() if value},
+        )
+    if as_json:
+        print_row(made, as_json=True)
+        return
+    print_row(made["evaluation"], as_json=False, skip=("item_set_hash", "indices", "made_with", "created_at"))
+    if made["regrading"] is not None:
+        typer.echo(f"graded anew: regrading {made['regrading']}")
+    typer.echo(made["words"])
+
+
+@app.command()
+def export(
+    evaluation_id: EvaluationId,
+    form: Annotated[str, typer.Option(help="inspect, csv, parquet, markdown or html.")] = "inspect",
+    to: Annotated[str, typer.Option(metavar="FILE", help="Default: evaluation-N with the form's ending, here.")] = "",
+) -> None:
+    """Write a run to a file: a log of inspect_ai, a table, or a page to read."""
+    if form not in ENDINGS:
+        raise typer.BadParameter(f"--form: wanted one of {', '.join(ENDINGS)}, found {form!r:.40}")
+    target = Path(to or f"evaluation-{evaluation_id}.{ENDINGS[form]}")
+    with open_client() as client:
+        size = client.download(f"evaluations/{evaluation_id}/export", target, form=form)
+    typer.echo(f"{target}: {size:,} bytes")
 
 
 @app.command()

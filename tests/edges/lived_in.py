@@ -1,5 +1,6 @@
 """A project in which one row of everything stands, and the requests that name them."""
 
+from base64 import b64encode
 from typing import Any
 
 from django.utils import timezone
@@ -165,6 +166,13 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
         "POST regradings": {"project": slug, "history": "attempts", "rubric": "Be brief."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
+        "POST evaluations/import": {
+            "project": slug,
+            "worker": "desk",
+            "file": b64encode(
+                b'{"messages": [{"role": "user", "content": "Name a sea."}, {"role": "assistant", "content": "Red."}]}'
+            ).decode(),
+        },
         "POST benchmarks": {"project": slug, "name": "desk"},
         "POST benchmarks/pieces": {"project": slug, "packed": "UEsDBA=="},
         "POST courses": {"project": slug, "worker": "echo", "benchmark": ids["benchmark"]},

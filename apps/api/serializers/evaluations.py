@@ -18,9 +18,12 @@ from apps.api.serializers.strict import (
 from apps.evals.asking import MOST_DRAW, MOST_ITEMS, MOST_TRIES
 from apps.evals.comparing import CONFIDENCE, EvaluationComparison
 from apps.evals.experiments import MAX_NAME_CHARS, MOST_SCENARIOS
+from apps.evals.importing import NOT_TRAINABLE
 from apps.evals.limits import MOST_AT_ONCE, MOST_MINUTES, MOST_SECONDS, MOST_TOKENS, MOST_USD
 from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario, TryRecord
 from tentalis.core.packing import unpack_float32, unpack_int32
+from tentalis.core.run_logs.reading import FORMS as RUN_FORMS
+from tentalis.limits import LIMITS
 
 
 class EvaluationOut(RowOut[Evaluation]):
@@ -195,6 +198,39 @@ class RunLimitsIn(StrictSerializer):
     minutes = serializers.FloatField(
         min_value=1e-3, max_value=MOST_MINUTES, required=False, help_text="At work, of the whole run."
     )
+
+
+class RunFileIn(StrictSerializer):
+    """A run that another tool made."""
+
+    project = TextField(max_length=64)
+    file = TextField(max_length=LIMITS.import_chars, help_text="Its bytes in base64.")
+    name = TextField(max_length=200, required=False, help_text="Of the file; lm-eval's says the task.")
+    form = WordField(required=False, choices=[(form, form) for form in RUN_FORMS], help_text="Default: as it looks.")
+    score = TextField(
+        max_length=100, required=False, help_text="Which grade counts where there are several; lm-eval: METRIC,FILTER."
+    )
+    results = TextField(
+        max_length=LIMITS.import_chars, required=False, help_text="lm-eval's results file, which names the model."
+    )
+    worker = TextField(
+        max_length=64, required=False, help_text="Whose answers these are; default: one that stands for its model."
+    )
+    adapter = TextField(max_length=200, required=False, help_text="Of that worker, by name.")
+    grader = TextField(max_length=120, required=False, help_text="Grades it anew, beside the grades it had: NAME@V.")
+
+
+class ImportedRunOut(serializers.Serializer[Any]):
+    """A run that was taken in."""
+
+    evaluation = EvaluationOut()
+    regrading = serializers.IntegerField(
+        source="regrading.pk", allow_null=True, default=None, help_text="Its new grades; null: nobody asked for any."
+    )
+    words = serializers.SerializerMethodField(help_text="What can be done with it, and what cannot.")
+
+    def get_words(self, _made: Any) -> str:
+        return NOT_TRAINABLE
 
 
 class EvaluationGoOnIn(StrictSerializer):

@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -23,17 +25,25 @@ from apps.api.serializers.evaluations import (
     EvaluationOut,
     ExperimentIn,
     ExperimentOut,
+    ImportedRunOut,
     ItemTryOut,
     RecordedTryOut,
+    RunFileIn,
     ScenarioOut,
 )
 from apps.api.views.base import ApiView, ResourceViewSet, command
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.packed_rows import read_base64
+from apps.base.streaming import stream
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations, compare_together
 from apps.evals.experiments import MOST_SCENARIOS, AskedScenario, answer_scenarios, make_experiment
+from apps.evals.exporting import FORMS, export_run
 from apps.evals.figures import find_figures
 from apps.evals.limits import RunLimits
 from apps.evals.models import Benchmark, Evaluation, Experiment, Taskset
+from apps.feedback.rights import find_managed
 from apps.pipeline import flow
 from apps.reports.confounds import compare_lengths, find_confounds
 
@@ -48,8 +58,8 @@ class EvaluationViewSet(ResourceViewSet):
     filterset_class = filter_by(Evaluation, "worker", "adapter", "purpose", "state", "taskset")
     rights: ClassVar = by_right(
         {
-            Right.EVALS_READ: "list retrieve tries one_try figures confounds",
-            Right.EVALS_WRITE: "create pause resume replay cancel",
+            Right.EVALS_READ: "list retrieve tries one_try figures confounds export",
+            Right.EVALS_WRITE: "create import_run pause resume replay cancel",
         }
     )
 
@@ -112,6 +122,57 @@ class EvaluationViewSet(ResourceViewSet):
         evaluation = self.get_object()
         self.check_no_parameters()
         return Response(ConfoundsOut(find_confounds(evaluation)).data)
+
+    @extend_schema(request=RunFileIn, responses={201: ImportedRunOut}, filters=False)
+    @action(
+        detail=False,
+        methods=["post"],
+        url_path="import",
+        pagination_class=None,
+        filterset_class=None,
+        serializer_class=ImportedRunOut,
+    )
+    def import_run(self, request: Request) -> Response:
+        """Take in a run that another tool made, all of it or nothing; of the very same file the answer is the run there
+        is. Graded anew where a grader is named."""
+        project, body = self.read_placed(RunFileIn)
+        body["data"] = read_base64(body.pop("file"), field="file")
+        if (results := body.pop("results", None)) is not None:
+            body["results"] = results.encode()
+        if name := body.pop("worker", ""):
+            body["worker"] = find_worker(project, name)
+        if name := body.pop("adapter", ""):
+            adapter = Adapter.objects.filter(project=project, name=name).first()
+            if adapter is None:
+                raise refuse("adapter", "adapter", name)
+            body["adapter"] = adapter
+        made = flow.import_run(project=project, by=current_user(request), **body)
+        return Response(ImportedRunOut(made, context=self.get_serializer_context()).data, status=201)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("form", str, enum=list(FORMS), default="inspect")],
+        responses={
+            (200, media_type): OpenApiResponse(OpenApiTypes.BINARY, f"The run as {name}.")
+            for name, (_, media_type, _) in FORMS.items()
+        },
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None, filterset_class=None)
+    def export(self, request: Request, pk: str) -> StreamingHttpResponse:
+        """The run as a file: a log of inspect_ai, a table, or a page to read. What is right is told to owners and
+        managers of the project alone."""
+        self.extra_parameters = {"form"}
+        form = request.query_params.get("form", "inspect")
+        if form not in FORMS:
+            raise ValidationError({"form": [f"wanted one of {', '.join(FORMS)}, found {form[:40]!r}"]})
+        evaluation = self.get_object()
+        managed = find_managed(current_user(request))
+        parts = export_run(evaluation, form, knows=managed is None or evaluation.project_id in managed)
+        payload = {"source": "evaluation", "evaluation": evaluation.pk, "format": form}
+        record(Kind.EXPORT_MADE, subject=evaluation.project, by=current_user(request).handle, payload=payload)
+        _, media_type, ending = FORMS[form]
+        filename = f"evaluation-{evaluation.pk}.{ending}"
+        return stream(request._request, parts, media_type=media_type, filename=filename)
 
     @command()
     def pause(self, request: Request, pk: str) -> Response:

@@ -180,6 +180,10 @@ class Knowledge(Sender[Answer]):
         """One try, with its conversation, what was verified, and what it took."""
         return self._get(f"evaluations/{evaluation_id}/tries/{try_id}")
 
+    def import_run(self, *, project: str, file: str, **told: Any) -> Answer:
+        """Take in a run that another tool made (`file`: its bytes in base64), as an evaluation that is done."""
+        return self._post("evaluations/import", project=project, file=file, **told)
+
     def pause_evaluation(self, evaluation_id: int) -> Answer:
         return self._post(f"evaluations/{evaluation_id}/pause")
 
