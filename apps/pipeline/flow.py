@@ -288,7 +288,7 @@ def import_run(
         if not grader:
             return ImportedRun(evaluation, None)
         asked = ask_regrading(
-            project=project, rule=Rule(grader=grader), by=by, source=Regrading.Source.RUN, evaluation=evaluation
+            project=project, rule=GradingRule(grader=grader), by=by, source=Regrading.Source.RUN, evaluation=evaluation
         )
     return ImportedRun(evaluation, asked)
 

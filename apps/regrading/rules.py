@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from apps.accounts.models import Project
 from apps.base.errors import BadInputError
-from apps.checks.graders import ATTEMPTS_AT_ONCE, GRADERS, SCORERS, Graders, convene_graders
+from apps.checks.graders import ATTEMPTS_AT_ONCE, SCORERS, Graders, convene_graders
 from apps.checks.language import read_checks, run_parts
 from apps.checks.results import CheckError, join_all
 from apps.worlds.registry import find_world
@@ -16,7 +16,7 @@ from tentalis.core.grading import Grader
 from tentalis.core.meta import judge_items
 from tentalis.core.worlds import AttemptDraft, ItemRubric, Verification
 from tentalis.outbound.scopes import ScopedThreadPool
-from tentalis.plugins import REGISTRIES
+from tentalis.plugins import GRADERS, REGISTRIES
 
 KINDS = ("grader", "scorer", "checks", "rubric")
 MAX_RUBRIC_CHARS = 20_000
