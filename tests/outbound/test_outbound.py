@@ -252,6 +252,7 @@ def test_nothing_else_in_the_web_process_opens_connections() -> None:
         "apps/webhooks/posting.py",
         "apps/inference/transport.py",
         "apps/inference/openclaw.py",
+        "tentalis/plugin_process.py",  # in a process of its own, to the platform's own gateway
         "tentalis/sandbox/engine.py",  # in a sandbox host's own process, over the engine's socket
     )
     root = Path(__file__).parents[2]

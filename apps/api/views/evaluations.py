@@ -152,7 +152,9 @@ class EvaluationViewSet(ResourceViewSet):
     @extend_schema(
         parameters=[OpenApiParameter("form", str, enum=list(FORMS), default="inspect")],
         responses={
-            (200, media_type): OpenApiResponse(OpenApiTypes.BINARY, f"The run as {name}.")
+            (200, media_type): OpenApiResponse(
+                OpenApiTypes.OBJECT if media_type == "application/json" else OpenApiTypes.BINARY, f"The run as {name}."
+            )
             for name, (_, media_type, _) in FORMS.items()
         },
         filters=False,

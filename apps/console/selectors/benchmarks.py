@@ -12,7 +12,7 @@ from apps.evals.catalogue import CatalogueEntry, list_entries
 from apps.evals.models import Benchmark, Evaluation
 from apps.training.models import Course
 
-PAGE = 25
+PAGE = 16
 SHOWN_RUNS = 25
 SHOWN_COURSES = 10
 
