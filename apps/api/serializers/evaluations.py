@@ -9,6 +9,7 @@ from apps.api.serializers.returns import ComparisonOut
 from apps.api.serializers.rows import RowOut, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
+    NumberField,
     StrictSerializer,
     TextField,
     TrueFalseField,
@@ -186,16 +187,14 @@ class RunLimitsIn(StrictSerializer):
     """How much a run may take. Where a budget (tokens, money, minutes) is used, it pauses."""
 
     concurrency = WholeNumberField(min_value=1, max_value=MOST_AT_ONCE, required=False, help_text="Tries at one time.")
-    timeout_s = serializers.FloatField(
+    timeout_s = NumberField(
         min_value=0.001, max_value=MOST_SECONDS, required=False, help_text="Of a try: a longer one has no outcome."
     )
     tokens = WholeNumberField(
         min_value=1, max_value=MOST_TOKENS, required=False, help_text="Asked with and written, of the whole run."
     )
-    usd = serializers.FloatField(
-        min_value=1e-6, max_value=MOST_USD, required=False, help_text="For the model that is measured."
-    )
-    minutes = serializers.FloatField(
+    usd = NumberField(min_value=1e-6, max_value=MOST_USD, required=False, help_text="For the model that is measured.")
+    minutes = NumberField(
         min_value=1e-3, max_value=MOST_MINUTES, required=False, help_text="At work, of the whole run."
     )
 

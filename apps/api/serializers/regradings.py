@@ -8,6 +8,7 @@ from rest_framework import serializers
 from apps.api.serializers.rows import RowOut, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
+    NumberField,
     ObjectField,
     StrictSerializer,
     TextField,
@@ -71,6 +72,6 @@ class RegradingIn(StrictSerializer):
     checks = AnyJSONField(required=False, help_text="A check, or a list of them.")
     rubric = TextField(max_length=MAX_RUBRIC_CHARS, required=False)
     constitution = TextField(max_length=MAX_RUBRIC_CHARS, required=False, help_text="With a rubric: for its judge.")
-    side = serializers.FloatField(
+    side = NumberField(
         min_value=0.0001, max_value=1, default=0.5, help_text="An answer is on the good side from so much on."
     )

@@ -79,7 +79,7 @@ class ItemsIn(StrictSerializer):
         required=False, min_value=1, max_value=MAX_DRAWN, help_text="So many tasks that the environment makes up."
     )
     seed = WholeNumberField(required=False, min_value=0, max_value=2**31 - 1, help_text="Of those; default: 0.")
-    evaluation = WholeNumberField(required=False, min_value=1, max_value=2**63 - 1, help_text="Whose items these are.")
+    evaluation = WholeNumberField(required=False, min_value=1, max_value=2**62, help_text="Whose items these are.")
     outcome = WordField(required=False, choices=[(one, one) for one in OUTCOMES], help_text="Of those; default: all.")
 
 

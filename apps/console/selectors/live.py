@@ -66,6 +66,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "proposal": Right.TASKS_READ,
     "provider": Right.WORKERS_READ,
     "rater": Right.REVIEWS_READ,
+    "regrading": Right.EVALS_READ,
     "review": Right.REVIEWS_READ,
     "reward_model": Right.RUNS_READ,
     "rollouts": Right.ROLLOUTS_READ,
