@@ -136,6 +136,10 @@ def compare(
     """The first minus each of the others, paired by item, each p corrected for all of them."""
     with open_client() as client:
         found = client.compare_together(first, others)["results"]
+        if not any(one["outcomes"] for one in found):
+            for why in dict.fromkeys(one["why"] for one in found):
+                typer.echo(f"tentalis: {why}", err=True)
+            raise typer.Exit(1)
         confounds = {pk: client.get_confounds(pk)["words"] for pk in (first, *others)}
     _print_compared(found, confounds, as_json=as_json)
 

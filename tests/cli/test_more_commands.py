@@ -61,11 +61,11 @@ def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run) ->
         assert signed_in("eval", command, pk, "--json").json["state"] == state
     assert "desk/3/0" in signed_in("eval", "list").out
     assert signed_in("eval", "show", pk, "--json").json["played"] == 0
-    refused = signed_in("eval", "compare", pk, pk)
-    assert (refused.code, "wanted it done" in refused.err) == (1, True)
     other = str(
         signed_in("eval", "run", "desk", "--environment", "desk", "--size", "3", "--seed", "1", "--json").json["id"]
     )
+    refused = signed_in("eval", "compare", pk, other)
+    assert (refused.code, "wanted it done" in refused.err) == (1, True)
     [row] = signed_in("eval", "experiment", "seeds", f"is one better={pk},{other}", "--json").json
     assert (row["scenario"], row["score"], "wanted it done" in row["why"]) == ("is one better", None, True)
     assert signed_in("eval", "experiment", "seeds", f"{pk}-{other}").code == 2

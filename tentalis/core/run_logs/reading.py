@@ -20,7 +20,7 @@ ZIP: Final = b"PK\x03\x04"
 ZSTD: Final = 93
 """Method of a zip's member that is packed so, as newer logs of inspect_ai are."""
 Unpack = Callable[[bytes, int], bytes]
-_SAMPLES_NAME: Final = re.compile(r"samples_(?P<task>.+?)_\d{4}-\d\d-\d\dT[\d.:-]+\.jsonl\Z")
+_WRITTEN_AT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d.:-]+\Z")
 
 
 def read_run(
@@ -65,14 +65,21 @@ def read_run(
         return read_inspect(found, samples, score=score)
     rows = found if isinstance(found, list) else [found]
     if form == "lm-eval":
-        matched = _SAMPLES_NAME.search(name)
         told = None if results is None else _read_values(_decode(results, "results"))
         if told is not None and not isinstance(told, dict):
             raise RunLogError("results: wanted one JSON object, found several")
-        return read_lm_eval(rows, told, task=matched["task"] if matched else "", score=score)
+        return read_lm_eval(rows, told, task=_find_task(name), score=score)
     if form == "openai-evals":
         return read_openai_evals(rows, score=score)
     return read_conversations(rows, form=form)
+
+
+def _find_task(name: str) -> str:
+    """The task that lm-eval names a file of samples by, `samples_TASK_TIME.jsonl`; "" where it is named otherwise."""
+    stem = name.replace("\\", "/").rpartition("/")[2]
+    task, _, at = stem.removesuffix(".jsonl").rpartition("_")
+    is_named = stem.endswith(".jsonl") and task.startswith("samples_") and _WRITTEN_AT.match(at)
+    return task.removeprefix("samples_") if is_named else ""
 
 
 def _decode(data: bytes, name: str) -> str:
