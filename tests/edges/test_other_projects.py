@@ -4,6 +4,7 @@ By REST and by the console's forms; the command line and the agents' tools ask R
 """
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.models import Member, Role, User
+from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
 from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
@@ -21,6 +22,7 @@ from apps.evals.models import Benchmark, Item, Taskset
 from apps.evals.panels import LEAST_OWN
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Provider, Session
+from apps.worlds.registry import get_world
 from tests.apps.console.builders import sign_in
 from tests.edges.caller import Answer, Caller
 from tests.edges.writes import noting_writes
@@ -39,6 +41,7 @@ class Theirs:
     def __init__(self, slug: str, number: int) -> None:
         self.project = project = make_project(slug)
         Member.objects.filter(project=project, user__username="alice").update(role=Role.OWNER)
+        Project.objects.filter(pk=project.pk).update(has_held_out=True)
         self.worker = make_worker(project, f"worker-of-{slug}")
         desk = make_worker(project, f"desk-of-{slug}", kind="desk")
         self.task = make_judged_task(project, prompt=f"How long does a parcel of {slug} take?", worker=self.worker)
@@ -62,8 +65,15 @@ class Theirs:
         check = NamedCheck.objects.create(
             project=project, name=f"brief-{slug}", spec={"check": "length", "unit": "words", "max": 9}
         )
+        tickets, drawn = Taskset.objects.create(project=project, name=f"of-{slug}", environment="desk"), Random(number)
         Item.objects.bulk_create(
-            Item(taskset=taskset, split=split, prompt=f"Say {n}.", content_hash=f"{n + 100:064x}", bands=[n])
+            Item(
+                taskset=tickets,
+                split=split,
+                prompt=get_world("desk").draw_prompt(drawn) or "",
+                content_hash=f"{n:064x}",
+                bands=[n],
+            )
             for n, split in enumerate(["train"] * 2 + ["held_out"] * LEAST_OWN)
         )
         self.names: dict[str, Any] = {
@@ -72,7 +82,7 @@ class Theirs:
             "evaluation": make_measured(desk, None, [1.0, 0.0], purpose="report", asked_by="user:alice").pk,
             "check": str(check),
             "benchmark": Benchmark.objects.create(
-                project=project, name="b", entry="desk", entry_version="0", taskset=taskset, licence="MIT", source=""
+                project=project, name="b", entry="desk", entry_version="0", taskset=tickets, licence="MIT", source=""
             ).pk,
         }  # fmt: skip
 
@@ -101,7 +111,7 @@ def list_requests(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tupl
         {"project": slug, "worker": ours["desk"], "benchmark": theirs["benchmark"]},
         "benchmark",
     )
-    yield "POST", "courses", {"project": slug, "worker": worker, "benchmark": theirs["benchmark"]}, "benchmark"
+    yield "POST", "courses", {"project": slug, "worker": ours["desk"], "benchmark": theirs["benchmark"]}, "benchmark"
     yield "GET", f"comparisons?a={ours['evaluation']}&b={theirs['evaluation']}", None, "b"
     question = {"scenario": "s", "candidate": ours["evaluation"], "reference": theirs["evaluation"]}
     yield "POST", "experiments", {"project": slug, "experiment": "e", "scenarios": [question]}, "scenarios"

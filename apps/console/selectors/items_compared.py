@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.console.selectors.evaluations import find_prompts
 from apps.evals.models import PASSED, Evaluation, ItemTry
 
-SHOWN: Final = 10
+SHOWN: Final = 8
 UNREAD: Final = ("text", "steps", "messages", "request", "verification", "token_ids", "logprobs", "turn_tokens")
 """Of a try's record."""
 SIDES: Final[Mapping[str, tuple[Promise, str]]] = {
