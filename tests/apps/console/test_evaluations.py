@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
+from apps.console.selectors.items_compared import SHOWN
 from apps.evals.models import Evaluation, Taskset, TryRecord
 from apps.evals.panels import key_of, read_item
 from tentalis.core.packing import pack_float32, pack_int32
@@ -102,7 +103,7 @@ def test_two_models_are_read_item_by_item_by_who_did_better(client: Client, proj
         assert list_places(f"kind={kind}") == list(range(remainder, 80, 4))
     assert list_places("") == list(range(80))
     page = read(client, address)
-    assert page.count("data-item ") == 10
+    assert page.count("data-item ") == SHOWN
     assert "Further items" in page
     swapped = client.get(path("evaluation-items", base.pk, better.pk) + "?kind=lost").context["items"]
     assert {item.side for item in swapped} == {"lost"}
