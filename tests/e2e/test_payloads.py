@@ -277,6 +277,7 @@ def test_the_trap_hears_what_does_run(address: str, browser: Browser) -> None:
     context.route("**/raw/", lambda route: route.fulfill(content_type="text/html", body=body))
     context.route(re.compile("planted"), lambda route: route.abort())
     trap.page.goto(f"{address}/raw/", wait_until="domcontentloaded")
-    trap.page.wait_for_function("() => window.hits.length > 3")
+    while trap.page.evaluate("window.hits.length") <= 3:
+        trap.page.wait_for_timeout(10)
     assert trap.sent
     context.close()

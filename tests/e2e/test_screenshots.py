@@ -59,7 +59,8 @@ def test_the_mark_lies_where_the_call_was_done(
     page.goto(address + reverse("console:review", args=("shop", review.pk)))
     page.evaluate(UNFOLD)
     page.locator(".screenshot img").scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('.screenshot img').naturalWidth === 640")
+    while page.evaluate("document.querySelector('.screenshot img').naturalWidth") != 640:
+        page.wait_for_timeout(10)
     found = page.evaluate(PLACE)
     assert found["x"] == pytest.approx(0.25, abs=0.01)
     assert found["y"] == pytest.approx(0.25, abs=0.01)

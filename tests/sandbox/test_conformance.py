@@ -123,13 +123,16 @@ read -rsn1 key; exit 3
 """
 
 
-def wait_for_drawing(asked: Asked, sandbox: str, words: bytes) -> None:
-    data = b""
+def wait_for_drawing(asked: Asked, sandbox: str, words: bytes, **asks: Any) -> None:
+    """Ask with `asks`, and on until `words` were drawn: they may come with the first answer."""
+    said = asked.client.ask_screen(sandbox, **asks)
+    data = said.data
     while words not in data:
-        said = asked.client.ask_screen(sandbox)
-        data += said.data
         assert not said.has_ended, data
         time.sleep(0.01)
+        said = asked.client.ask_screen(sandbox)
+        data += said.data
+    assert not said.has_ended
 
 
 def test_a_program_has_a_screen_keys_and_an_end(asked: Asked, sandbox: str) -> None:
@@ -137,12 +140,10 @@ def test_a_program_has_a_screen_keys_and_an_end(asked: Asked, sandbox: str) -> N
     asked.client.ask_shell(sandbox, "cd notes")
     with pytest.raises(SandboxRefusedError, match="no program is on the screen"):
         ask(sandbox, keys=b"x")
-    assert not ask(sandbox, DRAWS).has_ended
-    wait_for_drawing(asked, sandbox, b"\x1b[5;10Hhello")
+    wait_for_drawing(asked, sandbox, b"\x1b[5;10Hhello", command=DRAWS)
     with pytest.raises(SandboxRefusedError, match="a program is on the screen"):
         ask(sandbox, "true")
-    ask(sandbox, keys=b"k")
-    wait_for_drawing(asked, sandbox, b"got k in 24 80")
+    wait_for_drawing(asked, sandbox, b"got k in 24 80", keys=b"k")
     assert asked.client.ask_shell(sandbox, "echo here").out == b"here\n"  # beside it
     ask(sandbox, keys=b"q")
     while not (said := ask(sandbox)).has_ended:
