@@ -6,6 +6,7 @@ import pytest
 
 from apps.worlds.terminal.screens import Screen
 from apps.worlds.terminal.world import TerminalWorld
+from tentalis.core.terminal.scenes import HOME
 from tentalis.core.terminal.shell import read_keys
 from tentalis.sandbox.client import Drawn
 from tests.worlds.terminal.playing import Script, playing
@@ -44,7 +45,7 @@ def test_a_program_that_draws_is_shown_as_text_and_takes_keys(world: TerminalWor
         )
         assert see(script, "/9.<Enter>", "90\n91\n").startswith("90\n91\n")
         assert see(script, "G", "100\n").splitlines()[-3] == "100"
-        assert script.run("pwd") == "/work/mail\n[exit 0]", "the shell is there beside it"
+        assert script.run("pwd") == f"/{HOME}/mail\n[exit 0]", "the shell is there beside it"
         see(script, "q", "[exit 0]")
 
         script.run(f"cat > form.py <<'END'\n{SHOWS}\nEND")
