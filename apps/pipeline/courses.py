@@ -13,6 +13,7 @@ from apps.evals.models import Benchmark
 from apps.pipeline.flow import close_batch, submit_rows
 from apps.training import courses
 from apps.training.models import Course, CourseRound
+from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 
 BY = "course"
@@ -44,7 +45,7 @@ def go_on_with(course_id: int) -> None:
     except TentalisError as error:
         with transaction.atomic():
             course = Course.objects.get(pk=course_id)
-            if course.state == Course.State.RUNNING:
+            if course.state in (Course.State.RUNNING, Course.State.PAUSED):
                 move(course, Course.State.FAILED, by=BY, reason=str(error)[:500])
 
 
@@ -62,7 +63,7 @@ def _step(course: Course) -> None:
 def begin_round(course: Course) -> None:
     """Submit the tasks of the next round, in the running transaction."""
     choice, rows = courses.choose_round(course)
-    if choice.brought_back == len(rows) and choice.solved == len(rows) and not choice.unsolved:
+    if not choice.fresh and not choice.mixed and not choice.unsolved:
         move(course, Course.State.DONE, by=BY, reason="every item is solved", finished_at=timezone.now())
         return
     made = submit_rows(
@@ -93,6 +94,8 @@ def _go_on_with_round(course: Course, current: CourseRound) -> None:
 
 def _train(course: Course, current: CourseRound) -> None:
     changes: Mapping[str, Any] | None = course.recipe or None
+    if missing := say_missing(course.worker.line):
+        raise ConflictError(missing)
     try:
         with transaction.atomic():
             current.run = close_batch(

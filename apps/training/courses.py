@@ -1,6 +1,6 @@
 """Courses: a worker learns a benchmark, round by round. What is tried next, what came of a round, when it ends."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,7 @@ from apps.evals.models import PASSED, Benchmark, ChosenPanel, Evaluation, Item
 from apps.evals.panels import LEAST_OWN, choose_panel, has_past, say_missing
 from apps.tasks.models import Attempt, Task
 from apps.training.models import Course, CourseRound, TrainingRun
+from apps.training.provenance import OVER
 from apps.training.services import read_recipe
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
@@ -30,8 +31,6 @@ from tentalis.core.task_files import TaskRow
 from tentalis.plugins import name_backends
 
 MOST_ROUNDS, MOST_TASKS, MOST_PATIENCE = 1_000, 1_000, 100
-ENDED_TASKS: Final = (Task.State.DONE, Task.State.FAILED, Task.State.CANCELLED)
-LOST_RUNS: Final = (TrainingRun.State.FAILED, TrainingRun.State.REFUSED, TrainingRun.State.CANCELLED)
 OPEN_ADAPTERS: Final = (Adapter.State.CANDIDATE, Adapter.State.VERIFIED)
 
 
@@ -113,9 +112,13 @@ def pause_course(*, course: Course, by: User) -> Course:
 
 
 def resume_course(*, course: Course, by: User) -> Course:
-    """Let a paused or failed one go on."""
+    """Let a paused or failed one go on; its gate measures on its benchmark again."""
+    chosen = {"taskset": course.benchmark.taskset}
     try:
-        return _move(course, Course.State.RUNNING, by=by, reason="")
+        with transaction.atomic():
+            _move(course, Course.State.RUNNING, by=by, reason="")
+            ChosenPanel.objects.update_or_create(worker=course.worker, defaults=chosen)
+        return course
     except IntegrityError:
         raise ConflictError(f"{course.worker.name} is in another course: cancel that one first") from None
 
@@ -140,8 +143,10 @@ def find_running() -> list[int]:
 
 
 def lock_course(course_id: int) -> Course | None:
-    """The course, for one at a time; None while another is at it."""
-    rows = Course.objects.select_related("worker__project", "benchmark__taskset", "started_by", "project")
+    """One that goes on, for one at a time; None while another is at it, and where it ended meanwhile."""
+    rows = Course.objects.filter(state__in=(Course.State.RUNNING, Course.State.PAUSED)).select_related(
+        "worker__project", "benchmark__taskset", "started_by", "project"
+    )
     return rows.filter(pk=course_id).select_for_update(skip_locked=True, of=("self",)).first()
 
 
@@ -166,14 +171,13 @@ def choose_round(course: Course) -> tuple[Choice, list[TaskRow]]:
         item.pk: item for item in course.benchmark.taskset.items.filter(split=Item.Split.TRAIN) if not has_past(item)
     }
     history: dict[int, list[ItemRound]] = {pk: [] for pk in items}
-    for one in course.rounds.order_by("number"):
+    rounds = list(course.rounds.order_by("number"))
+    for one in rounds:
         for pk, (tries, right) in one.results.items():
             if int(pk) in history:
                 history[int(pk)].append(ItemRound(tries, right))
-    number = course.rounds.count()
-    rng = Random(f"{course.seed}:{number}")
-    rule = CurriculumRule(**course.rule)
-    choice = choose_items(history, count=course.tasks_a_round, rule=rule, rng=rng)
+    rng = Random(f"{course.seed}:{len(rounds)}")
+    choice = choose_items(history, count=course.tasks_a_round, rule=CurriculumRule(**course.rule), rng=rng)
     rows = [
         TaskRow(
             line=place,
@@ -198,7 +202,7 @@ def open_round(course: Course, choice: Choice, tasks: list[Task]) -> CourseRound
 def is_worked(current: CourseRound) -> bool:
     """Whether all of its tasks came to their end, people's judgement included."""
     tasks = Task.objects.filter(pk__in=[task for _, task in current.items])
-    return not tasks.exclude(state__in=ENDED_TASKS).exists()
+    return not tasks.exclude(state__in=Task.FINAL).exists()
 
 
 def note_results(current: CourseRound) -> None:
@@ -219,7 +223,7 @@ def find_run(current: CourseRound) -> TrainingRun | None:
 
 def find_verdict(run: TrainingRun) -> tuple[bool, str] | None:
     """Whether what a run trained was let through, and in words; None while nobody knows."""
-    if run.state in LOST_RUNS:
+    if run.state in OVER:
         return False, f"run {run.pk} {run.get_state_display().lower()}: {run.failure}"
     if run.state != TrainingRun.State.SUCCEEDED:
         return None
@@ -260,22 +264,19 @@ class CurvePoint(NamedTuple):
 
 
 def list_curve(course: Course) -> list[CurvePoint]:
-    """What a course came to so far, round by round. At most four queries."""
-    rounds = list(course.rounds.select_related("run").order_by("number"))
+    """What a course came to so far, round by round. Three queries."""
+    rounds = list(course.rounds.order_by("number"))
     adapters = {
         one.run_id: one for one in Adapter.objects.filter(run_id__in=[one.run_id for one in rounds if one.run_id])
     }
-    measured: dict[int | None, Evaluation] = {}
     rows = Evaluation.objects.filter(worker=course.worker_id, purpose=Evaluation.Purpose.PANEL, items__gt=0)
-    names = Counter[str]()
     by_set: defaultdict[str, dict[int | None, Evaluation]] = defaultdict(dict)
     wanted = {None, *(one.pk for one in adapters.values())}
-    for row in rows.filter(created_at__gte=course.created_at).order_by("pk"):
+    for row in rows.order_by("pk"):
         if row.adapter_id in wanted:
             by_set[row.item_set_hash][row.adapter_id] = row
-            names[row.item_set_hash] += 1
-    if names:  # the panel that most of them were measured on
-        measured = by_set[names.most_common(1)[0][0]]
+    of_course = [one for one in by_set.values() if one.keys() - {None}]
+    measured = max(of_course, key=len, default={})  # on the panel that most of them were measured on
     return [
         _point(0, "", None, "", measured.get(None), None),
         *(

@@ -304,7 +304,7 @@ class Course(Stateful):
 
     MOVES: ClassVar = {
         State.RUNNING: frozenset({State.PAUSED, State.DONE, State.CANCELLED, State.FAILED}),
-        State.PAUSED: frozenset({State.RUNNING, State.CANCELLED}),
+        State.PAUSED: frozenset({State.RUNNING, State.CANCELLED, State.FAILED}),
         State.FAILED: frozenset({State.RUNNING}),
         State.DONE: frozenset(),
         State.CANCELLED: frozenset(),

@@ -120,6 +120,20 @@ def test_it_ends_when_nothing_gets_better_and_says_so(worker: Worker, benchmark:
     assert course.rounds.count() == 2
 
 
+def test_it_ends_when_every_item_is_solved_however_many_there_are(
+    worker: Worker, benchmark: Benchmark, alice: User
+) -> None:
+    course = start(worker, benchmark, alice)
+    for _ in range(2):  # six items, four a round
+        current = last_round(course)
+        work(current, {item: 4 for item, _ in current.items})
+        go_on_with_courses()
+        go_on_with_courses()
+    course.refresh_from_db()
+    assert (course.state, course.reason) == ("done", "every item is solved")
+    assert course.rounds.count() == 2
+
+
 def test_a_run_of_its_tasks_ends_the_round_with_the_gates_word(
     worker: Worker, benchmark: Benchmark, alice: User
 ) -> None:
@@ -163,6 +177,32 @@ def test_a_paused_course_ends_its_round_and_begins_no_other(worker: Worker, benc
     courses.resume_course(course=course, by=alice)
     go_on_with_courses()
     assert course.rounds.count() == 2
+
+
+def test_what_cannot_be_trained_ends_a_course_as_failed_and_costs_no_round(
+    worker: Worker, benchmark: Benchmark, alice: User, settings: Settings
+) -> None:
+    course = start(worker, benchmark, alice)
+    courses.pause_course(course=course, by=alice)
+    work(last_round(course), {})
+    settings.TENTALIS = settings.TENTALIS | {"INFERENCE_BACKEND": "openai"}
+    go_on_with_courses()
+    course.refresh_from_db()
+    assert course.state == "failed"
+    assert "has no base weights" in course.reason
+    assert last_round(course).finished_at is None
+
+
+def test_a_course_that_is_taken_up_again_is_measured_on_its_own_benchmark(
+    worker: Worker, benchmark: Benchmark, alice: User, project: Project
+) -> None:
+    course = start(worker, benchmark, alice)
+    Course.objects.filter(pk=course.pk).update(state="failed")
+    other = Taskset.objects.create(project=project, name="others", environment="chat")
+    ChosenPanel.objects.update(taskset=other)
+    course.refresh_from_db()
+    courses.resume_course(course=course, by=alice)
+    assert ChosenPanel.objects.get().taskset == benchmark.taskset
 
 
 def test_what_nothing_could_be_learnt_from_is_refused(
