@@ -322,6 +322,7 @@ KINDS[SegmentKind.REGRADE] = Chain(
     links=(regrading_jobs.regrade,),
     then=go_on_regrading,
     on_dead=regradings.fail_regrading,
+    on_replay=regradings.revive_regrading,
 )
 
 

@@ -15,15 +15,19 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.base.inserting import insert
+from apps.evals.asking import reopen_items
 from apps.evals.models import Evaluation
 from apps.inference.metering import charge
+from apps.outbox.services import held_write
 from apps.regrading.models import Regrade, Regrading
 from apps.regrading.rules import GradingRule
 from apps.regrading.subjects import list_subjects, read_subjects
 from apps.workers.models import Worker
+from tentalis.outbound.scopes import current_scope
 
-BLOCK: Final = 1_000
-"""Answers that are graded, and committed, together."""
+LEAST_BLOCK, BLOCK = 32, 1_000
+"""Answers that are graded, and committed, together: few at first and where it takes long, more where it is quick."""
+QUICK_S: Final = 1.0
 DIFF: Final = ("higher", "lower", "same", "gained", "lost", "newly_scored", "unscored")
 """Higher and lower grades than before, and the same; those that came to the good side, and that left it; those that had
 no grade before; those that have none now."""
@@ -97,14 +101,18 @@ def regrade(regrading_id: int, *, by: str) -> None:
     if row.state != Regrading.State.RUNNING:
         return
     rule, until = GradingRule.from_json(row.rule), time.monotonic() + settings.TENTALIS["TASK_TIMEOUT_SECONDS"] / 4
-    while time.monotonic() <= until:
+    item_set = None if row.evaluation is None else reopen_items(row.evaluation)
+    count = LEAST_BLOCK
+    while (began := time.monotonic()) <= until:
         after = row.grades.aggregate(last=Max("subject_id"))["last"] or 0
-        subjects = read_subjects(row, after=after, count=BLOCK)
+        subjects = read_subjects(row, item_set, after=after, count=count)
         if not subjects:
             _end(row, by=by)
             return
         with charge(project=row.project, turn="judge"):
             found = rule.grade(row.project, subjects)
+        if (scope := current_scope()) is not None:
+            scope.require()  # what was not asked for want of time is no grade
         grades = [
             Regrade(
                 regrading=row, subject_id=one.pk, old=one.old, new=new.value, cause=new.cause, details=list(new.details)
@@ -114,9 +122,11 @@ def regrade(regrading_id: int, *, by: str) -> None:
         row.graders = sorted({*row.graders, *(name for new in found for name in new.graders)})
         row.graded += len(grades)
         row.unscored += sum(one.new is None for one in grades)
-        with transaction.atomic():
+        with held_write():
             insert(grades)
             Regrading.objects.filter(pk=row.pk).update(graders=row.graders, graded=row.graded, unscored=row.unscored)
+        is_quick = time.monotonic() - began < QUICK_S
+        count = min(BLOCK, 2 * count) if is_quick else max(LEAST_BLOCK, count // 2)
 
 
 def _end(row: Regrading, *, by: str) -> None:
@@ -153,3 +163,10 @@ def fail_regrading(regrading_id: int, *, link: str, reason: str, by: str) -> Non
     row = Regrading.objects.get(pk=regrading_id)
     if row.state in {Regrading.State.QUEUED, Regrading.State.RUNNING}:
         move(row, Regrading.State.FAILED, by=by, failure=reason)
+
+
+def revive_regrading(regrading_id: int, *, link: str, by: str) -> None:
+    """Let one that failed go on behind its last grade."""
+    row = Regrading.objects.get(pk=regrading_id)
+    if row.state == Regrading.State.FAILED:
+        move(row, Regrading.State.RUNNING, by=by, failure="")

@@ -6,8 +6,8 @@ from typing import Any
 from django.db.models import F, FloatField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from apps.evals.asking import reopen_items
-from apps.evals.models import Evaluation, ItemTry
+from apps.evals.models import ItemTry
+from apps.evals.panels import ItemSet
 from apps.evals.records import read_draft
 from apps.feedback.models import Feedback
 from apps.regrading.models import Regrading
@@ -37,12 +37,15 @@ def list_subjects(regrading: Regrading) -> QuerySet[Any]:
     return found.filter(pk__lte=regrading.last_id).order_by("pk")
 
 
-def read_subjects(regrading: Regrading, *, after: int, count: int) -> list[Subject]:
-    """The next so many behind an id."""
+def read_subjects(regrading: Regrading, item_set: ItemSet | None, *, after: int, count: int) -> list[Subject]:
+    """The next so many behind an id.
+
+    Args:
+        item_set: of the run whose tries they are; None of a history.
+    """
     rows = list_subjects(regrading).filter(pk__gt=after)
-    if regrading.source == Source.RUN:
-        assert regrading.evaluation is not None
-        return _read_tries(regrading.evaluation, rows.select_related("record")[:count])
+    if item_set is not None:
+        return _read_tries(item_set, rows.select_related("record")[:count])
     told = (
         *("text", "answer", "error", "verification", "task__environment", "task__prompt", "task__reference"),
         *("task__checks", "exchange__finish_reason"),
@@ -63,8 +66,7 @@ def read_subjects(regrading: Regrading, *, after: int, count: int) -> list[Subje
     ]
 
 
-def _read_tries(evaluation: Evaluation, rows: Iterable[Any]) -> list[Subject]:
-    item_set = reopen_items(evaluation)
+def _read_tries(item_set: ItemSet, rows: Iterable[Any]) -> list[Subject]:
     return [
         Subject(
             pk=row.pk,
