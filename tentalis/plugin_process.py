@@ -181,8 +181,9 @@ class FlowHost:
         elif made is None or isinstance(made, str):
             self._tell({"id": key, "answer": made, "trace": ""})
         else:
+            own = getattr(made, "answer", None)
             trace = str(getattr(made, "trace", ""))
-            self._tell({"id": key, "answer": getattr(made, "answer", None), "trace": trace})
+            self._tell({"id": key, "answer": None if own is None else str(own), "trace": trace})
 
 
 def end_session(config: FlowConfig) -> None:
@@ -211,6 +212,12 @@ def main(descriptor: int) -> None:
 
     writing = threading.Lock()
     if asked["do"] == "try":
+
+        def end_with_asker() -> None:
+            told_to.read()
+            os._exit(0)
+
+        threading.Thread(target=end_with_asker, daemon=True).start()
         told = try_one(asked)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):

@@ -50,20 +50,25 @@ def try_plugin(point: EntryPoint, *, anew: bool = False, timeout_s: float = TRIA
     Args:
         anew: whatever was found before.
     """
-    key = _name_copy(point)
+    if not (key := _name_copy(point)):  # nothing is kept of it, and nobody waits for another
+        return _find_out(point, timeout_s=timeout_s)
     with _open_kept() as (kept, keep):
-        if not anew and key and (known := kept.get(key)) is not None:
+        if not anew and (known := kept.get(key)) is not None:
             return Verdict(**known)
-        verdict = _try(point, timeout_s=timeout_s, with_django=False)
-        if verdict is None:
-            verdict = _try(point, timeout_s=timeout_s, with_django=True) or Verdict(
-                "it wants Django, and there is none"
-            )
+        verdict = _find_out(point, timeout_s=timeout_s)
         kept.pop(key, None)
-        if key and verdict.is_lasting:
+        if verdict.is_lasting:
             kept[key] = {"error": verdict.error, "told": dict(verdict.told)}
         keep()
     return verdict
+
+
+def _find_out(point: EntryPoint, *, timeout_s: float) -> Verdict:
+    """Without Django, and with it where it is asked for."""
+    verdict = _try(point, timeout_s=timeout_s, with_django=False)
+    if verdict is None:
+        verdict = _try(point, timeout_s=timeout_s, with_django=True)
+    return verdict or Verdict("it wants Django, and there is none")
 
 
 def _name_copy(point: EntryPoint) -> str:
@@ -107,7 +112,10 @@ def _try(point: EntryPoint, *, timeout_s: float, with_django: bool) -> Verdict |
     """In a process; None: it wants Django first."""
     python = find_python(point)
     asked = {"do": "try", "value": point.value, "django": with_django, "path": None if python else sys.path}
-    process, reader = start_process(python, stdout=subprocess.PIPE, knows_settings=with_django)
+    try:
+        process, reader = start_process(python, stdout=subprocess.PIPE, knows_settings=with_django)
+    except OSError as error:
+        return Verdict(f"{python or sys.executable} cannot be run: {error}"[:500], is_lasting=False)
     try:
         write_line(process, asked)
         printed = _hear(process, until=time.monotonic() + timeout_s)

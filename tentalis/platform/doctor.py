@@ -28,6 +28,7 @@ from tentalis.platform.ports import is_free
 from tentalis.platform.probes import http_probe, postgres_probe, redis_probe
 from tentalis.platform.stack import LOOPBACK, PROJECT_DIRECTORY, sandbox_options, web_environment
 from tentalis.platform.state import StackState, read_state
+from tentalis.plugin_trials import TRIAL_S
 from tentalis.plugins import GROUPS, find_plugins
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.sandbox.errors import SandboxError
@@ -276,7 +277,12 @@ def _check_plugins(patient: _Patient) -> Iterator[Finding]:
         for (group, name), package in packages.items():
             yield Finding(f"{group}: {name}", None, f"of {package}; loaded when the stack runs")
         return
-    done = _manage(patient, patient.config, "plugins")
+    timeout_s = MANAGE_TIMEOUT_S + 2 * TRIAL_S * len(packages)
+    try:
+        done = _manage(patient, patient.config, "plugins", timeout_s=timeout_s)
+    except subprocess.TimeoutExpired:
+        yield Finding("plugins", False, f"they were not told within {timeout_s:g} s")
+        return
     for line in done.stdout.splitlines():
         told = json.loads(line)
         words = f"of {told['package']}"
@@ -290,7 +296,9 @@ def _check_plugins(patient: _Patient) -> Iterator[Finding]:
         yield Finding("plugins", False, last)
 
 
-def _manage(patient: _Patient, config: Config, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _manage(
+    patient: _Patient, config: Config, *arguments: str, timeout_s: float = MANAGE_TIMEOUT_S
+) -> "subprocess.CompletedProcess[str]":
     names = ("database_url", "redis_url", "engine_url", "console_url", "gateway_url")
     addresses = {name: patient.address(name) for name in names}
     return subprocess.run(
@@ -300,7 +308,7 @@ def _manage(patient: _Patient, config: Config, *arguments: str) -> "subprocess.C
         capture_output=True,
         text=True,
         check=False,
-        timeout=MANAGE_TIMEOUT_S,
+        timeout=timeout_s,
     )
 
 

@@ -22,6 +22,12 @@ POSTGRES_PROTOCOL_VERSION = 3 << 16
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - an address to ask, not to bind
 
 
+def write_url(host: str, port: int) -> str:
+    """Where a server that is bound to a host is asked."""
+    asked = LOOPBACK.get(host, host)
+    return f"http://{f'[{asked}]' if ':' in asked else asked}:{port}"
+
+
 async def _ask(host: str, port: int, question: bytes, answer_size_bytes: int) -> bytes:
     """Send and read up to that many bytes; empty when nobody answered."""
     writer = None

@@ -25,6 +25,7 @@ from tentalis.platform.probes import (
     redis_probe,
     sandbox_probe,
     sign_of_life_probe,
+    write_url,
 )
 from tentalis.platform.service import Service
 from tentalis.sandbox.client import HOST_ENVIRONMENT, STOP_WITHIN_S, list_options
@@ -127,8 +128,8 @@ def plan_stack(
     web_port = plan.port("WEB", plan.settings["WEB_HOST"])
     gateway_port = plan.port("GATEWAY", plan.settings["GATEWAY_HOST"])
     engine_port = plan.port("ENGINE")
-    addresses["console_url"] = _web_url(plan.settings["WEB_HOST"], web_port)
-    addresses["gateway_url"] = _web_url(plan.settings["GATEWAY_HOST"], gateway_port)
+    addresses["console_url"] = write_url(plan.settings["WEB_HOST"], web_port)
+    addresses["gateway_url"] = write_url(plan.settings["GATEWAY_HOST"], gateway_port)
     addresses["engine_url"] = plan.settings["ENGINE_URL"] or f"http://{LOOPBACK}:{engine_port}"
     environment = web_environment(home, config, environ, addresses)
     store_names = tuple(service.name for service in stores)
@@ -463,8 +464,3 @@ def _manage(*words: str) -> list[str]:
 
 def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(PREFIX)}
-
-
-def _web_url(host: str, port: int) -> str:
-    shown = {"0.0.0.0": LOOPBACK, "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}"

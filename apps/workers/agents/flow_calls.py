@@ -34,7 +34,10 @@ def read_episode(calls: Sequence[Exchange], conversations: Conversations) -> Cal
     calls: all that were answered, as they were stored.
     conversations: by exchange.
     """
-    before = {call.pk: _find_before(call, calls, conversations) for call in calls}
+    known = {call.pk: call for call in calls}
+    spoken = {one.pk: conversations[one.pk] for one in calls if one.token_ids}
+    told = {pk: one.prompt_token_ids + one.token_ids for pk, one in spoken.items()}
+    before = {call.pk: _find_before(call, known, told, conversations) for call in calls}
     calls = _leave_out_repeated(calls, before, conversations)
     if not calls:
         return CallEpisode((), None, (), "")
@@ -55,21 +58,24 @@ def read_episode(calls: Sequence[Exchange], conversations: Conversations) -> Cal
     return CallEpisode(exact, last, steps, unfit)
 
 
-def _find_before(call: Exchange, calls: Sequence[Exchange], conversations: Conversations) -> int | None:
+def _find_before(
+    call: Exchange, known: Mapping[int, Exchange], told: Mapping[int, bytes], conversations: Conversations
+) -> int | None:
     """The call whose answer this one goes on from; None: it begins a conversation.
 
     A link that was cut, or that leads to what both only begin with, says less than the tokens do.
+
+    Args:
+        told: by call its prompt's and its answer's tokens, of those that have an answer's.
     """
-    known = {one.pk: one for one in calls}
     parent = known.get(call.parent_id or 0)
     if parent is not None and call.shared_messages > len(conversations[parent.pk].messages):
         return parent.pk
     prompt, size, found = conversations[call.pk].prompt_token_ids, 0, None
-    for one in calls:
-        said = conversations[one.pk].prompt_token_ids + conversations[one.pk].token_ids
-        is_longer = one.pk != call.pk and one.token_ids and len(said) > size
-        if is_longer and len(prompt) >= len(said) + TOKEN_BYTES and prompt.startswith(said):
-            size, found = len(said), one.pk
+    for pk, tokens in told.items():
+        is_longer = pk != call.pk and len(tokens) > size
+        if is_longer and len(prompt) >= len(tokens) + TOKEN_BYTES and prompt.startswith(tokens):
+            size, found = len(tokens), pk
     return found
 
 

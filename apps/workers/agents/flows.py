@@ -5,6 +5,7 @@ calls it consists of are found again, token for token, whatever its framework te
 """
 
 import contextlib
+import json
 import os
 import select
 import subprocess
@@ -15,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
@@ -30,7 +30,9 @@ from apps.base.errors import ConflictError
 from apps.inference.models import MEASURED_TURN, Exchange
 from apps.inference.selectors import read_conversations
 from apps.workers.agents.flow_calls import read_episode
+from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.worlds import AttemptDraft, FlowProgram, World
+from tentalis.platform.probes import write_url
 from tentalis.plugin_trials import end_process, start_process, write_line
 
 if TYPE_CHECKING:
@@ -112,14 +114,14 @@ class FlowAgent:
         answered = [call for call in calls if call.status < HTTPStatus.BAD_REQUEST]
         conversations = read_conversations(answered)
         found = read_episode([call for call in answered if conversations[call.pk].is_whole], conversations)
-        error = came.get("error", "" if came else "its agent did not end in time")
+        error = clean_text(came.get("error", "" if came else "its agent did not end in time"))
         messages = one["task"]["messages"]
         if found.last is None or (error and len(answered) < len(calls)):
             words = error or NOT_SEEN
             return AttemptDraft(messages=messages, error=words, is_lost=True, ended=False, elapsed_s=elapsed_s)
         last = found.last
         own = came.get("answer")
-        said = last.text if own is None else str(own)
+        said = last.text if own is None else clean_text(own)
         answer = next((step.text for step in reversed(found.steps) if step.kind == "answer"), "")
         return AttemptDraft(
             text=said or last.text,
@@ -139,8 +141,7 @@ def find_gateway() -> str:
     """Where agents that run here find it."""
     if url := settings.TENTALIS["GATEWAY_URL"]:
         return str(url).rstrip("/")
-    host = settings.TENTALIS["GATEWAY_HOST"]
-    return f"http://{'127.0.0.1' if host in {'0.0.0.0', '::', ''} else host}:{settings.TENTALIS['GATEWAY_PORT']}"  # noqa: S104
+    return write_url(settings.TENTALIS["GATEWAY_HOST"], settings.TENTALIS["GATEWAY_PORT"])
 
 
 # --- whom the gateway knows the agent as ----------------------------------------------------------------------------
@@ -216,7 +217,7 @@ class _Process:
                 return None
             self._heard += data
         line, _, self._heard = self._heard.partition(b"\n")
-        return dict(orjson.loads(line))
+        return dict(json.loads(line))  # it takes half a surrogate pair, which a framework may tell
 
     def end(self) -> None:
         end_process(self._process)
@@ -243,9 +244,11 @@ class _Processes:
             if is_whole:
                 with self._lock:
                     self._free[program].append(process)
+                timer = Timer(IDLE_S + 1, self._end_idle)
+                timer.daemon = True
+                timer.start()
             else:
                 process.end()
-            self._end_idle()
         return came
 
     def _end_idle(self) -> None:

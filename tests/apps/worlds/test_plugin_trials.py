@@ -19,7 +19,7 @@ from apps.worlds.registry import WORLDS
 from tentalis.core.grading import Grade, GradedTask, Grader
 from tentalis.core.scoring.protocol import AttemptContext
 from tentalis.plugin_trials import TRIAL_S, try_plugin
-from tentalis.plugins import REGISTRIES, Registry, find_plugins
+from tentalis.plugins import REGISTRIES, Plugin, Registry, find_plugins, load_plugin
 from tentalis.sandbox.client import start_host
 from tests.apps.operations.test_alarms import FINE
 from tests.apps.supervision.builders import RULES, make_proposal, make_supervised_task
@@ -71,6 +71,21 @@ def test_one_that_stands_on_the_web_application_is_tried_with_it(home: Path) -> 
     (home / "broken_stands.py").write_text("from apps.tasks.models import Task as THING\n")
     (point,) = (point for plugin, point in find_plugins("tentalis.worlds") if plugin.name == "stands")
     assert try_plugin(point).error == ""
+
+
+def test_an_environment_whose_interpreter_is_gone_is_its_packages_error_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = home / "other" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    put(site, "forks", group="tentalis.agents")
+    monkeypatch.setenv("TENTALIS_AGENT_ENVIRONMENTS", str(home / "other"))
+    for trusted in ("", "broken-forks"):  # what lies in another environment is never loaded here
+        monkeypatch.setenv("TENTALIS_TRUSTED_PLUGINS", trusted)
+        (point,) = (point for plugin, point in find_plugins("tentalis.agents") if plugin.name == "forks")
+        plugin, thing = load_plugin(Plugin("tentalis.agents", "forks", "broken-forks 1.0"), point, taken={})
+        assert thing is None
+        assert plugin.error.startswith(f"{home / 'other' / 'bin' / 'python'} cannot be run: ")
 
 
 def test_what_was_found_once_is_found_again_until_the_package_is_another(home: Path) -> None:

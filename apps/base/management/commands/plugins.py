@@ -1,13 +1,13 @@
 """`manage.py plugins`: what other packages add to this installation, as JSON lines, with why one is not used."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
 from tentalis.plugin_trials import try_plugin
-from tentalis.plugins import GROUPS, find_plugins, is_trusted, list_plugins
+from tentalis.plugins import BACKENDS, GROUPS, find_plugins, is_trusted, list_plugins
 
 
 class Command(BaseCommand):
@@ -18,11 +18,14 @@ class Command(BaseCommand):
 
     def handle(self, *, anew: bool, **options: Any) -> None:
         points = {plugin: point for group in GROUPS for plugin, point in find_plugins(group)}
-        if anew:
-            for point in points.values():
-                if not is_trusted(point):
-                    try_plugin(point, anew=True)
+        tried = {
+            plugin: try_plugin(point, anew=True).error
+            for plugin, point in points.items()
+            if anew and not is_trusted(point)
+        }
         trusted = {(plugin.group, plugin.name, plugin.package) for plugin, point in points.items() if is_trusted(point)}
         for plugin in list_plugins():
+            if plugin.group == BACKENDS:  # which the training box alone loads
+                plugin = replace(plugin, error=tried.get(plugin, ""))
             told = asdict(plugin) | {"is_trusted": (plugin.group, plugin.name, plugin.package) in trusted}
             self.stdout.write(json.dumps(told))
