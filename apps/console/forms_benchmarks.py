@@ -51,15 +51,17 @@ class InstallForm(forms.Form):
         if not self.wants_file:
             return {"seed": self.cleaned_data["seed"]}
         name, text = self.cleaned_data["file"]
-        form = "json" if name.lower().endswith(".json") else guess_form(name, text)
-        return {"rows": read_rows(text, form=form), "source": name}
+        return {"rows": read_rows(text, form=_find_form(name, text)), "source": name}
 
     def clean_file(self) -> tuple[str, str]:
         name, text = self.cleaned_data["file"]
-        form = "json" if name.lower().endswith(".json") else guess_form(name, text)
-        if form not in FORMS:
+        if _find_form(name, text) not in FORMS:
             raise ValidationError(_("Wanted CSV with a header, JSON, JSON lines or Parquet."))
         return name, text
+
+
+def _find_form(name: str, text: str) -> str:
+    return "json" if name.lower().endswith(".json") else guess_form(name, text)
 
 
 class BenchmarkRunForm(AskedModelForm):

@@ -19,7 +19,15 @@ from apps.evals.limits import RunLimits
 from apps.evals.measuring import play
 from apps.evals.models import Benchmark, Evaluation, Item, ItemTry, Taskset, TryRecord
 from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item, refuse_tries
-from apps.evals.results import WantedTries, describe_asking, describe_making, find_measured, name_of, read_measured
+from apps.evals.results import (
+    Measured,
+    WantedTries,
+    describe_asking,
+    describe_making,
+    find_measured,
+    name_of,
+    read_measured,
+)
 from apps.workers.agents import can_measure, works_outside
 from apps.workers.models import Worker
 from apps.worlds.identity import name_world
@@ -125,8 +133,7 @@ def ask_evaluation(
     evaluation = measured.evaluation
     if not evaluation._state.adding:
         return evaluation
-    if limits.usd is not None and measured.rates is None:
-        raise BadInputError.at("usd", f"wanted a model whose price is known, found {name_of(worker, adapter)}")
+    _require_price(measured, limits)
     evaluation.limits, evaluation.indices = limits.to_json(), list(indices)
     evaluation.made_with = describe_making(worker, item_set)
     evaluation.taskset, evaluation.split, evaluation.asked_by = taskset, split if taskset else "", by.handle
@@ -248,7 +255,8 @@ def measure_asked(evaluation_id: int, *, by: str) -> None:
         )
     except (EvaluationStoppedError, IllegalMoveError):  # somebody paused or cancelled it meanwhile
         return
-    if evaluation.replay_of_id is not None and (others := count_other_prompts(evaluation)):
+    is_over = evaluation.state == Evaluation.State.DONE
+    if is_over and evaluation.replay_of_id is not None and (others := count_other_prompts(evaluation)):
         words = f"{others} of its prompts are not those of evaluation {evaluation.replay_of_id}"
         Evaluation.objects.filter(pk=evaluation.pk).update(failure=words)
 
@@ -275,12 +283,19 @@ def resume_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = U
     Args:
         limits: in place of those of them that it had.
     """
+    _require_price(Measured(evaluation), limits)
     with transaction.atomic():
         if told := limits.to_json():
             evaluation.limits = evaluation.limits | told
             Evaluation.objects.filter(pk=evaluation.pk).update(limits=evaluation.limits)
         evaluation.item_tries.filter(cause=ItemTry.Cause.INFRASTRUCTURE).delete()
         return _move(evaluation, Evaluation.State.QUEUED, by=by)
+
+
+def _require_price(measured: Measured, limits: RunLimits) -> None:
+    if limits.usd is not None and measured.rates is None:
+        model = name_of(measured.evaluation.worker, measured.evaluation.adapter)
+        raise BadInputError.at("usd", f"wanted a model whose price is known, found {model}")
 
 
 def _move(evaluation: Evaluation, state: Evaluation.State, *, by: User) -> Evaluation:

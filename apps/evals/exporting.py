@@ -132,7 +132,7 @@ def _describe_log(evaluation: Evaluation) -> dict[str, Any]:
     if figures.std_error is not None:
         metrics["stderr"] = {"name": "stderr", "value": figures.std_error}
     score = {"name": "outcome", "scorer": "tentalis", "metrics": metrics}
-    tries = evaluation.item_tries.count()
+    tries, items = evaluation.item_tries.count(), evaluation.item_tries.values("place").distinct().count()
     taken, model = figures.taken, _name_model(evaluation)
     usage = {} if taken.prompt_tokens is None else {model: _count_usage(taken.prompt_tokens, taken.completion_tokens)}
     return {
@@ -144,7 +144,7 @@ def _describe_log(evaluation: Evaluation) -> dict[str, Any]:
             "created": created,
             "task": evaluation.item_set,
             "task_id": evaluation.item_set_hash or evaluation.item_set,
-            "dataset": {"name": evaluation.item_set, "samples": figures.items + _count_unscored_items(evaluation)},
+            "dataset": {"name": evaluation.item_set, "samples": items},
             "model": model,
             "config": {"epochs": evaluation.tries},
             "packages": {"tentalis": version("tentalis")},
@@ -162,10 +162,6 @@ def _describe_log(evaluation: Evaluation) -> dict[str, Any]:
             "model_usage": usage,
         },
     }
-
-
-def _count_unscored_items(evaluation: Evaluation) -> int:
-    return evaluation.item_tries.values("place").distinct().count() - evaluation.items
 
 
 def _name_model(evaluation: Evaluation) -> str:

@@ -102,6 +102,14 @@ class EvaluationFigures(NamedTuple):
     taken: Taken
 
 
+def find_taken(evaluation: Evaluation) -> Taken:
+    """What the tries took. One statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKEN, [PASSED, PASSED, evaluation.pk])
+        [taken] = cursor.fetchall()
+    return _read_taken(taken)
+
+
 def find_figures(evaluation: Evaluation) -> EvaluationFigures:
     """Three statements, however many tries."""
     with connection.cursor() as cursor:
@@ -109,8 +117,6 @@ def find_figures(evaluation: Evaluation) -> EvaluationFigures:
         rows = cursor.fetchall()
         cursor.execute(_CAUSES, [evaluation.pk])
         causes = dict(cursor.fetchall())
-        cursor.execute(_TAKEN, [PASSED, PASSED, evaluation.pk])
-        [taken] = cursor.fetchall()
     kinds = _read_kinds(rows)
     mean, bounds = find_mean(kinds), find_bounds(kinds)
     of_category = {name: _read_kinds(some) for name, some in groupby(rows, key=lambda row: row[0])}
@@ -129,7 +135,7 @@ def find_figures(evaluation: Evaluation) -> EvaluationFigures:
         categories=[CategoryFigures(name, find_accuracy(some), find_mean(some)) for name, some in of_category.items()]
         if set(of_category) - {""}
         else [],
-        taken=_read_taken(taken),
+        taken=find_taken(evaluation),
     )
 
 

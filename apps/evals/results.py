@@ -356,15 +356,15 @@ def _write(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: st
             Evaluation.objects.filter(pk=evaluation.pk).update(**values)
         else:
             move(evaluation, state, by=by, **values)
+    kept = [(row, row.new_record) for row in rows if row.new_record is not None]
     for row in rows:
         row.evaluation = evaluation
-        if row.new_record is not None:
-            _count_cost(measured, row, row.new_record)
+    for row, record in kept:
+        _count_cost(measured, row, record)
     insert(rows)
-    records = [row.new_record for row in rows if row.new_record is not None]
-    for record, row in zip(records, (row for row in rows if row.new_record is not None), strict=True):
+    for row, record in kept:
         record.item_try_id = row.pk
-    insert(records)
+    insert([record for _, record in kept])
 
 
 def _count_cost(measured: Measured, row: ItemTry, record: TryRecord) -> None:

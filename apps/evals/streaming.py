@@ -108,7 +108,7 @@ class _Stream:
         return answer_one
 
     def run(self) -> None:
-        pool = ScopedThreadPool(self.width)
+        pool = ScopedThreadPool(self.width + len(self.queue))  # one that does not end keeps its thread
         try:
             while self.running or (self.queue and self._may_begin()):
                 while self.queue and len(self.running) < self.width and self._may_begin():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from apps.evals.figures import find_figures
+from apps.evals.figures import find_taken
 from apps.evals.models import Evaluation
 from apps.training.contamination import Leaks, find_contamination
 
@@ -33,7 +33,7 @@ def find_confounds(evaluation: Evaluation) -> Confounds:
     Raises:
         ConflictError: its items are not what they were.
     """
-    leaks, taken = find_contamination(evaluation), find_figures(evaluation).taken
+    leaks, taken = find_contamination(evaluation), find_taken(evaluation)
     words = []
     if leaks is not None and leaks.measured:
         words.append(
@@ -48,7 +48,7 @@ def find_confounds(evaluation: Evaluation) -> Confounds:
 
 def compare_lengths(a: Evaluation, b: Evaluation) -> str:
     """What of the lengths of two runs' answers is to be said beside their comparison; "" for nothing."""
-    mine, theirs = (find_figures(one).taken.tokens for one in (a, b))
+    mine, theirs = (find_taken(one).tokens for one in (a, b))
     if not mine or not theirs or max(mine / theirs, theirs / mine) < LONGER:
         return ""
     return f"evaluation {a.pk} writes {mine:.0f} tokens a try and evaluation {b.pk} {theirs:.0f}: length may be why"

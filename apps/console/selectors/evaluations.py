@@ -97,9 +97,7 @@ class AnsweredScenario:
     @property
     def sign(self) -> int:
         """1 where the candidate is shown to be better, -1 where it is worse, 0 where neither is shown."""
-        if self.found is None or self.found.outcomes.p > 1 - self.found.outcomes.confidence:
-            return 0
-        return 1 if self.found.outcomes.difference > 0 else -1
+        return 0 if self.found is None else {"better": 1, "worse": -1}.get(self.found.outcomes.verdict, 0)
 
     @property
     def candidate(self) -> str:
