@@ -1,6 +1,5 @@
 """Packages that a new agent begins as: one skeleton, and for each framework the one module that differs."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,8 @@ from string import Template
 from typing import Final
 
 from tentalis.contract import scripted_model
+from tentalis.plugins import NAME
 
-NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _FRAMEWORKS: Final = Path(__file__).with_name("frameworks")
 _SKELETON: Final = Path(__file__).with_name("skeleton")
 

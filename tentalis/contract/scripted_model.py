@@ -131,7 +131,7 @@ class ScriptedModel:
                 choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish}
                 told: dict[str, Any] = {"usage": usage}
                 if tokens:
-                    told |= tokens.whole(choice)
+                    told |= tokens.tell(choice)
                 self._answer(_envelope(body, "chat.completion") | {"choices": [choice]} | told)
 
             def _stream(self, body: Any, message: Any, finish: str, tokens: "_Tokens | None", usage: Any) -> None:
@@ -143,7 +143,7 @@ class ScriptedModel:
                 frame = _envelope(body, "chat.completion.chunk")
                 for place, delta in enumerate(_cut(message)):
                     choice = {"index": 0, "delta": delta, "finish_reason": None}
-                    told = tokens.part(choice, is_first=place == 0) if tokens else {}
+                    told = tokens.tell(choice) if tokens and place == 0 else {}
                     self._send(frame | {"choices": [choice]} | told)
                 self._send(frame | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
                 if (body.get("stream_options") or {}).get("include_usage"):
@@ -180,13 +180,8 @@ class _Tokens:
         prompt, answer = len(self._prompt), len(self._answer)
         return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
 
-    def whole(self, choice: dict[str, Any]) -> dict[str, Any]:
-        return self._tell(choice, is_first=True)
-
-    def part(self, choice: dict[str, Any], *, is_first: bool) -> dict[str, Any]:
-        return self._tell(choice, is_first=True) if is_first else {}
-
-    def _tell(self, choice: dict[str, Any], *, is_first: bool) -> dict[str, Any]:
+    def tell(self, choice: dict[str, Any]) -> dict[str, Any]:
+        """Put the answer's into its choice; the prompt's, beside the choices."""
         if self._asked.get("logprobs"):
             entries = [
                 {"token": f"token_id:{one}", "logprob": -0.25, "bytes": [one], "top_logprobs": []}

@@ -1,6 +1,5 @@
 """Rows of public data sets, fetched from the Hugging Face hub, which keeps each of them as Parquet too."""
 
-import os
 import socket
 import tempfile
 from pathlib import Path
@@ -8,7 +7,7 @@ from threading import Thread
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tentalis.platform.model_hub import DEFAULT_ENDPOINT
+from tentalis.platform.model_hub import find_endpoint, open_hub
 
 REVISION: Final = "refs/convert/parquet"
 """Where the hub keeps them."""
@@ -26,34 +25,34 @@ def fetch_rows(repository: str, config: str, split: str, path: Path) -> int:
     Raises:
         DatasetHubError: there is no network, or the hub does not have or give them. Nothing is left then.
     """
-    endpoint = (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
-    require_network(endpoint)
+    require_network(find_endpoint())
     import pyarrow.parquet as pq
-    from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    api = HfApi(endpoint=endpoint)
     told: dict[str, Any] = {"repo_type": "dataset", "revision": REVISION}
     try:
+        api = open_hub()
         files = [one for one in api.list_repo_files(repository, **told) if one.endswith(".parquet")]
         wanted = sorted(one for one in files if one.startswith(f"{config}/{split}/"))
         if not wanted:
             there = sorted({one.rpartition("/")[0] for one in files})
             raise DatasetHubError(f"{repository}: wanted {config}/{split}, found {', '.join(there)[:300] or 'no rows'}")
-        staging = path.with_name(f".staging-{path.name}")
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".staging-") as scratch:
+            whole = Path(scratch) / path.name
             parts = [Path(api.hf_hub_download(repository, one, local_dir=scratch, **told)) for one in wanted]
-            rows, writer = 0, pq.ParquetWriter(staging, pq.read_schema(parts[0]))
+            rows, writer = 0, pq.ParquetWriter(whole, pq.read_schema(parts[0]))
             with writer:
                 for part in parts:
                     for batch in pq.ParquetFile(part).iter_batches():
                         writer.write_batch(batch)
                         rows += batch.num_rows
-        staging.rename(path)
+            whole.rename(path)
+    except DatasetHubError:
+        raise
     except HfHubHTTPError as error:
         raise DatasetHubError(f"{repository}: the hub does not give it: {error}"[:500]) from None
-    except OSError as error:
-        raise DatasetHubError(f"{repository}: it cannot be fetched: {error}"[:500]) from None
+    except Exception as error:  # the client raises whatever its transport does
+        raise DatasetHubError(f"{repository}: it cannot be fetched: {error}"[:500]) from error
     return rows
 
 

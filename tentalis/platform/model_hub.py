@@ -75,7 +75,7 @@ def find_on_hub(name: str, *, revision: str = "", file: str = "") -> HubModel:
         KeptModelError: the hub cannot be reached, knows no such model or file, or does not let us have it.
     """
     with _wording(name):
-        info: Any = _open_hub().model_info(name, revision=revision or None, files_metadata=True)
+        info: Any = open_hub().model_info(name, revision=revision or None, files_metadata=True)
     files = tuple(
         HubFile(one.rfilename, one.size or 0, (one.lfs.sha256 if one.lfs else "") or "") for one in info.siblings
     )
@@ -91,7 +91,7 @@ def find_on_hub(name: str, *, revision: str = "", file: str = "") -> HubModel:
         )
     card = info.card_data.to_dict() if info.card_data else {}
     told = [str(card[key]) for key in ("license_name", "license", "license_link") if card.get(key)]
-    return HubModel(name, info.sha or revision, ", ".join(told), f"{_endpoint()}/{name}", wanted)
+    return HubModel(name, info.sha or revision, ", ".join(told), f"{find_endpoint()}/{name}", wanted)
 
 
 def fetch_from_hub(home: Path, model: HubModel, *, name: str, template: str, say: Say) -> Path:
@@ -103,7 +103,7 @@ def fetch_from_hub(home: Path, model: HubModel, *, name: str, template: str, say
     is_gguf = any(file.name.endswith(GGUF) for file in model.files)
     needs = model.size_bytes * (1 + (WIDER if is_gguf else 1))
     with staged_model(home, name, needs_bytes=needs) as (staging, scratch):
-        hub = _open_hub()
+        hub = open_hub()
         for number, file in enumerate(model.files, start=1):
             say(f"fetching {number} of {len(model.files)}: {file.name}, {file.size_bytes / 2**20:,.1f} MiB")
             with _wording(model.name):
@@ -111,7 +111,7 @@ def fetch_from_hub(home: Path, model: HubModel, *, name: str, template: str, say
             if file.sha256 and (found := hash_files([path])) != file.sha256:
                 raise KeptModelError(f"{file.name}: wanted a file of sha256 {file.sha256}, found {found}")
             path.rename((scratch if file.name.endswith(GGUF) else staging) / path.name)
-        source = f"{_endpoint()}/{model.name} at {model.revision}"
+        source = f"{find_endpoint()}/{model.name} at {model.revision}"
         sums = [file.sha256 for file in model.files if file.sha256]
         told: dict[str, Any] = {"source": source, "licence": model.licence}
         told["source_sha256"] = sums[0] if len(sums) == 1 else ""
@@ -135,16 +135,18 @@ def _is_wanted(name: str, file: str) -> bool:
     return len(path.parts) == 1 and (path.suffix in COPIED or path.name.upper().startswith(PAPERS))
 
 
-def _endpoint() -> str:
+def find_endpoint() -> str:
+    """The address of the hub, as the environment says it."""
     return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
 
 
-def _open_hub() -> Any:
+def open_hub() -> Any:
+    """Its client. Raises KeptModelError: it is not installed."""
     try:
         from huggingface_hub import HfApi
     except ImportError:
         raise KeptModelError("the hub's client is not installed: pip install huggingface_hub") from None
-    return HfApi(endpoint=_endpoint(), library_name="tentalis")
+    return HfApi(endpoint=find_endpoint(), library_name="tentalis")
 
 
 @contextmanager
@@ -158,25 +160,26 @@ def _wording(name: str) -> Iterator[None]:
         RevisionNotFoundError,
     )
 
+    hub = find_endpoint()
     try:
         yield
     except KeptModelError:
         raise
     except GatedRepoError:
         raise KeptModelError(
-            f"{name} is given to those alone who agreed to its terms at {_endpoint()}/{name}: agree there, then set "
+            f"{name} is given to those alone who agreed to its terms at {hub}/{name}: agree there, then set "
             "HF_TOKEN to a token of yours"
         ) from None
     except RepositoryNotFoundError:
-        raise KeptModelError(f"{_endpoint()} knows no model {name!r}, or shows it to others alone (HF_TOKEN)") from None
+        raise KeptModelError(f"{hub} knows no model {name!r}, or shows it to others alone (HF_TOKEN)") from None
     except RevisionNotFoundError:
         raise KeptModelError(f"{name} has no such revision") from None
     except HFValidationError as error:
         raise KeptModelError(f"a name on the hub is like Qwen/Qwen3-0.6B; found {name!r}: {error}") from None
     except HfHubHTTPError as error:
-        raise KeptModelError(f"{_endpoint()} refused: {' '.join(str(error).split())[:300]}") from None
+        raise KeptModelError(f"{hub} refused: {' '.join(str(error).split())[:300]}") from None
     except Exception as error:  # the client raises whatever its transport does
         raise KeptModelError(
-            f"{_endpoint()} cannot be reached ({type(error).__name__}: {' '.join(str(error).split())[:200]}): fetching "
+            f"{hub} cannot be reached ({type(error).__name__}: {' '.join(str(error).split())[:200]}): fetching "
             "by name takes a network; `tentalis model add` takes a directory or a GGUF file that you bring"
         ) from error

@@ -16,11 +16,12 @@ from apps.checks.graders import open_grader
 from apps.evals.asking import ask_evaluation, measure_asked
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset, TryRecord
 from apps.inference.models import Provider
+from apps.outbox.kinds import KINDS, SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.regrading.models import Regrade, Regrading
 from apps.regrading.rules import GradingRule
-from apps.regrading.services import count_changes, list_changed, regrade
+from apps.regrading.services import count_changes, fail_regrading, list_changed, regrade
 from apps.tasks.models import Attempt
 from apps.workers.models import Worker
 from tests.apps.evals.conftest import number_of
@@ -153,6 +154,21 @@ def test_a_projects_attempts_are_graded_anew_and_what_was_trained_with_them_stay
     assert do(row).graded == 3, "what came later is not of it"
     with pytest.raises(BadInputError, match="found none"):
         flow.ask_regrading(project=project, rule=rule, by=alice, source="rollouts")
+
+
+def test_one_that_failed_goes_on_behind_its_last_grade_when_it_is_replayed(run: Evaluation, alice: User) -> None:
+    row = flow.ask_regrading(
+        project=run.project, rule=GradingRule(checks=choose("A")), by=alice, source="run", evaluation=run
+    )
+    fail_regrading(row.pk, link="regrading.regrade", reason="gone", by="evals")
+    regrade(row.pk, by="evals")
+    assert not row.grades.exists(), "it failed"
+    chain = KINDS[SegmentKind.REGRADE]
+    assert chain.on_replay is not None
+    chain.on_replay(row.pk, link="regrading.regrade", by="user:alice")
+    regrade(row.pk, by="evals")
+    row.refresh_from_db()
+    assert (row.state, row.graded, row.failure) == ("done", len(SAID), "")
 
 
 def test_new_grades_are_asked_for_and_told_over_rest(run: Evaluation, alice: User) -> None:
