@@ -39,7 +39,8 @@ IDENTIFIERS: Final = ("id", "key", "task_id", "instance_id", "question_id", "uni
 def install_benchmark(
     *, project: Project, name: str, by: User, rows: Sequence[Any] | None = None, source: str = "", seed: int = 0
 ) -> Benchmark:
-    """A benchmark of the catalogue in a project: its items as a frozen taskset. The very same is there once.
+    """A benchmark of the catalogue in a project: its items as a frozen taskset. The very same is there once; others
+    are the next version, which holds them alone.
 
     Args:
         rows: objects with the columns that it wants; None: it has or makes its own.
@@ -48,6 +49,7 @@ def install_benchmark(
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: naming the field; of rows each that is wrong, by line.
+        ConflictError: somebody fills a taskset of its name.
     """
     require_right(by, project, Right.EVALS_WRITE)
     entry = find_entry(name)
@@ -67,10 +69,9 @@ def install_benchmark(
             rows=list(_make_rows(entry, items)),
             by=by,
             about=entry.about,
+            is_whole=True,
         )
-        taskset = added.taskset
-        if taskset.frozen_at is None:
-            taskset = freeze_taskset(taskset=taskset, by=by)
+        taskset = freeze_taskset(taskset=added.taskset, by=by)
         benchmark = Benchmark.objects.create(
             project=project,
             name=name,

@@ -71,14 +71,17 @@ def add_items(
     by: User,
     about: str = "",
     learnt: Mapping[int, str] | None = None,
+    is_whole: bool = False,
 ) -> Added:
     """Add items to a taskset, made where there is none of that name; of a frozen one to its next version.
 
     Args:
         learnt: line -> what learnt from words like the row's; such a row cannot be measured on.
+        is_whole: these are all that the version holds; of the frozen one nothing is taken over.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: each row that is not what is wanted, by line, at `text`.
+        ConflictError: they are to be all, and the version that takes items holds some.
     """
     require_right(by, project, Right.EVALS_WRITE)
     _check_set(name, about)
@@ -93,16 +96,19 @@ def add_items(
         raise refuse_rows(faults or {0: "wanted items, found none"})
     with transaction.atomic():
         Project.objects.select_for_update(no_key=True).get(pk=project.pk)
-        taskset = _open(project, name, environment, origin=Taskset.Origin.MADE, about=about)
-        if taskset.environment != environment:
-            message = f"{name} holds items of {taskset.environment}: wanted the same, found {environment!r}"
+        last = _find_last(project, name)
+        if last is not None and last.environment != environment:
+            message = f"{name} holds items of {last.environment}: wanted the same, found {environment!r}"
             raise BadInputError.at("environment", message)
-        there = set(taskset.items.values_list("content_hash", flat=True))
-        faults = _find_wrong_sides(taskset, rows, items) | {
+        if is_whole and last is not None and last.frozen_at is None and last.items.exists():
+            raise ConflictError(f"{last} is open and holds items: wanted it frozen or removed before others replace it")
+        faults = _find_wrong_sides(project, environment, rows, items) | {
             row.line: words for row in rows if row.split != TRAIN and (words := (learnt or {}).get(row.line))
         }
         if faults:
             raise refuse_rows(faults)
+        taskset = _open(project, name, environment, origin=Taskset.Origin.MADE, about=about, takes_over=not is_whole)
+        there = set(taskset.items.values_list("content_hash", flat=True))
         new: dict[str, Item] = {}
         for item in items:
             if item.content_hash not in there:
@@ -283,10 +289,12 @@ def _read_messages(messages: Any) -> list[dict[str, Any]]:
     return [dict(one) for one in messages]
 
 
-def _find_wrong_sides(taskset: Taskset, rows: Sequence[ItemRow], items: Sequence[Item]) -> dict[int, str]:
+def _find_wrong_sides(
+    project: Project, environment: str, rows: Sequence[ItemRow], items: Sequence[Item]
+) -> dict[int, str]:
     """Line -> what says nearly the same on the other side, in a taskset of the project or further up."""
     bands = sorted({band for item in items for band in item.bands})
-    others = Item.objects.filter(taskset__in=find_newest(taskset.project), taskset__environment=taskset.environment)
+    others = Item.objects.filter(taskset__in=find_newest(project), taskset__environment=environment)
     if others.count() > len(items):  # else to read them all is less than to ask for those that may say the same
         others = others.filter(bands__overlap=bands)
     others = others.select_related("taskset").order_by("pk")
@@ -294,15 +302,15 @@ def _find_wrong_sides(taskset: Taskset, rows: Sequence[ItemRow], items: Sequence
     where: dict[tuple[bool, str], str] = {}
     for one in others:
         is_train = one.split == TRAIN
-        sides[is_train].add(taskset.environment, one.prompt, one.bands)
+        sides[is_train].add(environment, one.prompt, one.bands)
         where.setdefault((is_train, one.prompt), f"item {one.pk} of {one.taskset} ({one.get_split_display()})")
     faults = {}
     for row, item in zip(rows, items, strict=True):
         is_train = item.split == TRAIN
-        if (found := sides[not is_train].find(taskset.environment, item.prompt, item.bands)) is not None:
+        if (found := sides[not is_train].find(environment, item.prompt, item.bands)) is not None:
             faults[row.line] = f"{where[not is_train, found]} says nearly the same: wanted it on one side of a split"
             continue
-        sides[is_train].add(taskset.environment, item.prompt, item.bands)
+        sides[is_train].add(environment, item.prompt, item.bands)
         where.setdefault((is_train, item.prompt), f"line {row.line} ({item.get_split_display()})")
     return faults
 
@@ -323,10 +331,17 @@ def _lock_open(taskset: Taskset) -> None:
         raise ConflictError(f"{taskset} is frozen: wanted a version that still changes; adding an item makes the next")
 
 
-def _open(project: Project, name: str, environment: str, *, origin: str, about: str = "") -> Taskset:
-    """The version of a taskset that takes items: the next where the last is frozen, with all that is in that."""
+def _find_last(project: Project, name: str) -> Taskset | None:
+    return Taskset.objects.filter(project=project, name=name).order_by("-version").first()
+
+
+def _open(
+    project: Project, name: str, environment: str, *, origin: str, about: str = "", takes_over: bool = True
+) -> Taskset:
+    """The version of a taskset that takes items: the next where the last is frozen, with all that is in that where
+    it takes it over."""
     with transaction.atomic():
-        last = Taskset.objects.filter(project=project, name=name).order_by("-version").first()
+        last = _find_last(project, name)
         if last is not None and last.frozen_at is None:
             last.project = project
             return last
@@ -340,7 +355,7 @@ def _open(project: Project, name: str, environment: str, *, origin: str, about: 
                 "about": about or (last.about if last else ""),
             },
         )
-        if is_new and last is not None:
+        if is_new and last is not None and takes_over:
             _copy(last.items.all(), made)
     return made
 

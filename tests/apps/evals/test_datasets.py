@@ -19,6 +19,7 @@ from apps.evals.asking import measure_asked
 from apps.evals.benchmarks import install_benchmark, list_tried_rows, remove_taskset
 from apps.evals.catalogue import find_entry
 from apps.evals.models import Benchmark, Evaluation, Item, Taskset
+from apps.evals.services import ItemRow, add_items
 from apps.inference.pictures import read_kept, show_pictures
 from apps.workers.models import Worker
 from tests.edges.caller import Caller
@@ -157,6 +158,26 @@ def test_a_project_brings_rows_of_its_own_with_any_grader(project: Project, alic
     assert benchmark.grader == "exact@1, number@1"
     with pytest.raises(BadInputError, match="grader"):
         install_benchmark(project=project, name="own/mixed", by=alice, rows=[rows[0] | {"grader": "no-such"}])
+
+
+def test_other_rows_are_the_next_version_and_hold_nothing_of_the_last(project: Project, alice: User) -> None:
+    rows = [{"prompt": f"Say {n}", "reference": str(n), "grader": "exact"} for n in range(1, 10)]
+    first = install_benchmark(project=project, name="own/said", by=alice, rows=rows[:6])
+    rows[4]["reference"] = "five"
+    second = install_benchmark(project=project, name="own/said", by=alice, rows=rows[3:])
+    assert (str(first.taskset), str(second.taskset)) == ("own-said@1", "own-said@2")
+    assert first.taskset.items.count() == 6
+    told = {item.prompt: item.checks[0]["reference"] for item in second.taskset.items.all()}
+    assert told == {"Say 5": "five", **{f"Say {n}": str(n) for n in (4, 6, 7, 8, 9)}}
+
+
+def test_a_taskset_that_somebody_fills_is_not_replaced(project: Project, alice: User) -> None:
+    row = ItemRow(1, "Name a sea.", "held_out", reference="Aral")
+    add_items(project=project, name="own-said", environment="chat", rows=[row], by=alice)
+    rows = [{"prompt": "Say 1", "reference": "1", "grader": "exact"}]
+    with pytest.raises(ConflictError, match="own-said@1 is open and holds items"):
+        install_benchmark(project=project, name="own/said", by=alice, rows=rows)
+    assert Item.objects.get().prompt == "Name a sea."
 
 
 def test_wrong_answers_make_a_taskset_and_what_was_measured_on_is_kept(
