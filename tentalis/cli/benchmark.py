@@ -93,10 +93,16 @@ def send_rows(client: "Client", project: str, name: str, rows: "Sequence[Json]",
 
 
 def find_or_install(client: "Client", project: str, name: str, *, file: str = "") -> "Json":
-    """A benchmark of the project by `name` or `name@version`; installed where there is none, or rows are brought."""
+    """A benchmark of the project by `name` or `name@version`; installed where there is none, or rows are brought.
+
+    Raises:
+        typer.BadParameter: the project has not that version.
+    """
     slug, _, version = name.partition("@")
     there = list_rows(client, client.list_benchmarks, project=project, name=slug)
     found = next((one for one in there if version in ("", str(one["version"]))), None)
+    if found is None and version and not file:
+        raise typer.BadParameter(f"{project} has no benchmark {name}")
     return install_named(client, project, slug, file=file) if found is None or file else found
 
 

@@ -1,0 +1,16 @@
+"""Benchmarks and data sets from the command line, on a real platform."""
+
+from apps.accounts.models import Project, User
+from apps.evals.benchmarks import install_benchmark
+from apps.evals.models import Benchmark, Evaluation
+from tests.cli.conftest import Run
+
+
+def test_a_version_that_is_not_there_is_neither_installed_nor_run(signed_in: Run) -> None:
+    rows = [{"prompt": "Say 1", "reference": "1", "grader": "exact"}]
+    project, alice = Project.objects.get(), User.objects.get(username="alice")
+    install_benchmark(project=project, name="own/said", by=alice, rows=rows)
+    refused = signed_in("eval", "own/said@9", "--worker", "echo", "--no-wait")
+    assert (refused.code, "shop has no benchmark own/said@9" in refused.err) == (2, True)
+    assert Benchmark.objects.count() == 1
+    assert not Evaluation.objects.exists()
