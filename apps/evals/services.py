@@ -253,8 +253,8 @@ def _read_row(row: ItemRow, world: World, project: Project, named: Find) -> Item
     world.check_reference(row.reference)
     if isinstance(row.weight, bool) or not isinstance(row.weight, int | float) or not 0 < row.weight <= MAX_WEIGHT:
         raise ValueError(f"weight: wanted a number above 0, at most {MAX_WEIGHT:g}, found {row.weight!r}")
-    if row.seed is not None and not 0 <= row.seed <= MAX_ITEM_SEED:
-        raise ValueError(f"seed: wanted 0 to {MAX_ITEM_SEED}, found {row.seed}")
+    if row.seed is not None and not (type(row.seed) is int and 0 <= row.seed <= MAX_ITEM_SEED):
+        raise ValueError(f"seed: wanted a whole number from 0 to {MAX_ITEM_SEED}, found {row.seed!r:.80}")
     if row.split == TRAIN and is_kept_by_world(world.name, row.prompt):
         raise ValueError(f"the environment {world.name} holds it out: wanted a task to train on")
     return Item(

@@ -138,7 +138,7 @@ class CatalogueEntry:
                 continue
             try:
                 items.append(self.read(row))
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
+            except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
                 faults[line] = f"{type(error).__name__}: {error}"[:300]
         return items, faults
 

@@ -109,7 +109,10 @@ def _list_tests(given: Any) -> list[dict[str, Any]]:
         return [dict(one) for one in given]
     text = str(given).strip()
     if not text.startswith(("[", "{")):
-        raw = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED)
+        try:
+            raw = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED)
+        except zlib.error as error:
+            raise ValueError(f"wanted test cases as JSON, packed or not: {error}") from None
         pickled = raw[:1] == b"\x80"
         text = next((str(told) for _, told, _ in genops(raw) if isinstance(told, str)), "") if pickled else raw.decode()
     try:

@@ -55,6 +55,23 @@ def test_rows_that_hold_nothing_are_refused_by_line(name: str) -> None:
     assert list(faults) == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("name", "changed", "words"),
+    [
+        ("livecodebench", {"private_test_cases": "bm90IHBhY2tlZA=="}, "wanted test cases as JSON, packed or not"),
+        ("apps", {"solutions": "[" * 100_000}, "RecursionError"),
+        ("math_vista", {"answer_type": "float", "precision": -400}, "OverflowError"),
+    ],
+)
+def test_a_row_that_no_reader_gets_through_is_refused_by_line(name: str, changed: dict[str, Any], words: str) -> None:
+    entry = find_entry(name)
+    assert entry.synthetic is not None
+    first, second = entry.synthetic(2, 0)
+    items, faults = entry.read_rows([first, {**second, **changed}])
+    assert (len(items), list(faults)) == (1, [2])
+    assert words in faults[2]
+
+
 def test_a_generator_that_takes_anything_for_right_is_left_out() -> None:
     with pytest.raises(BadInputError, match="wanted a benchmark of the catalogue"):
         find_entry("rg/game_of_life_halting")

@@ -72,6 +72,8 @@ def test_all_is_added_or_nothing_and_the_same_words_once(project: Project, alice
         (item(7, ""), "line 7: prompt"),
         (item(7, "a", weight=float("nan")), "line 7: weight: wanted a number above 0, at most 100, found nan"),
         (item(7, "a", seed=-1), "line 7: seed"),
+        (item(7, "a", seed="3"), "line 7: seed: wanted a whole number"),
+        (item(7, "a", seed=True), "line 7: seed: wanted a whole number"),
         (item(7, "a", reference=[1]), "line 7: reference"),
         (item(7, "a", checks={"check": "smell"}), "line 7: checks"),
         (item(7, "a", messages=[{"role": "assistant", "content": "a"}]), "line 7: messages"),
