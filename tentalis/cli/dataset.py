@@ -1,6 +1,7 @@
 """Data sets: what is public of them, what a file holds, and what projects have, which are tasksets."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 COLUMNS = ("id", "project", "name", "version", "environment", "benchmark", "grader", "source")
 FEW = 20
+_COLUMN = re.compile(r"\{([^{}]+)\}")
 Name = Annotated[str, typer.Argument(help="Of a benchmark of the catalogue, or of the project's own.")]
 File = Annotated[str, typer.Argument(help=".jsonl, .json, .csv, .parquet, .arrow, or a directory of `datasets`.")]
 
@@ -181,7 +183,7 @@ def _register_own(
             raise typer.BadParameter(f"row {place}: wanted the column {reference}, found {', '.join(row)[:200]}")
     told = [
         {
-            "prompt": _fill(prompt, row),
+            "prompt": fill_template(prompt, row),
             "reference": row[reference],
             "grader": grader,
             "category": str(row.get(category) or "") if category else "",
@@ -192,11 +194,9 @@ def _register_own(
     return send_rows(client, project, f"own/{name}", told, origin=name)
 
 
-def _fill(template: str, row: "Json") -> str:
-    text = template
-    for column, value in row.items():
-        text = text.replace("{" + str(column) + "}", str(value))
-    return text
+def fill_template(template: str, row: "Json") -> str:
+    """A template with each `{column}` that the row has in its place; what a value says is left as it is."""
+    return _COLUMN.sub(lambda found: str(row[found[1]]) if found[1] in row else found[0], template)
 
 
 @app.command()

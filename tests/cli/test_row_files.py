@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 
-from tentalis.cli.dataset import read_splits
+from tentalis.cli.dataset import fill_template, read_splits
 from tentalis.cli.row_reading import MOST_BYTES, MOST_PACKED, pack_rows, read_file_rows
 from tentalis.platform.dataset_hub import DatasetHubError, require_network
 
@@ -97,6 +97,11 @@ def test_a_split_that_is_named_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter, match="wanted train, held_out, test or validation, found 'dev'"):
         read_splits("", [f"dev={file}"])
     assert [row["split"] for row in read_splits(file, [f"train={file}"])] == ["held_out", "train"]
+
+
+def test_a_template_is_filled_once_with_what_the_row_has() -> None:
+    row = {"Question": "What is {answer}?", "answer": 7}
+    assert fill_template('{Question} {"a": {none}} {answer}', row) == 'What is {answer}? {"a": {none}} 7'
 
 
 def test_rows_are_sent_in_pieces_that_a_request_takes_and_hold_bytes() -> None:
