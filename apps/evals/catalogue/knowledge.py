@@ -13,6 +13,7 @@ from apps.evals.catalogue.shapes import (
     MadeQuestion,
     ask_choice,
     make_choices,
+    make_questions,
     mix,
     read_list,
     require_text,
@@ -183,8 +184,6 @@ def _read_pubmed(row: Row) -> CatalogueItem:
 
 
 def _write_two(count: int, seed: int, write: Callable[[MadeQuestion, bool], Row]) -> Iterator[Row]:
-    from apps.evals.catalogue.shapes import make_questions
-
     return (write(one, bool((one.place + seed) % 2)) for one in make_questions(count, seed))
 
 

@@ -3,12 +3,14 @@
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import re2
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row
+from apps.evals.catalogue.knowledge import read_index, read_letter
 from apps.evals.catalogue.shapes import (
     ASK_CHOICE,
     LETTERS,
@@ -21,6 +23,7 @@ from apps.evals.catalogue.shapes import (
     read_list,
     require_text,
 )
+from tentalis.core.graders.places import Mask
 
 NEEDS: Final = frozenset({"file", "network", "pictures"})
 _ALONE: Final = "{question}\n\nAnswer with a word, a number or a short phrase alone."
@@ -64,17 +67,11 @@ def _read_mmmu(row: Row) -> CatalogueItem:
     pictures = tuple(name for name in shown if row.get(name) is not None)
     category = str(row.get("subfield") or "")
     if not texts:
-        return _replace_grader(_alone(question, _list_texts(row["answer"]), pictures, category=category), "em")
+        return replace(_alone(question, _list_texts(row["answer"]), pictures, category=category), grader="em")
     answer = str(row["answer"]).strip()
     if len(answer) != 1 or answer not in LETTERS:
         raise ValueError(f"answer: wanted a letter, found {answer!r:.40}")
     return ask_choice(question, texts, LETTERS.index(answer), category=category, pictures=pictures)
-
-
-def _replace_grader(item: CatalogueItem, grader: str, **changes: Any) -> CatalogueItem:
-    from dataclasses import replace
-
-    return replace(item, grader=grader, **changes)
 
 
 def _list_texts(found: Any) -> list[str]:
@@ -94,15 +91,15 @@ def _read_math_vista(row: Row) -> CatalogueItem:
         float(answer)
         decimals = int(row.get("precision") or 0) if row["answer_type"] == "float" else 0
         tolerance = 0.5 * 10**-decimals if row["answer_type"] == "float" else 0
-        return _replace_grader(item, "number", reference=answer, options={"tolerance": tolerance})
-    return _replace_grader(item, "em")
+        return replace(item, grader="number", reference=answer, options={"tolerance": tolerance})
+    return replace(item, grader="em")
 
 
 def _read_math_vision(row: Row) -> CatalogueItem:
     question, answer = require_text(row, "question"), require_text(row, "answer")
     told = {"category": str(row.get("subject") or ""), "pictures": ("decoded_image",)}
     if options := [str(one) for one in row.get("options") or ()]:
-        return ask_choice(question, options, LETTERS.index(answer.strip()), **told)  # type: ignore[arg-type]
+        return ask_choice(question, options, read_letter(row, "answer"), **told)  # type: ignore[arg-type]
     return CatalogueItem(
         prompt=_SOLVE.replace("{question}", question), reference=answer, grader="math", oracle=f"\\boxed{{{answer}}}",
         **told,  # type: ignore[arg-type]
@@ -110,10 +107,8 @@ def _read_math_vision(row: Row) -> CatalogueItem:
 
 
 def _read_ai2d(row: Row) -> CatalogueItem:
-    answer = str(row["answer"]).strip()
-    if not answer.isdecimal():
-        raise ValueError(f"answer: wanted the number of a choice, found {answer!r:.40}")
-    return ask_choice(require_text(row, "question"), read_list(row, "options"), int(answer), pictures=("image",))
+    right = read_index(row, "answer")
+    return ask_choice(require_text(row, "question"), read_list(row, "options"), right, pictures=("image",))
 
 
 def _read_chart(row: Row) -> CatalogueItem:
@@ -125,7 +120,7 @@ def _read_chart(row: Row) -> CatalogueItem:
         float(number)
     except ValueError:
         return item
-    return _replace_grader(item, "number", reference=number, options={"relative": 0.05}, oracle=number)
+    return replace(item, grader="number", reference=number, options={"relative": 0.05}, oracle=number)
 
 
 def _read_answers(row: Row, *, answers: str) -> CatalogueItem:
@@ -180,11 +175,7 @@ def _read_point(row: Row) -> CatalogueItem:
 def _find_inside(corners: list[list[float]]) -> str | None:
     """The middle of a polygon, where it lies inside; of one with a bay, None."""
     x, y = (sum(one[axis] for one in corners) / len(corners) for axis in (0, 1))
-    inside = False
-    for (x1, y1), (x2, y2) in zip(corners, [*corners[1:], corners[0]], strict=True):
-        if (y1 > y) != (y2 > y) and x < (x2 - x1) * (y - y1) / (y2 - y1) + x1:
-            inside = not inside
-    return f"({x:.2f}, {y:.2f})" if inside else None
+    return f"({x:.2f}, {y:.2f})" if Mask({"polygon": corners}).holds(x, y) else None
 
 
 def _read_geometry(row: Row) -> CatalogueItem:

@@ -1,5 +1,6 @@
 """Shapes that rows of public data sets come in, and rows made up in the same shapes."""
 
+import ast
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,8 +67,6 @@ def read_list(row: Row, column: str) -> list[Any]:
         try:
             found = json.loads(found)
         except ValueError:
-            import ast
-
             try:
                 found = ast.literal_eval(found)
             except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -61,6 +61,7 @@ def test_rows_that_hold_nothing_are_refused_by_line(name: str) -> None:
         ("livecodebench", {"private_test_cases": "bm90IHBhY2tlZA=="}, "wanted test cases as JSON, packed or not"),
         ("apps", {"solutions": "[" * 100_000}, "RecursionError"),
         ("math_vista", {"answer_type": "float", "precision": -400}, "OverflowError"),
+        ("math_vision", {"answer": "BC"}, "answer: wanted the letter of a choice, found 'BC'"),
     ],
 )
 def test_a_row_that_no_reader_gets_through_is_refused_by_line(name: str, changed: dict[str, Any], words: str) -> None:
