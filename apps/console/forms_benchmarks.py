@@ -40,7 +40,7 @@ class InstallForm(forms.Form):
 
     def __init__(self, entry: CatalogueEntry, *told: Any, **options: Any) -> None:
         super().__init__(*told, **options)
-        self.wants_file = entry.read is not None and entry.make is None
+        self.wants_file = entry.make is None
         del self.fields["seed" if self.wants_file else "file"]
         if self.wants_file:
             self.fields["file"].required = True

@@ -190,15 +190,6 @@ def _make_rows(entry: CatalogueEntry, items: dict[str, list[CatalogueItem]]) -> 
     return rows
 
 
-def find_benchmark(project: Project, name: str) -> Benchmark | None:
-    """The one of that name, `name@version` or the newest; None for none."""
-    slug, _, version = name.partition("@")
-    rows = Benchmark.objects.filter(project=project, name=slug).select_related("taskset").order_by("-version")
-    if version:
-        rows = rows.filter(version=int(version) if version.isdecimal() and len(version) <= 9 else 0)
-    return rows.first()
-
-
 def remove_taskset(*, taskset: Taskset, by: User) -> None:
     """Delete a version of a taskset with its items, and the benchmarks that ask them.
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 COLUMNS = ("id", "project", "name", "version", "environment", "benchmark", "grader", "source")
-FEW = 20
 _COLUMN = re.compile(r"\{([^{}]+)\}")
 Name = Annotated[str, typer.Argument(help="Of a benchmark of the catalogue, or of the project's own.")]
 File = Annotated[str, typer.Argument(help=".jsonl, .json, .csv, .parquet, .arrow, or a directory of `datasets`.")]
@@ -87,10 +85,10 @@ def inspect(
 ) -> None:
     """Show what a file holds: rows, columns with their kinds, the first rows; with --for what is missing."""
     found = read_file_rows(file)
-    kinds: dict[str, Counter[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for row in found:
         for column, value in row.items():
-            kinds.setdefault(column, Counter())[_name_kind(value)] += 1
+            kinds.setdefault(column, set()).add(_name_kind(value))
     told: dict[str, Any] = {
         "file": file,
         "rows": len(found),

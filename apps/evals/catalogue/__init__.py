@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError
 from itertools import islice
 from pkgutil import iter_modules
 from typing import Any, Final
 
 from apps.base.errors import BadInputError
-from apps.evals.services import draw_rows
 
 __all__ = ["NEEDS", "CatalogueEntry", "CatalogueItem", "find_entry", "list_entries", "render"]
 
@@ -72,7 +70,6 @@ class CatalogueEntry:
             for nowhere.
         tries: of each item, at first.
         synthetic: rows made up in the form of a file's, which prove template and grader from end to end.
-        chance: share that a guess gets.
         shared: share that the answer to another item gets at most, where the two are not the same.
         levels: how many `at_level` knows, from 0: each is an entry of its own, `NAME:LEVEL`.
     """
@@ -85,8 +82,8 @@ class CatalogueEntry:
     environment: str = "chat"
     template: str = ""
     grader: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    read: Callable[[Row], CatalogueItem] | None = None
+    columns: Mapping[str, str]
+    read: Callable[[Row], CatalogueItem]
     make: Callable[[str, int, int], Iterator[Row]] | None = None
     sizes: Mapping[str, int] = field(default_factory=lambda: {"held_out": 100})
     needs: frozenset[str] = frozenset()
@@ -94,7 +91,6 @@ class CatalogueEntry:
     origin: tuple[str, str, str] | tuple[()] = ()
     tries: int = 1
     synthetic: Callable[[int, int], Iterator[Row]] | None = None
-    chance: float = 0.0
     shared: float = 0.0
     levels: int = 0
     at_level: Callable[[int], "CatalogueEntry"] | None = None
@@ -113,21 +109,16 @@ class CatalogueEntry:
         if split not in self.sizes:
             raise BadInputError.at("split", f"wanted one of {', '.join(self.sizes)}, found {split!r:.40}")
         size = self.sizes[split] if count is None else count
-        if self.read is None:
-            rows = draw_rows(self.environment, count=size, seed=seed, split=split)
-            return [CatalogueItem(prompt=one.prompt, world_reference=one.reference, seed=one.seed) for one in rows]
         if self.make is None:
             columns = ", ".join(f"{name} ({about})" for name, about in self.columns.items())
             raise BadInputError.at("file", f"{self.name} needs its rows from a file: wanted columns {columns}")
         try:
             return [self.read(row) for row in islice(self.make(split, size, seed), size)]
-        except (ImportError, PackageNotFoundError) as error:
+        except ImportError as error:
             raise BadInputError.at("name", f"{self.name} wants the package {self.package}: {error}"[:300]) from None
 
     def read_rows(self, rows: Sequence[Row]) -> tuple[list[CatalogueItem], dict[int, str]]:
         """The items of a file's rows; and line -> what is wrong with one that is none."""
-        if self.read is None:
-            return [], {0: f"{self.name} makes its items up: wanted no file"}
         items, faults = [], {}
         for line, row in enumerate(rows, start=1):
             if not isinstance(row, Mapping):

@@ -121,7 +121,6 @@ def _open(
     *,
     group: str = "judged",
     needs: frozenset[str] = frozenset({"judge"}),
-    chance: float = 0.0,
 ) -> CatalogueEntry:
     return CatalogueEntry(
         name=name,
@@ -135,7 +134,6 @@ def _open(
         needs=FILE | needs,
         origin=origin,
         synthetic=synthetic,
-        chance=chance,
     )
 
 

@@ -195,7 +195,6 @@ def _open(
     columns: Mapping[str, str],
     read: Callable[[Row], CatalogueItem],
     synthetic: Callable[[int, int], Iterator[Row]],
-    chance: float,
 ) -> CatalogueEntry:
     return CatalogueEntry(
         name=name,
@@ -210,7 +209,6 @@ def _open(
         needs=FILE,
         origin=origin,
         synthetic=synthetic,
-        chance=chance,
     )
 
 
@@ -222,7 +220,6 @@ def _listed(
     names: tuple[str, str, str],
     *,
     letter: bool,
-    chance: float = 0.25,
     category: str = "",
     before: str = "",
 ) -> CatalogueEntry:
@@ -244,7 +241,6 @@ def _listed(
             _read_listed, question=question, choices=listed, answer=answer, by=by, category=category, before=before
         ),
         make_choices(partial(_write_listed, names=names, letter=letter, more=more)),
-        chance,
     )
 
 
@@ -259,7 +255,6 @@ def _columned(
     *,
     letter: bool,
     first: int = 0,
-    chance: float = 0.25,
     category: str = "",
     before: str = "",
     as_text: bool = False,
@@ -289,7 +284,6 @@ def _columned(
             before=before,
         ),
         make_choices(partial(_write_columns, question=question, columns=columns, answer=answer, told=tell, more=more)),
-        chance,
     )
 
 
@@ -347,7 +341,6 @@ ENTRIES: Final = (
         ("question", "choices", "answer_index"),
         letter=False,
         before="narrative",
-        chance=0.5,
     ),
     _listed(
         "logiqa2",
@@ -408,7 +401,6 @@ ENTRIES: Final = (
         ("sol1", "sol2"),
         "label",
         letter=False,
-        chance=0.5,
     ),
     _columned(
         "social_iqa",
@@ -421,7 +413,6 @@ ENTRIES: Final = (
         letter=False,
         first=1,
         as_text=True,
-        chance=0.34,
         before="context",
     ),
     _columned(
@@ -442,7 +433,6 @@ ENTRIES: Final = (
         _ARC,
         partial(_read_labelled, question="question"),
         make_choices(partial(_write_labelled, question="question")),
-        0.25,
     ),
     _open(
         "arc_challenge",
@@ -452,7 +442,6 @@ ENTRIES: Final = (
         _ARC,
         partial(_read_labelled, question="question"),
         make_choices(partial(_write_labelled, question="question")),
-        0.25,
     ),
     _open(
         "commonsense_qa",
@@ -462,7 +451,6 @@ ENTRIES: Final = (
         _ARC,
         partial(_read_labelled, question="question"),
         make_choices(partial(_write_labelled, question="question")),
-        0.25,
     ),
     _open(
         "openbookqa",
@@ -472,7 +460,6 @@ ENTRIES: Final = (
         {"question_stem": "the question", **{name: _ARC[name] for name in ("choices", "answerKey")}},
         partial(_read_labelled, question="question_stem"),
         make_choices(partial(_write_labelled, question="question_stem")),
-        0.25,
     ),
     _open(
         "hellaswag",
@@ -494,7 +481,6 @@ ENTRIES: Final = (
                 "label": str(right),
             }
         ),
-        0.25,
     ),
     _open(
         "truthfulqa",
@@ -512,7 +498,6 @@ ENTRIES: Final = (
                 },
             }
         ),
-        0.35,
     ),
     _open(
         "gpqa_diamond",
@@ -532,7 +517,6 @@ ENTRIES: Final = (
                 **{f"Incorrect Answer {n}": wrong for n, wrong in enumerate(one.wrong, start=1)},
             }
         ),
-        0.35,
     ),
     _open(
         "sciq",
@@ -553,7 +537,6 @@ ENTRIES: Final = (
                 **{f"distractor{n}": wrong for n, wrong in enumerate(one.wrong, start=1)},
             }
         ),
-        0.35,
     ),
     _open(
         "boolq",
@@ -570,7 +553,6 @@ ENTRIES: Final = (
                 "answer": right,
             },
         ),
-        0.5,
     ),
     _open(
         "winogrande",
@@ -588,7 +570,6 @@ ENTRIES: Final = (
                 "answer": "2" if right else "1",
             },
         ),
-        0.5,
     ),
     _open(
         "pubmedqa",
@@ -605,6 +586,5 @@ ENTRIES: Final = (
                 "final_decision": "yes" if right else "no",
             },
         ),
-        0.5,
     ),
 )

@@ -114,7 +114,6 @@ def _open(
     *,
     grader: str = "math",
     template: str = _SOLVE,
-    chance: float = 0.0,
     tries: int = 1,
 ) -> CatalogueEntry:
     return CatalogueEntry(
@@ -130,7 +129,6 @@ def _open(
         needs=FILE,
         origin=origin,
         synthetic=synthetic,
-        chance=chance,
         tries=tries,
     )
 
@@ -323,7 +321,6 @@ ENTRIES: Final = (
         ),
         grader="choice",
         template=ASK_CHOICE,
-        chance=0.25,
     ),
     _open(
         "aqua_rat",
@@ -342,6 +339,5 @@ ENTRIES: Final = (
         ),
         grader="choice",
         template=ASK_CHOICE,
-        chance=0.25,
     ),
 )

@@ -213,7 +213,6 @@ def _open(
     synthetic: Callable[[int, int], Iterator[Row]],
     *,
     template: str = _ALONE,
-    chance: float = 0.0,
 ) -> CatalogueEntry:
     return CatalogueEntry(
         name=name,
@@ -228,7 +227,6 @@ def _open(
         needs=NEEDS,
         origin=origin,
         synthetic=synthetic,
-        chance=chance,
     )
 
 
@@ -266,7 +264,6 @@ ENTRIES: Final = (
             }
         ),
         template=ASK_CHOICE,
-        chance=0.25,
     ),
     _open(
         "math_vista",
@@ -320,7 +317,6 @@ ENTRIES: Final = (
             }
         ),
         template=ASK_CHOICE,
-        chance=0.25,
     ),
     _open(
         "ai2d",
@@ -339,7 +335,6 @@ ENTRIES: Final = (
             }
         ),
         template=ASK_CHOICE,
-        chance=0.25,
     ),
     _open(
         "chart_qa",
@@ -411,7 +406,6 @@ ENTRIES: Final = (
                 "category": "made",
             }
         ),
-        chance=0.25,
     ),
     _open(
         "ref_coco",
@@ -422,7 +416,6 @@ ENTRIES: Final = (
         {**_BOXED, "bbox": "x, y, width and height"},
         _read_box,
         _write_boxes,
-        chance=0.05,
     ),
     _open(
         "ref_coco_points",
@@ -433,7 +426,6 @@ ENTRIES: Final = (
         {**_BOXED, "segmentation": "corners, x and y by turns"},
         _read_point,
         _write_boxes,
-        chance=0.05,
     ),
     _open(
         "geometry3k",

@@ -12,7 +12,7 @@ from apps.accounts.tokens import create_token
 from apps.base.counting import forget_callers
 from apps.evals import catalogue
 from apps.evals.asking import measure_asked
-from apps.evals.benchmarks import find_benchmark, install_benchmark
+from apps.evals.benchmarks import install_benchmark
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, find_entry, list_entries, render
 from apps.evals.models import Benchmark, Evaluation, Item
 from apps.workers.models import Worker
@@ -107,7 +107,7 @@ def test_what_is_no_benchmark_is_refused_whole(as_alice: Caller, changed: dict[s
 def test_a_world_is_a_benchmark_that_the_world_verifies(alice: User, project: Any) -> None:
     benchmark = install_benchmark(project=project, name="desk", by=alice)
     assert benchmark.grader == ""
-    assert find_benchmark(project, "desk@1") == benchmark
+    assert Benchmark.objects.get(project=project, name="desk", version=1) == benchmark
     splits = list(benchmark.taskset.items.values_list("split", flat=True))
     for split, size in find_entry("desk").sizes.items():  # what says the same as another is there once
         assert size * 0.9 <= splits.count(split) <= size
@@ -120,4 +120,4 @@ def test_every_entry_of_the_catalogue_says_what_it_wants() -> None:
         assert entry.licence, entry.name
         assert entry.about, entry.name
         assert entry.needs <= set(catalogue.NEEDS), entry.name
-        assert bool(entry.read) == bool(entry.columns), entry.name
+        assert entry.columns, entry.name
