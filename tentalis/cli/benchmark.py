@@ -9,7 +9,7 @@ import typer
 
 from tentalis.cli.output import AsJson, Project, print_result, print_row, print_rows
 from tentalis.cli.row_reading import pack_rows, read_file_rows
-from tentalis.cli.session import choose_project, list_rows, open_client
+from tentalis.cli.session import choose_project, choose_worker, list_rows, open_client
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
@@ -56,10 +56,20 @@ def _summed(entries: "Iterable[Json]") -> "Iterable[Json]":
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show one of the catalogue."""
     with open_client() as client:
-        found = next((one for one in client.list_catalogue()["results"] if one["name"] == name), None)
+        print_row(find_entry(client, name), as_json=as_json)
+
+
+def find_entry(client: "Client", name: str) -> "Json":
+    """One of the catalogue.
+
+    Raises:
+        typer.BadParameter: there is none of that name.
+    """
+    listed: list[Json] = client.list_catalogue()["results"]
+    found = next((one for one in listed if one["name"] == name), None)
     if found is None:
         raise typer.BadParameter(f"wanted a benchmark of `tentalis benchmark list`, found {name!r:.80}")
-    print_row(found, as_json=as_json)
+    return found
 
 
 @app.command()
@@ -148,7 +158,7 @@ def run_benchmark(
             }
             made = client.ask_evaluation(
                 project=slug,
-                worker=worker or _choose_worker(client, slug),
+                worker=choose_worker(client, slug, worker),
                 benchmark=benchmark["id"],
                 seed=seed,
                 is_greedy=greedy,
@@ -209,10 +219,3 @@ def follow(client: "Client", evaluation: "Json") -> "Json":
         time.sleep(LOOK_S)
         evaluation = client.get_evaluation(evaluation["id"])
     return evaluation
-
-
-def _choose_worker(client: "Client", project: str) -> str:
-    names = [one["name"] for one in list_rows(client, client.list_workers, project=project)]
-    if len(names) != 1:
-        raise typer.BadParameter(f"wanted --worker, one of {', '.join(names) or 'none'}")
-    return str(names[0])

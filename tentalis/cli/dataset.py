@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.benchmark import send_rows
+from tentalis.cli.benchmark import find_entry, send_rows
 from tentalis.cli.output import AsJson, Project, print_result, print_row, print_rows
 from tentalis.cli.row_reading import read_file_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
@@ -50,7 +50,7 @@ def pull(
     from tentalis.platform.dataset_hub import DatasetHubError, fetch_rows
 
     with open_client() as client:
-        entry = _find_entry(client, name)
+        entry = find_entry(client, name)
     if not entry["origin"]:
         raise typer.BadParameter(
             f"{name}: wanted one whose rows are public; its columns are {', '.join(entry['columns'])}"
@@ -70,7 +70,7 @@ def pull(
 def info(name: Name, project: Project = "", as_json: AsJson = False) -> None:
     """Show what a benchmark's rows hold and where they are public, and what the project has of it."""
     with open_client() as client:
-        entry = _find_entry(client, name)
+        entry = find_entry(client, name)
         there = list_rows(client, client.list_benchmarks, project=project, name=name)
     told = entry | {"installed": [f"{one['project']}: {one['name']}@{one['version']}" for one in there]}
     print_row(told, as_json=as_json)
@@ -97,7 +97,7 @@ def inspect(
     }
     if name:
         with open_client() as client:
-            wanted = _find_entry(client, name)["columns"]
+            wanted = find_entry(client, name)["columns"]
         told["missing"] = [column for column in wanted if column not in kinds]
     print_row(told, as_json=as_json)
     if told.get("missing"):
@@ -233,11 +233,3 @@ def take_from_evaluation(
             taskset = client.make_taskset(project=slug, name=name, environment=of["environment"])
         made = client.add_items(taskset["id"], split=split, evaluation=evaluation, outcome=outcome)
     print_result(made, f"{name} version {made['version']}: {made['added']} items added", as_json=as_json)
-
-
-def _find_entry(client: "Client", name: str) -> "Json":
-    listed: list[Json] = client.list_catalogue()["results"]
-    found = next((one for one in listed if one["name"] == name), None)
-    if found is None:
-        raise typer.BadParameter(f"wanted a benchmark of `tentalis benchmark list`, found {name!r:.80}")
-    return found
