@@ -224,12 +224,12 @@ def take_from_evaluation(
     with open_client() as client:
         slug = choose_project(client, project)
         found = client.get_evaluation(evaluation)
+        if found["taskset"] is None:
+            raise typer.BadParameter(f"wanted an evaluation on a taskset's items, found {evaluation}, of none")
         there = list_rows(client, client.list_tasksets, project=slug, name=name)
         taskset = max(there, key=lambda one: one["version"]) if there else None
         if taskset is None:
-            of = next(
-                one for one in list_rows(client, client.list_tasksets, project=slug) if one["id"] == found["taskset"]
-            )
-            taskset = client.make_taskset(project=slug, name=name, environment=of["environment"])
+            environment = client.get_taskset(found["taskset"])["environment"]
+            taskset = client.make_taskset(project=slug, name=name, environment=environment)
         made = client.add_items(taskset["id"], split=split, evaluation=evaluation, outcome=outcome)
     print_result(made, f"{name} version {made['version']}: {made['added']} items added", as_json=as_json)
