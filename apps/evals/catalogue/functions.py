@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row, render
-from apps.evals.catalogue.shapes import make_questions, read_list, require_text
+from apps.evals.catalogue.shapes import FILE, make_questions, read_list, require_text
 
 DISTRIBUTION: Final = "bfcl-eval"
 NOTHING: Final = "no function fits"
@@ -204,7 +204,7 @@ ENTRIES: Final = (
         grader="bfcl",
         columns={"instruction": "what the customer wants", "tools": "functions", "actions": "name and kwargs of each"},
         read=_read_plan,
-        needs=frozenset({"file", "network"}),
+        needs=FILE,
         synthetic=_write_plans,
     ),
 )

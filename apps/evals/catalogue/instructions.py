@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row
-from apps.evals.catalogue.shapes import require_text
+from apps.evals.catalogue.shapes import FILE, require_text
 
 PLACES: Final = [
     "harbour",
@@ -331,7 +331,7 @@ ENTRIES: Final = (
         grader="ifeval",
         columns={"key": "of the prompt"} | _COLUMNS,
         read=_read,
-        needs=frozenset({"file", "network"}),
+        needs=FILE,
         origin=("google/IFEval", "default", "train"),
         synthetic=lambda count, seed: ({"key": n, **row} for n, row in enumerate(_draw_all("held_out", count, seed))),
     ),

@@ -1,19 +1,26 @@
 """What a judge reads, and what takes a search: rows come from files as the public data sets have them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 import re2
 
-from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row
-from apps.evals.catalogue.knowledge import FILE
-from apps.evals.catalogue.shapes import MadeQuestion, make_pairs, make_questions, read_list, require_text
+from apps.evals.catalogue import CatalogueItem, Row
+from apps.evals.catalogue.shapes import (
+    MadeQuestion,
+    from_file,
+    make_pairs,
+    make_questions,
+    read_list,
+    require_text,
+)
 
 RUBRIC: Final = (
     "The answer does what was asked, whole and right; it is clear, and no longer than it need be. 1: nothing is "
     "missing or wrong. 0.5: it helps, and something that matters is missing or wrong. 0: it is of no help."
 )
+_open = partial(from_file, group="judged", needs=frozenset({"judge"}))
 _CHANGED: Final = re2.compile(r"(?m)^\+\+\+ b/(.+)$")
 
 
@@ -109,51 +116,22 @@ def _write_health(count: int, seed: int) -> Iterator[Row]:
         }
 
 
-def _open(
-    name: str,
-    about: str,
-    licence: str,
-    origin: tuple[str, str, str],
-    grader: str,
-    columns: Mapping[str, str],
-    read: Callable[[Row], CatalogueItem],
-    synthetic: Callable[[int, int], Iterator[Row]],
-    *,
-    group: str = "judged",
-    needs: frozenset[str] = frozenset({"judge"}),
-) -> CatalogueEntry:
-    return CatalogueEntry(
-        name=name,
-        version="1",
-        about=about,
-        group=group,
-        licence=licence,
-        grader=grader,
-        columns=columns,
-        read=read,
-        needs=FILE | needs,
-        origin=origin,
-        synthetic=synthetic,
-    )
-
-
 ENTRIES: Final = (
     _open(
         "simpleqa",
         "Short questions on facts, with one answer each.",
         "MIT",
         ("basicv8vc/SimpleQA", "default", "test"),
-        "llm_equality",
         {"problem": "the question", "answer": "what is right"},
         partial(_read_fact, question="problem", answer="answer"),
         make_pairs(lambda one: {"metadata": "{}", "problem": one.question, "answer": one.answer}),
+        grader="llm_equality",
     ),
     _open(
         "hle_text",
         "Humanity's Last Exam, the questions without a picture.",
         "MIT",
         ("cais/hle", "default", "test"),
-        "llm_equality",
         {"question": "the question", "answer": "what is right"},
         partial(_read_fact, question="question", answer="answer", category="category"),
         make_pairs(
@@ -166,13 +144,13 @@ ENTRIES: Final = (
                 "category": "made",
             }
         ),
+        grader="llm_equality",
     ),
     _open(
         "mt_bench",
         "80 open tasks, their first turns.",
         "Apache-2.0",
         ("HuggingFaceH4/mt_bench_prompts", "default", "train"),
-        "rubric_judge",
         {"prompt": "turns, a list", "reference": "answers, a list or empty"},
         _read_mt_bench,
         make_pairs(
@@ -183,45 +161,45 @@ ENTRIES: Final = (
                 "prompt_id": one.place,
             }
         ),
+        grader="rubric_judge",
     ),
     _open(
         "alpaca_eval",
         "805 instructions, beside the answers of another model.",
         "CC-BY-NC-4.0",
         ("tatsu-lab/alpaca_eval", "alpaca_eval_gpt4_baseline", "eval"),
-        "pairwise_judge",
         {"instruction": "what is asked", "output": "the other's answer"},
         _read_alpaca,
         make_pairs(
             lambda one: {"instruction": one.question, "output": one.wrong[0], "generator": "made", "dataset": "made"}
         ),
+        grader="pairwise_judge",
     ),
     _open(
         "arena_hard",
         "Hard prompts of users, by a rubric.",
         "Apache-2.0",
         ("lmarena-ai/arena-hard-auto", "default", "train"),
-        "rubric_judge",
         {"prompt": "what is asked"},
         _read_arena,
         make_pairs(lambda one: {"uid": str(one.place), "category": "made", "prompt": one.question}),
+        grader="rubric_judge",
     ),
     _open(
         "healthbench",
         "Conversations on health, by doctors' criteria with points.",
         "MIT",
         ("openai/healthbench", "default", "test"),
-        "rubric_judge",
         {"prompt": "messages", "rubrics": "criterion and points of each"},
         _read_health,
         _write_health,
+        grader="rubric_judge",
     ),
     _open(
         "gaia",
         "Questions that take several steps on the web, those without a file.",
         "gated",
         ("gaia-benchmark/GAIA", "2023_all", "validation"),
-        "exact",
         {"Question": "the question", "Final answer": "what is right"},
         _read_gaia,
         make_pairs(
@@ -233,6 +211,7 @@ ENTRIES: Final = (
                 "file_name": "",
             }
         ),
+        grader="exact",
         group="agents",
         needs=frozenset(),
     ),
@@ -241,10 +220,10 @@ ENTRIES: Final = (
         "Which files a report of SWE-bench Verified wants changed; its patches want containers.",
         "MIT",
         ("princeton-nlp/SWE-bench_Verified", "default", "test"),
-        "retrieval",
         {"repo": "owner/name", "problem_statement": "the report", "patch": "what settled it"},
         _read_swe,
         make_pairs(_write_swe),
+        grader="retrieval",
         group="agents",
         needs=frozenset(),
     ),

@@ -12,31 +12,18 @@ from apps.evals.catalogue.shapes import (
     LETTERS,
     MadeQuestion,
     ask_choice,
+    from_file,
     make_choices,
     make_questions,
     mix,
+    read_index,
+    read_letter,
     read_list,
     require_text,
 )
 
-FILE: Final = frozenset({"file", "network"})
+_open = partial(from_file, group="knowledge", grader="choice", template=ASK_CHOICE)
 _BRACKETS: Final = re2.compile(r"\[.*?\]")
-
-
-def read_index(row: Row, column: str) -> int:
-    """A column that says which choice is right by its number, as a number or as text. Raises ValueError."""
-    found = row[column]
-    if isinstance(found, bool) or not str(found).strip().isdecimal():
-        raise ValueError(f"{column}: wanted the number of a choice, found {found!r:.80}")
-    return int(found)
-
-
-def read_letter(row: Row, column: str) -> int:
-    """The same by its letter."""
-    found = str(row[column]).strip().upper()
-    if len(found) != 1 or found not in LETTERS:
-        raise ValueError(f"{column}: wanted the letter of a choice, found {row[column]!r:.80}")
-    return LETTERS.index(found)
 
 
 def _read_labelled(row: Row, *, question: str) -> CatalogueItem:
@@ -185,31 +172,6 @@ def _read_pubmed(row: Row) -> CatalogueItem:
 
 def _write_two(count: int, seed: int, write: Callable[[MadeQuestion, bool], Row]) -> Iterator[Row]:
     return (write(one, bool((one.place + seed) % 2)) for one in make_questions(count, seed))
-
-
-def _open(
-    name: str,
-    about: str,
-    licence: str,
-    origin: tuple[str, str, str],
-    columns: Mapping[str, str],
-    read: Callable[[Row], CatalogueItem],
-    synthetic: Callable[[int, int], Iterator[Row]],
-) -> CatalogueEntry:
-    return CatalogueEntry(
-        name=name,
-        version="1",
-        about=about,
-        group="knowledge",
-        licence=licence,
-        template=ASK_CHOICE,
-        grader="choice",
-        columns=columns,
-        read=read,
-        needs=FILE,
-        origin=origin,
-        synthetic=synthetic,
-    )
 
 
 def _listed(

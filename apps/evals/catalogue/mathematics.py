@@ -1,25 +1,26 @@
 """Mathematics, whose rows come from files as the public data sets have them."""
 
-from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 import re2
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row, render
-from apps.evals.catalogue.knowledge import FILE, read_letter
 from apps.evals.catalogue.shapes import (
     ASK_CHOICE,
     LETTERS,
     ask_choice,
+    from_file,
     make_choices,
     make_numbers,
+    read_letter,
     read_list,
     require_text,
 )
 
 _SOLVE: Final = "{question}\n\nReason step by step, then give your final answer in \\boxed{}."
 _COUNT: Final = '{question}\n\nReason step by step, then end with a line "Answer: N", N being a number.'
+_open = partial(from_file, group="math", grader="math", template=_SOLVE)
 _MARKED: Final = re2.compile(r"####\s*(.+)")
 _LISTED: Final = re2.compile(r"[a-e] \) ")
 
@@ -101,36 +102,6 @@ def _read_math_qa(row: Row) -> CatalogueItem:
 def _read_aqua(row: Row) -> CatalogueItem:
     choices = [str(one).partition(")")[2].strip() for one in read_list(row, "options")]
     return ask_choice(require_text(row, "question"), choices, read_letter(row, "correct"))
-
-
-def _open(
-    name: str,
-    about: str,
-    licence: str,
-    origin: tuple[str, str, str],
-    columns: Mapping[str, str],
-    read: Callable[[Row], CatalogueItem],
-    synthetic: Callable[[int, int], Iterator[Row]],
-    *,
-    grader: str = "math",
-    template: str = _SOLVE,
-    tries: int = 1,
-) -> CatalogueEntry:
-    return CatalogueEntry(
-        name=name,
-        version="1",
-        about=about,
-        group="math",
-        licence=licence,
-        template=template,
-        grader=grader,
-        columns=columns,
-        read=read,
-        needs=FILE,
-        origin=origin,
-        synthetic=synthetic,
-        tries=tries,
-    )
 
 
 def _answered(

@@ -2,31 +2,33 @@
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import re2
 
-from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row
-from apps.evals.catalogue.knowledge import read_index, read_letter
+from apps.evals.catalogue import CatalogueItem, Row
 from apps.evals.catalogue.shapes import (
     ASK_CHOICE,
     LETTERS,
     MadeQuestion,
     ask_choice,
+    from_file,
     make_choices,
     make_numbers,
     make_pairs,
     make_questions,
+    read_index,
+    read_letter,
     read_list,
     require_text,
 )
 from tentalis.core.graders.places import Mask
 
-NEEDS: Final = frozenset({"file", "network", "pictures"})
 _ALONE: Final = "{question}\n\nAnswer with a word, a number or a short phrase alone."
+_open = partial(from_file, group="pictures", grader="em", template=_ALONE, needs=frozenset({"pictures"}))
 _SHOWN: Final = re2.compile(r"<image (\d)>")
 _SOLVE: Final = "{question}\n\nReason step by step, then give your final answer in \\boxed{}."
 
@@ -202,34 +204,6 @@ def _write_boxes(count: int, seed: int) -> Iterator[Row]:
         }
 
 
-def _open(
-    name: str,
-    about: str,
-    licence: str,
-    origin: tuple[str, str, str],
-    grader: str,
-    columns: Mapping[str, str],
-    read: Callable[[Row], CatalogueItem],
-    synthetic: Callable[[int, int], Iterator[Row]],
-    *,
-    template: str = _ALONE,
-) -> CatalogueEntry:
-    return CatalogueEntry(
-        name=name,
-        version="1",
-        about=about,
-        group="pictures",
-        licence=licence,
-        template=template,
-        grader=grader,
-        columns=columns,
-        read=read,
-        needs=NEEDS,
-        origin=origin,
-        synthetic=synthetic,
-    )
-
-
 _IMAGE: Final = {"image": "a picture"}
 _BOXED: Final = {**_IMAGE, "answer": "what is meant, a list"}
 
@@ -244,7 +218,6 @@ ENTRIES: Final = (
         "Questions of university on pictures, 30 subjects.",
         "Apache-2.0",
         ("MMMU/MMMU", "Accounting", "validation"),
-        "choice",
         {
             "question": "the question",
             "options": "choices, a list as text",
@@ -263,6 +236,7 @@ ENTRIES: Final = (
                 "subfield": "made",
             }
         ),
+        grader="choice",
         template=ASK_CHOICE,
     ),
     _open(
@@ -270,7 +244,6 @@ ENTRIES: Final = (
         "Mathematics on pictures.",
         "CC-BY-SA-4.0",
         ("AI4Math/MathVista", "default", "testmini"),
-        "em",
         {
             "question": "the question",
             "decoded_image": "a picture",
@@ -297,7 +270,6 @@ ENTRIES: Final = (
         "Mathematics of competitions on pictures.",
         "MIT",
         ("MathLLMs/MathVision", "default", "testmini"),
-        "choice",
         {
             "question": "the question",
             "decoded_image": "a picture",
@@ -316,6 +288,7 @@ ENTRIES: Final = (
                 "subject": "made",
             }
         ),
+        grader="choice",
         template=ASK_CHOICE,
     ),
     _open(
@@ -323,7 +296,6 @@ ENTRIES: Final = (
         "Diagrams of science at school.",
         "CC-BY-SA-4.0",
         ("lmms-lab/ai2d", "default", "test"),
-        "choice",
         {"question": "the question", "options": "choices, a list", "answer": "the number of the right one", **_IMAGE},
         _read_ai2d,
         make_choices(
@@ -334,6 +306,7 @@ ENTRIES: Final = (
                 "image": _show(one.place),
             }
         ),
+        grader="choice",
         template=ASK_CHOICE,
     ),
     _open(
@@ -341,7 +314,6 @@ ENTRIES: Final = (
         "Questions on charts; numbers may be off by a twentieth.",
         "GPL-3.0",
         ("HuggingFaceM4/ChartQA", "default", "test"),
-        "em",
         {"query": "the question", "label": "what is right, a list", **_IMAGE},
         _read_chart,
         make_pairs(
@@ -353,7 +325,6 @@ ENTRIES: Final = (
         "Questions on scanned documents, word for word.",
         "research only",
         ("lmms-lab/DocVQA", "DocVQA", "validation"),
-        "em",
         {"question": "the question", "answers": "those that are right, a list", **_IMAGE},
         partial(_read_answers, answers="answers"),
         make_pairs(partial(_write_answers, answers="answers")),
@@ -363,7 +334,6 @@ ENTRIES: Final = (
         "Questions on text in photographs.",
         "CC-BY-4.0",
         ("lmms-lab/textvqa", "default", "validation"),
-        "em",
         {"question": "the question", "answers": "of ten people, a list", **_IMAGE},
         partial(_read_answers, answers="answers"),
         make_pairs(partial(_write_answers, answers="answers")),
@@ -373,7 +343,6 @@ ENTRIES: Final = (
         "Text in pictures, read and understood.",
         "MIT",
         ("echo840/OCRBench", "default", "test"),
-        "em",
         {"question": "the question", "answer": "those that are right, a list", **_IMAGE},
         partial(_read_answers, answers="answer"),
         make_pairs(partial(_write_answers, answers="answer")),
@@ -383,7 +352,6 @@ ENTRIES: Final = (
         "Photographs, many out of cars.",
         "CC-BY-ND-4.0",
         ("xai-org/RealworldQA", "default", "test"),
-        "em",
         {"question": "the question", "answer": "what is right", **_IMAGE},
         partial(_read_answers, answers="answer"),
         make_pairs(lambda one: {"image": _show(one.place), "question": one.question, "answer": one.answer}),
@@ -393,7 +361,6 @@ ENTRIES: Final = (
         "Questions that the picture is needed for.",
         "research only",
         ("Lin-Chen/MMStar", "val", "val"),
-        "choice",
         {"question": "the question with its choices", "answer": "the right letter", **_IMAGE},
         _read_star,
         make_choices(
@@ -406,38 +373,39 @@ ENTRIES: Final = (
                 "category": "made",
             }
         ),
+        grader="choice",
     ),
     _open(
         "ref_coco",
         "Where something is in a photograph, by its box.",
         "Apache-2.0",
         ("lmms-lab/RefCOCO", "default", "val"),
-        "iou",
         {**_BOXED, "bbox": "x, y, width and height"},
         _read_box,
         _write_boxes,
+        grader="iou",
     ),
     _open(
         "ref_coco_points",
         "The same, by a point that must lie on it.",
         "Apache-2.0",
         ("lmms-lab/RefCOCO", "default", "val"),
-        "point_in_mask",
         {**_BOXED, "segmentation": "corners, x and y by turns"},
         _read_point,
         _write_boxes,
+        grader="point_in_mask",
     ),
     _open(
         "geometry3k",
         "Geometry with its figure.",
         "MIT",
         ("hiyouga/geometry3k", "default", "test"),
-        "math",
         {"images": "pictures, a list", "problem": "the problem", "answer": "what is right"},
         _read_geometry,
         make_numbers(
             lambda text, number, place: {"images": [_show(place)], "problem": f"<image>{text}", "answer": str(number)}
         ),
+        grader="math",
         template=_SOLVE,
     ),
 )

@@ -11,7 +11,7 @@ from pickletools import genops
 from typing import Any, Final
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row, render
-from apps.evals.catalogue.shapes import read_json_text, require_text
+from apps.evals.catalogue.shapes import FILE, read_json_text, require_text
 
 _MOST_UNPACKED: Final = 32 * 2**20
 """Bytes of one problem's tests."""
@@ -242,6 +242,12 @@ def _write_contests(count: int, seed: int) -> Iterator[Row]:
         }
 
 
+_HUMAN_EVAL: Final = {
+    "prompt": "the function's head with its docstring",
+    "entry_point": "its name",
+    "test": "code that defines check(candidate)",
+    "canonical_solution": "a body that is right",
+}
 ENTRIES: Final = (
     CatalogueEntry(
         name="humaneval",
@@ -251,12 +257,7 @@ ENTRIES: Final = (
         licence="MIT",
         template=_COMPLETE,
         grader="code",
-        columns={
-            "prompt": "the function's head with its docstring",
-            "entry_point": "its name",
-            "test": "code that defines check(candidate)",
-            "canonical_solution": "a body that is right",
-        },
+        columns=_HUMAN_EVAL,
         read=_read_human_eval,
         make=_list_human_eval,
         sizes={"held_out": 164},
@@ -273,14 +274,9 @@ ENTRIES: Final = (
         licence="Apache-2.0",
         template=_COMPLETE,
         grader="code",
-        columns={
-            "prompt": "the function's head with its docstring",
-            "entry_point": "its name",
-            "test": "code that defines check(candidate)",
-            "canonical_solution": "a body that is right",
-        },
+        columns=_HUMAN_EVAL,
         read=_read_human_eval,
-        needs=frozenset({"file", "network", "sandbox"}),
+        needs=FILE | {"sandbox"},
         origin=("evalplus/humanevalplus", "default", "test"),
         synthetic=_write_human_eval,
     ),
@@ -294,7 +290,7 @@ ENTRIES: Final = (
         grader="code",
         columns={"text": "what is wanted", "code": "one that is right", "test_list": "assertions"},
         read=partial(_read_mbpp, text="text"),
-        needs=frozenset({"file", "network", "sandbox"}),
+        needs=FILE | {"sandbox"},
         origin=("google-research-datasets/mbpp", "full", "test"),
         synthetic=partial(_write_mbpp, text="text"),
     ),
@@ -308,7 +304,7 @@ ENTRIES: Final = (
         grader="code",
         columns={"prompt": "what is wanted", "code": "one that is right", "test_list": "assertions"},
         read=partial(_read_mbpp, text="prompt"),
-        needs=frozenset({"file", "network", "sandbox"}),
+        needs=FILE | {"sandbox"},
         origin=("google-research-datasets/mbpp", "sanitized", "test"),
         synthetic=partial(_write_mbpp, text="prompt"),
     ),
@@ -322,7 +318,7 @@ ENTRIES: Final = (
         grader="code",
         columns={"prompt": "what is wanted", "code": "one that is right", "test": "code that tests it"},
         read=_read_plus,
-        needs=frozenset({"file", "network", "sandbox"}),
+        needs=FILE | {"sandbox"},
         origin=("evalplus/mbppplus", "default", "test"),
         synthetic=partial(_write_mbpp, text="prompt"),
     ),
@@ -341,7 +337,7 @@ ENTRIES: Final = (
             "metadata": "JSON; func_name where a function is called",
         },
         read=_read_live_code,
-        needs=frozenset({"file", "network", "sandbox"}),
+        needs=FILE | {"sandbox"},
         origin=("livecodebench/code_generation_lite", "release_latest", "test"),
         synthetic=_write_live_code,
     ),
@@ -355,7 +351,7 @@ ENTRIES: Final = (
         grader="code",
         columns={"question": "the problem", "input_output": "JSON: inputs, outputs, maybe fn_name"},
         read=_read_apps,
-        needs=frozenset({"file", "network", "sandbox"}),
+        needs=FILE | {"sandbox"},
         origin=("codeparrot/apps", "all", "test"),
         synthetic=_write_apps,
     ),
@@ -369,7 +365,7 @@ ENTRIES: Final = (
         grader="code",
         columns={"description": "the problem", "public_tests": "input and output", "private_tests": "input and output"},
         read=_read_contests,
-        needs=frozenset({"file", "network", "sandbox"}),
+        needs=FILE | {"sandbox"},
         origin=("deepmind/code_contests", "default", "test"),
         synthetic=_write_contests,
     ),

@@ -1,12 +1,19 @@
 """Questions answered in words, from a text or from what is known, whose rows come from files."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row, render
-from apps.evals.catalogue.knowledge import FILE
-from apps.evals.catalogue.shapes import MadeQuestion, make_numbers, make_pairs, make_questions, read_list, require_text
+from apps.evals.catalogue.shapes import (
+    MadeQuestion,
+    from_file,
+    make_numbers,
+    make_pairs,
+    make_questions,
+    read_list,
+    require_text,
+)
 
 _ASK: Final = "{question}\n\nAnswer with the words of the answer alone."
 _READ: Final = "{context}\n\n{question}\n\nAnswer with words of the text, or a number, alone."
@@ -14,6 +21,7 @@ _READ_OR_NOT: Final = (
     "{context}\n\n{question}\n\nAnswer with words of the text alone, or with the word unanswerable if it does not say."
 )
 _DO: Final = "{question}\n\nThink about it as long as you want, then end with a line that holds the answer alone."
+_open = partial(from_file, group="reading")
 NONE: Final = "unanswerable"
 
 
@@ -117,37 +125,6 @@ def _write_squad(one: MadeQuestion, *, may_lack: bool = False) -> Row:
     return {"id": str(one.place), "title": "made", "context": context, "question": one.question, "answers": answers}
 
 
-def _open(
-    name: str,
-    about: str,
-    licence: str,
-    origin: tuple[str, str, str],
-    grader: str,
-    template: str,
-    columns: Mapping[str, str],
-    read: Callable[[Row], CatalogueItem],
-    synthetic: Callable[[int, int], Iterator[Row]],
-    *,
-    group: str = "reading",
-    shared: float = 0.0,
-) -> CatalogueEntry:
-    return CatalogueEntry(
-        name=name,
-        version="1",
-        about=about,
-        group=group,
-        licence=licence,
-        template=template,
-        grader=grader,
-        columns=columns,
-        read=read,
-        needs=FILE,
-        origin=origin,
-        synthetic=synthetic,
-        shared=shared,
-    )
-
-
 def _translated(
     name: str, about: str, licence: str, origin: tuple[str, str, str], source: str, target: str, language: str
 ) -> CatalogueEntry:
@@ -156,11 +133,10 @@ def _translated(
         about,
         licence,
         origin,
-        "chrf",
-        "",
         {source: "the text", target: "its translation"},
         partial(_read_translation, source=source, target=target, language=language),
         partial(_write_translation, source=source, target=target),
+        grader="chrf",
         group="translation",
         shared=0.2,
     )
@@ -175,30 +151,28 @@ ENTRIES: Final = (
         "Questions on passages of Wikipedia.",
         "CC-BY-SA-4.0",
         ("rajpurkar/squad", "plain_text", "validation"),
-        "f1",
-        _READ,
         _SQUAD,
         partial(_read_squad, template=_READ),
         make_pairs(_write_squad),
+        grader="f1",
+        template=_READ,
     ),
     _open(
         "squad_v2",
         "The same, and questions that the passage does not answer.",
         "CC-BY-SA-4.0",
         ("rajpurkar/squad_v2", "squad_v2", "validation"),
-        "f1",
-        _READ_OR_NOT,
         _SQUAD,
         partial(_read_squad, template=_READ_OR_NOT),
         make_pairs(partial(_write_squad, may_lack=True)),
+        grader="f1",
+        template=_READ_OR_NOT,
     ),
     _open(
         "drop",
         "Counting, comparing and adding up what a passage says.",
         "CC-BY-SA-4.0",
         ("ucinlp/drop", "default", "validation"),
-        "f1",
-        _READ,
         {"passage": "the text", "question": "the question", "answers_spans": "spans, a list"},
         _read_drop,
         make_numbers(
@@ -210,14 +184,14 @@ ENTRIES: Final = (
                 "answers_spans": {"spans": [str(number)], "types": ["number"]},
             }
         ),
+        grader="f1",
+        template=_READ,
     ),
     _open(
         "hotpotqa",
         "Questions whose answer takes two of ten pages.",
         "CC-BY-SA-4.0",
         ("hotpotqa/hotpot_qa", "distractor", "validation"),
-        "f1",
-        _READ,
         {"question": "the question", "answer": "what is right", "context": "title and sentences, lists"},
         _read_hotpot,
         make_pairs(
@@ -230,14 +204,14 @@ ENTRIES: Final = (
                 "context": {"title": ["Keepers"], "sentences": [[one.context]]},
             }
         ),
+        grader="f1",
+        template=_READ,
     ),
     _open(
         "triviaqa",
         "Questions of quiz players.",
         "Apache-2.0",
         ("mandarjoshi/trivia_qa", "rc.nocontext", "validation"),
-        "em",
-        _ASK,
         {"question": "the question", "answer": "value and aliases"},
         _read_trivia,
         make_pairs(
@@ -246,50 +220,52 @@ ENTRIES: Final = (
                 "answer": {"value": one.answer, "aliases": [one.answer, f"a {one.answer}"]},
             }
         ),
+        grader="em",
+        template=_ASK,
     ),
     _open(
         "nq_open",
         "Questions that people asked a search engine.",
         "CC-BY-SA-3.0",
         ("google-research-datasets/nq_open", "nq_open", "validation"),
-        "em",
-        _ASK,
         {"question": "the question", "answer": "those that are right, a list"},
         partial(_read_open, question="question", answers="answer"),
         make_pairs(lambda one: {"question": one.question, "answer": [one.answer]}),
+        grader="em",
+        template=_ASK,
     ),
     _open(
         "web_questions",
         "Questions that Freebase answers.",
         "CC-BY-4.0",
         ("stanfordnlp/web_questions", "default", "test"),
-        "em",
-        _ASK,
         {"question": "the question", "answers": "those that are right, a list"},
         partial(_read_open, question="question", answers="answers"),
         make_pairs(lambda one: {"url": "", "question": one.question, "answers": [one.answer]}),
+        grader="em",
+        template=_ASK,
     ),
     _open(
         "popqa",
         "Facts about things of more and less fame.",
         "MIT",
         ("akariasai/PopQA", "default", "test"),
-        "em",
-        _ASK,
         {"question": "the question", "possible_answers": "those that are right, as JSON"},
         lambda row: _ask(_ASK, {"question": require_text(row, "question")}, read_list(row, "possible_answers")),
         make_pairs(lambda one: {"question": one.question, "possible_answers": f'["{one.answer}"]'}),
+        grader="em",
+        template=_ASK,
     ),
     _open(
         "bbh",
         "23 tasks that were hard for models once.",
         "MIT",
         ("lukaemon/bbh", "boolean_expressions", "test"),
-        "exact",
-        _DO,
         _TASK,
         partial(_read_task, question="input", answer="target", options=_BBH),
         make_pairs(lambda one: {"input": one.question, "target": one.answer}),
+        grader="exact",
+        template=_DO,
         group="reasoning",
     ),
     _open(
@@ -297,8 +273,6 @@ ENTRIES: Final = (
         "Questions of two to four steps over passages.",
         "CC-BY-4.0",
         ("dgslibisey/MuSiQue", "default", "validation"),
-        "f1",
-        _READ,
         {"question": "the question", "answer": "what is right", "paragraphs": "paragraph_text of each"},
         lambda row: _ask(
             _READ,
@@ -318,6 +292,8 @@ ENTRIES: Final = (
                 "paragraphs": [{"idx": 0, "title": "Keepers", "paragraph_text": one.context, "is_supporting": True}],
             }
         ),
+        grader="f1",
+        template=_READ,
     ),
     _translated(
         "flores_en_de",

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from apps.evals.catalogue import CatalogueItem, Row, render
+from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row, render
 
+FILE: Final = frozenset({"file", "network"})
+"""What an entry needs whose rows come from a file: somebody fetches it."""
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 ASK_CHOICE: Final = (
     '{question}\n\n{choices}\n\nThink about it as long as you want, then end with a line "Answer: X", X being the '
@@ -74,6 +76,22 @@ def read_list(row: Row, column: str) -> list[Any]:
     if not isinstance(found, list | tuple) or not found:
         raise ValueError(f"{column}: wanted a list, found {row[column]!r:.80}")
     return list(found)
+
+
+def read_index(row: Row, column: str) -> int:
+    """A column that says which choice is right by its number, as a number or as text. Raises ValueError."""
+    found = row[column]
+    if isinstance(found, bool) or not str(found).strip().isdecimal():
+        raise ValueError(f"{column}: wanted the number of a choice, found {found!r:.80}")
+    return int(found)
+
+
+def read_letter(row: Row, column: str) -> int:
+    """The same by its letter."""
+    found = str(row[column]).strip().upper()
+    if len(found) != 1 or found not in LETTERS:
+        raise ValueError(f"{column}: wanted the letter of a choice, found {row[column]!r:.80}")
+    return LETTERS.index(found)
 
 
 def list_choices(choices: Sequence[str]) -> str:
@@ -169,3 +187,42 @@ def make_pairs(write: Callable[[MadeQuestion], Row]) -> Callable[[int, int], Ite
 def make_numbers(write: Callable[[str, int, int], Row]) -> Callable[[int, int], Iterator[Row]]:
     """Rows of a shape out of (question, number, place)."""
     return lambda count, seed: (write(*one, place) for place, one in enumerate(make_sums(count, seed)))
+
+
+def from_file(
+    name: str,
+    about: str,
+    licence: str,
+    origin: tuple[str, str, str],
+    columns: Mapping[str, str],
+    read: Callable[[Row], CatalogueItem],
+    synthetic: Callable[[int, int], Iterator[Row]],
+    *,
+    group: str,
+    grader: str,
+    template: str = "",
+    needs: frozenset[str] = frozenset(),
+    tries: int = 1,
+    shared: float = 0.0,
+) -> CatalogueEntry:
+    """An entry whose rows come from a file, in its first version.
+
+    Args:
+        needs: beside the file.
+    """
+    return CatalogueEntry(
+        name=name,
+        version="1",
+        about=about,
+        group=group,
+        licence=licence,
+        template=template,
+        grader=grader,
+        columns=columns,
+        read=read,
+        needs=FILE | needs,
+        origin=origin,
+        synthetic=synthetic,
+        tries=tries,
+        shared=shared,
+    )
