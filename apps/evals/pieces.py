@@ -10,6 +10,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.base.errors import BadInputError
+from apps.base.kept_files import keep_file
 from apps.base.packed_rows import unpack_rows
 from apps.evals.row_files import read_rows
 
@@ -21,11 +22,7 @@ def keep_piece(*, project: Project, data: bytes, by: User) -> str:
     """Keep a packed file of rows for a while. Returns its hash, by which it is asked for."""
     require_right(by, project, Right.EVALS_WRITE)
     name = hashlib.sha256(data).hexdigest()
-    directory = settings.ARTIFACTS / DIRECTORY
-    directory.mkdir(parents=True, exist_ok=True)
-    staging = directory / f".staging-{project.pk}-{name}"
-    staging.write_bytes(data)
-    staging.rename(directory / f"{project.pk}-{name}")
+    keep_file(settings.ARTIFACTS / DIRECTORY / f"{project.pk}-{name}", data)
     return name
 
 

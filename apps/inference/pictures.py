@@ -13,10 +13,10 @@ from typing import Any, Final
 import pyarrow as pa
 from django.conf import settings
 
+from apps.base.kept_files import keep_file
 from apps.inference.errors import ProviderRefusedError
 
 DIRECTORY = "pictures"
-STAGING: Final = ".staging-"
 SCHEME: Final = "tentalis-picture:"
 MOST_BYTES: Final = 10 * 2**20
 """Of a picture."""
@@ -68,13 +68,7 @@ def keep_pictures(pictures: Sequence[bytes]) -> str:
         writer.write_table(table)
     data = sink.getvalue()
     name = hashlib.sha256(data).hexdigest()
-    directory = settings.ARTIFACTS / DIRECTORY
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{name}.arrow"
-    if not path.exists():
-        staging = directory / f"{STAGING}{name}"
-        staging.write_bytes(data)
-        staging.rename(path)
+    keep_file(settings.ARTIFACTS / DIRECTORY / f"{name}.arrow", data)
     return name
 
 
@@ -97,13 +91,20 @@ def show_pictures(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str
     ]
 
 
-def _show(part: Any) -> Any:
+def _find_address(part: Any) -> tuple[str, str] | None:
+    """The file and the place in it of the kept picture that a part of a message shows; None where it shows none."""
     shown = part.get("image_url") if isinstance(part, Mapping) else None
     address = shown.get("url") if isinstance(shown, Mapping) else None
     if not isinstance(address, str) or not address.startswith(SCHEME):
-        return part
+        return None
     name, _, place = address.removeprefix(SCHEME).partition("/")
-    data = read_kept(name, place)
+    return name, place
+
+
+def _show(part: Any) -> Any:
+    if (address := _find_address(part)) is None:
+        return part
+    data = read_kept(*address)
     return {
         "type": "image_url",
         "image_url": {"url": f"data:{_find_kind(data)};base64,{base64.b64encode(data).decode()}"},
@@ -131,8 +132,6 @@ def name_kept(messages: Sequence[Mapping[str, Any]]) -> str:
     for one in messages:
         content = one.get("content")
         for part in content if isinstance(content, list) else ():
-            shown = part.get("image_url") if isinstance(part, Mapping) else None
-            address = shown.get("url") if isinstance(shown, Mapping) else None
-            if isinstance(address, str) and address.startswith(SCHEME):
-                return address.removeprefix(SCHEME).partition("/")[0]
+            if (address := _find_address(part)) is not None:
+                return address[0]
     return ""

@@ -2,11 +2,12 @@
 hash of their content."""
 
 import hashlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from django.conf import settings
+
+from apps.base.kept_files import keep_file
 
 DIRECTORY = "observations"
 
@@ -14,15 +15,7 @@ DIRECTORY = "observations"
 def keep_observed(attempt_id: int, data: bytes) -> str:
     """Write it where it is not yet. Returns its sha256."""
     sha256 = hashlib.sha256(data).hexdigest()
-    directory: Path = settings.ARTIFACTS / DIRECTORY
-    path, staging = directory / f"{attempt_id}-{sha256}", directory / f".staging-{attempt_id}-{sha256}"
-    if not path.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        with staging.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        staging.replace(path)
+    keep_file(settings.ARTIFACTS / DIRECTORY / f"{attempt_id}-{sha256}", data)
     return sha256
 
 
