@@ -12,6 +12,7 @@ from apps.accounts.services import require_right
 from apps.base.errors import BadInputError
 from apps.base.kept_files import keep_file
 from apps.base.packed_rows import unpack_rows
+from apps.evals.benchmarks import MOST_ROWS
 from apps.evals.row_files import read_rows
 
 DIRECTORY = "pieces"
@@ -30,7 +31,7 @@ def read_pieces(project: Project, names: Sequence[str]) -> list[Mapping[str, Any
     """The rows of pieces, one behind the other.
 
     Raises:
-        BadInputError: one is not there, or holds no rows.
+        BadInputError: one is not there or holds no rows, or they are more than a benchmark takes.
     """
     if not 1 <= len(names) <= MOST_PIECES:
         raise BadInputError.at("pieces", f"wanted 1 to {MOST_PIECES} pieces, found {len(names)}")
@@ -41,6 +42,8 @@ def read_pieces(project: Project, names: Sequence[str]) -> list[Mapping[str, Any
             raise BadInputError.at("pieces", f"wanted pieces that were sent, found {name:.80}")
         _, text = unpack_rows(path.read_bytes(), field="pieces")
         rows += read_rows(text, form="jsonl")
+        if len(rows) > MOST_ROWS:
+            raise BadInputError.at("pieces", f"wanted 1 to {MOST_ROWS:,} rows, found more")
     return rows
 
 

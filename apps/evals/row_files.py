@@ -9,11 +9,13 @@ from apps.base.errors import BadInputError
 from apps.evals.services import refuse_rows
 from tentalis.core.edge_limits import EdgeLimits
 from tentalis.core.strict_json import StrictJsonError, check_text, read_json
+from tentalis.core.task_files import find_doubled
 
 FORMS: Final = ("jsonl", "json", "csv")
 MOST_DIGITS: Final = 19
 MOST_CELL: Final = 1_000_000
 """Characters of a cell."""
+csv.field_size_limit(MOST_CELL)  # of the whole process: there is no other
 
 
 def read_rows(text: str, *, form: str) -> list[Mapping[str, Any]]:
@@ -61,10 +63,11 @@ def _read_json(text: str) -> list[Mapping[str, Any]]:
 
 
 def _read_csv(text: str) -> list[Mapping[str, Any]]:
-    csv.field_size_limit(MOST_CELL)
     try:
         check_text(text)
         reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
+        if doubled := find_doubled(reader.fieldnames or ()):
+            raise refuse_rows({1: doubled})
         rows, faults = [], {}
         for row in reader:
             if None in row or None in row.values():

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -136,6 +136,11 @@ def _find_header_fault(names: list[str]) -> str:
         return f"wanted a header with a column prompt, found {', '.join(names)[:200]!r}"
     if set(names) >= _OF_AN_EXPORT:
         return "this is an export of tasks as CSV, which is for reading: import it as JSON lines or Parquet"
+    return find_doubled(names)
+
+
+def find_doubled(names: Sequence[str]) -> str:
+    """What is wrong with a header that names a column twice; "" with others."""
     doubles = sorted({name for name in names if names.count(name) > 1})
     return f"wanted each column once, found twice: {', '.join(doubles)[:200]!r}" if doubles else ""
 

@@ -90,6 +90,7 @@ def test_a_benchmark_is_installed_from_rows_and_run_as_an_evaluation(as_alice: C
         ({"text": '{"number": NaN}'}, "line 1"),
         ({"text": "[1]"}, "line 1: wanted an object, found list"),
         ({"text": "number\n1\n", "form": "json"}, "wanted"),
+        ({"text": "number,number\n1,2\n", "form": "csv"}, "line 1: wanted each column once, found twice: 'number'"),
         ({"text": "\n"}, "wanted 1 to 100,000 rows, found 0"),
         ({"name": "no-such"}, "wanted a benchmark of the catalogue"),
         ({"text": None}, "needs its rows from a file: wanted columns number"),

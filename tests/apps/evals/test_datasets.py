@@ -19,6 +19,7 @@ from apps.evals.asking import measure_asked
 from apps.evals.benchmarks import install_benchmark, list_tried_rows, remove_taskset
 from apps.evals.catalogue import find_entry
 from apps.evals.models import Benchmark, Evaluation, Item, Taskset
+from apps.evals.pieces import keep_piece, read_pieces
 from apps.evals.services import ItemRow, add_items
 from apps.inference.pictures import read_kept, show_pictures
 from apps.workers.models import Worker
@@ -70,6 +71,16 @@ def test_rows_in_pieces_become_one_benchmark_and_the_pieces_are_gone(as_alice: C
     assert again.status == 400
     assert "wanted pieces that were sent" in json.dumps(again.body)
     assert as_alice.send("POST", "benchmarks/pieces", {"project": "shop", "packed": "bm90IGEgemlw"}).status == 400
+
+
+def test_pieces_are_read_no_further_than_a_benchmark_takes(
+    project: Project, alice: User, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = keep_piece(project=project, data=base64.b64decode(pack(make_sums(10))), by=alice)
+    monkeypatch.setattr("apps.evals.pieces.MOST_ROWS", 10)
+    assert len(read_pieces(project, [piece])) == 10
+    with pytest.raises(BadInputError, match="wanted 1 to 10 rows, found more"):
+        read_pieces(project, [piece, piece, "never-sent"])
 
 
 def test_held_out_rows_that_stand_in_train_too_are_refused_whole(project: Project, alice: User) -> None:
