@@ -7,10 +7,9 @@ import json
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,8 @@ from tentalis.core.grading import Grade, GradedTask, Grader, UngradedError
 from tentalis.core.scoring.protocol import AttemptContext
 from tentalis.plugins import Plugin, is_trusted, normalize
 from tentalis.sandbox.errors import SandboxError
-from tentalis.verification.environments import BuildError, bring, find_interpreter
+from tentalis.sandbox.kept import KeptImage
+from tentalis.verification.environments import BuildError, Interpreter, bring, find_interpreter
 
 LIMITS: Final[Mapping[str, float]] = {
     "memory_bytes": 512 << 20, "processes": 16, "disk_bytes": 32 << 20, "lifetime_s": 120,
@@ -98,14 +98,10 @@ def _grade(point: EntryPoint, task: GradedTask, episode: AttemptContext) -> Grad
     given = {"prompt": task.prompt, "reference": task.reference, "options": dict(task.options)}
     asked = {"value": point.value, "task": given, "episode": asdict(episode)}
     try:
-        python = find_interpreter(f"{sys.version_info[0]}.{sys.version_info[1]}").path
+        argv = [str(_find_python().path), "-I", "-c", _PROGRAM]
         client = open_client()
-        sandbox = client.create(_add_image(point), limits=LIMITS)
-        try:
-            argv = [str(python), "-I", "-c", _PROGRAM]
+        with _keep_image(point).open(client, limits=LIMITS) as sandbox:
             done = client.run(sandbox, argv, stdin=json.dumps(asked, default=str).encode(), timeout_s=GRADE_S)
-        finally:
-            client.destroy(sandbox)
     except (SandboxError, BuildError) as error:
         raise UngradedError(f"no sandbox could be had to grade in: {error}") from None
     if done.timed_out:
@@ -122,23 +118,29 @@ def _leave(cause: str) -> Grade:
     raise UngradedError(cause)
 
 
+@cache
+def _find_python() -> Interpreter:
+    """Of our own version. Raises BuildError."""
+    return find_interpreter(f"{sys.version_info[0]}.{sys.version_info[1]}")
+
+
 @lru_cache(maxsize=64)
-def _add_image(point: EntryPoint) -> str:
+def _keep_image(point: EntryPoint) -> KeptImage:
+    return KeptImage(partial(_lay_image, point))
+
+
+def _lay_image(point: EntryPoint, root: Path) -> None:
     """The grader's package, what it stands on, and the core: all that its sandbox has."""
-    with tempfile.TemporaryDirectory() as directory:
-        root = Path(directory)
-        root.chmod(0o755)
-        site = root / SITE.lstrip("/")
-        ours = Path(tentalis.__file__).parent
-        left = MOST_BYTES
-        for path in [ours / "__init__.py", *(ours / "core").rglob("*.py")]:
-            left -= _copy(path, site / "tentalis" / path.relative_to(ours))
-        for path, place in _list_files(point):
-            if (left := left - _copy(path, site / place)) < 0:
-                raise BuildError(f"{point.value}: its packages are more than {MOST_BYTES >> 20} MiB")
-        for path in find_interpreter(f"{sys.version_info[0]}.{sys.version_info[1]}").brought:
-            bring(path, root)
-        return open_client().add_image(root)
+    site = root / SITE.lstrip("/")
+    ours = Path(tentalis.__file__).parent
+    left = MOST_BYTES
+    for path in [ours / "__init__.py", *(ours / "core").rglob("*.py")]:
+        left -= _copy(path, site / "tentalis" / path.relative_to(ours))
+    for path, place in _list_files(point):
+        if (left := left - _copy(path, site / place)) < 0:
+            raise BuildError(f"{point.value}: its packages are more than {MOST_BYTES >> 20} MiB")
+    for path in _find_python().brought:
+        bring(path, root)
 
 
 def _copy(path: Path, to: Path) -> int:

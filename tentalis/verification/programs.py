@@ -1,18 +1,16 @@
 """What a program does: run in a fresh sandbox, and checked from outside of its process."""
 
-import contextlib
 import json
 import secrets
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, Literal
 
 from tentalis.core.swe.repo_tasks import Environment
 from tentalis.sandbox.client import Result, SandboxClient
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
+from tentalis.sandbox.kept import KeptImage
 from tentalis.verification import program_runner
 from tentalis.verification.environments import BuildError, build_environment, find_interpreter
 
@@ -111,8 +109,7 @@ class ProgramRunner:
 
     def __init__(self, open_client: Callable[[], SandboxClient]) -> None:
         self._open_client = open_client
-        self._lock = Lock()
-        self._image = ""
+        self._image = KeptImage(self._lay_image)
         self._python = ""
 
     def run(self, job: ProgramJob) -> ProgramFindings:
@@ -125,9 +122,7 @@ class ProgramRunner:
         for _ in range(TRIES):
             try:
                 return self._run(self._open_client(), job)
-            except SandboxRefusedError as error:  # another host than the one that knew the image
-                self._image, cause = "", str(error)
-            except SandboxLostError as error:
+            except (SandboxLostError, SandboxRefusedError) as error:  # refused: by a host that was started anew
                 cause = str(error)
             except (SandboxError, BuildError) as error:
                 raise ProgramError(str(error)) from None
@@ -135,27 +130,17 @@ class ProgramRunner:
 
     def _run(self, client: SandboxClient, job: ProgramJob) -> ProgramFindings:
         secret = secrets.token_hex(16)
-        sandbox = client.create(self._prepare(client), limits={**LIMITS, "lifetime_s": job.whole_s + GRACE_S})
-        try:
+        with self._image.open(client, limits={**LIMITS, "lifetime_s": job.whole_s + GRACE_S}) as sandbox:
             done = client.run(
                 sandbox, [self._python, "-s", "-S", "-B", "-c", _SOURCE], stdin=job.write(secret),
                 environment={"PYTHONHASHSEED": "0"}, timeout_s=job.whole_s,
             )  # fmt: skip
-        finally:
-            with contextlib.suppress(SandboxLostError):
-                client.destroy(sandbox)
         return _read_findings(done, secret)
 
-    def _prepare(self, client: SandboxClient) -> str:
-        with self._lock:
-            if not self._image:
-                interpreter = find_interpreter("")
-                with tempfile.TemporaryDirectory(prefix="tentalis-program-") as name:
-                    root = Path(name)
-                    root.chmod(0o755)
-                    build_environment(Environment(), interpreter, None, root)
-                    self._image, self._python = client.add_image(root), str(interpreter.path)
-            return self._image
+    def _lay_image(self, root: Path) -> None:
+        interpreter = find_interpreter("")
+        build_environment(Environment(), interpreter, None, root)
+        self._python = str(interpreter.path)
 
 
 def _read_findings(done: Result, secret: str) -> ProgramFindings:

@@ -3,12 +3,10 @@
 import io
 import json
 import tarfile
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Final
 
 from apps.worlds.sandboxes import open_client
@@ -18,7 +16,8 @@ from tentalis.core.terminal.scenes import HOME, Scene
 from tentalis.core.terminal.shell import read_keys
 from tentalis.core.terminal.trees import Entry, Tree, spell_archive, with_parents
 from tentalis.sandbox.client import SandboxClient
-from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
+from tentalis.sandbox.errors import SandboxLostError
+from tentalis.sandbox.kept import KeptImage
 
 LIMITS: Final[Mapping[str, float]] = {
     "memory_bytes": 256 << 20, "processes": 32, "disk_bytes": 16 << 20, "files": 4_000, "output_bytes": 256 << 10,
@@ -74,7 +73,7 @@ class TaskSandbox:
     def make(cls, scene: Scene) -> "TaskSandbox":
         """Raises SandboxError: it cannot be made, which is nobody's fault who works in it."""
         client = open_client()
-        made = cls(_create(client))
+        made = cls(_IMAGE.create(client, limits=LIMITS))
         try:
             made._set_up(client, scene)
         except BaseException:
@@ -171,33 +170,16 @@ def spell_tree(tree: Tree) -> list[Sequence[object]]:
     return spelled
 
 
-def _create(client: SandboxClient) -> str:
-    image = _add_image()
-    try:
-        return client.create(image, limits=LIMITS)
-    except SandboxRefusedError:  # of another host, which knows no image of ours yet
-        _add_image.cache_clear()
-        return client.create(_add_image(), limits=LIMITS)
-
-
-@cache
-def _add_image() -> str:
-    """An empty home: each task's files are laid into it."""
-    with tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / HOME).mkdir()
-        Path(directory).chmod(0o755)
-        return open_client().add_image(Path(directory))
+_IMAGE: Final = KeptImage(lambda root: (root / HOME).mkdir())
+"""An empty home: each task's files are laid into it."""
 
 
 @cache
 def _read_untouched() -> Tree:
     """What a sandbox holds outside its home when nobody was in it."""
     client = open_client()
-    name = _create(client)
-    try:
+    with _IMAGE.open(client, limits=LIMITS) as name:
         return _read_tree(client, name, "/", without=SCRATCH)
-    finally:
-        client.destroy(name)
 
 
 def _read_tree(client: SandboxClient, name: str, path: str, *, without: Sequence[str] = ()) -> Tree:

@@ -163,6 +163,8 @@ def test_a_grader_nobody_vouched_for_grades_in_a_sandbox_and_is_never_imported_h
             assert grade(grader, "1 / 0", 42).cause == "it raised ZeroDivisionError: division by zero"
             seen = grade(open_grader("look"), "", str(home))
             assert seen.evidence == {"settings": [], "home": False}
+        with start_host(settings.SANDBOXES):
+            assert grade(grader, "40 + 2", 42) == Grade(value=1.0, correct=True), "it was started anew"
         assert "odd_graders" not in sys.modules
     finally:
         graders.forget()
