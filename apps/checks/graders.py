@@ -53,7 +53,7 @@ class Graders:
         if asked.by == "grader":
             return self._grade(asked, context)
         voter = self.voters.get(asked.model, NOBODY_ASKED)
-        if isinstance(voter, Unscored) and _asks_model(asked):
+        if isinstance(voter, Unscored) and asks_model(asked):
             return Said(None, voter.reason, self.name(asked))
         if asked.rubric:
             context = replace(context, rubric=asked.rubric)
@@ -77,7 +77,7 @@ class Graders:
             grader = open_grader(asked.name)
             told = f"{asked.label}@{grader.version}" + (f" of {package}" if package else "")
             return f"{told}, {model}" if grader.asks else told
-        if not _asks_model(asked):
+        if not asks_model(asked):
             return told
         rules = content_hash([self.project.rubric, self.project.constitution])[:12]
         return f"{told}, {model}, rubric {rules}"
@@ -109,15 +109,22 @@ def convene_graders(project: Project, checks: Any) -> Graders | None:
     """
     if not (asked := frozenset(find_asked(checks))):
         return None
-    models = {one.model for one in asked if _asks_model(one)}
+    models = {one.model for one in asked if asks_model(one)}
     return Graders(project, asked, {model: _find_voter(project, model) for model in models})
 
 
-def _asks_model(asked: AskedPart) -> bool:
+def asks_model(asked: AskedPart) -> bool:
+    """Whether its word is a model's, which is waited and paid for."""
     if asked.by == "grader":
         grader: Grader | None = REGISTRIES[GRADERS].get(asked.name)
         return grader is not None and grader.asks
     return asked.by == "judge" or hasattr(REGISTRIES[SCORERS].get(asked.name), "convene")
+
+
+def takes_time(asked: AskedPart) -> bool:
+    """Whether an answer waits for it: for a model, or for what its grader runs."""
+    grader: Grader | None = REGISTRIES[GRADERS].get(asked.name) if asked.by == "grader" else None
+    return asks_model(asked) or (grader is not None and not grader.is_pure)
 
 
 def find_asked(checks: Any) -> Iterator[AskedPart]:

@@ -2,8 +2,8 @@
 {"use": "name@version"}, maybe with facts that it takes its values from (`apps.checks.facts`).
 
 A check that cannot be read is refused where it is written. Reading takes bounded time and so does running: patterns run
-in RE2, schemas have no circles, and what would take too long is left unscored. The kinds `scorer` and `judge` ask
-somebody, last of all, and only where what was checked before them leaves it open.
+in RE2, schemas have no circles, and what would take too long is left unscored. The kinds `scorer` and `judge`, and
+graders that ask a judge, ask somebody, last of all, and only where what was checked before them leaves it open.
 """
 
 import json
@@ -20,7 +20,7 @@ import re2
 
 from apps.checks import schemas, tongues
 from apps.checks.facts import Facts, bind, find_facts, find_open, is_fact, read_given
-from apps.checks.graders import SCORERS, open_asked
+from apps.checks.graders import SCORERS, asks_model, open_asked
 from apps.checks.results import (
     AskedPart,
     CheckError,
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 MOST_PARTS: Final = 32
 """Of a check with all that is inside it; a named check counts with its own."""
 MOST_ASKED: Final = 4
-"""Of those, parts that ask a scorer or a judge."""
+"""Of those, parts that ask a scorer, a judge or a grader that asks one."""
 MOST_LEVELS: Final = 6
 MOST_WORDS: Final = 500
 MOST_MODEL: Final = 200
@@ -71,7 +71,7 @@ _UNITS: Final[Mapping[str, Callable[[str], int]]] = {
 }
 
 Ask = Callable[[AskedPart], Said]
-"""Asks a scorer or a judge about the answer that is checked; may raise."""
+"""Asks a scorer, a judge or a grader about the answer that is checked; may raise."""
 Run = Callable[[str], CheckResult]
 RunAsking = Callable[[str, Ask | None], CheckResult]
 Find = Callable[[str], tuple[str, Any] | None]
@@ -86,7 +86,7 @@ class Check:
         kind: its kind, or what joins its parts; size: checks in it, itself too.
         spec: as it is stored, with every check that it uses written out: {"use": "name@version", "is": check}, and with
             the facts that such a check wants: {"use": …, "with": {"order": "4711"}, "is": …}.
-        asked: how many parts of it ask somebody.
+        asked: how many parts of it ask a scorer, a judge or a grader that asks one.
         facts: those that it wants of whoever uses it; until it has them it says nothing of any answer.
     """
 
@@ -157,7 +157,8 @@ def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | N
         else:
             do = _read_asking(kind, fields) if kind in ASKING else _asks_nobody(KINDS[kind](fields))
         fields.refuse_others()
-        return Check(kind, 1, do, dict(spec), asked=int(kind in ASKING), facts=wanted)
+        asks = kind in ASKING or (kind == GRADER and asks_model(open_asked(spec)))
+        return Check(kind, 1, do, dict(spec), asked=int(asks), facts=wanted)
     if "use" in spec and not spec.keys() - {"use", "with", "is"}:
         return _read_used(spec, where, find, level, facts)
     joined = next(iter(spec), None)
@@ -202,7 +203,8 @@ def _read_joined(joined: str, given: Any, where: str, read: Callable[..., Check]
 def _bound_asked(checks: Sequence[Check], where: str) -> int:
     asked = sum(check.asked for check in checks)
     if asked > MOST_ASKED:
-        raise CheckError(f"{where}: wanted at most {MOST_ASKED} parts that ask a scorer or a judge, found {asked}")
+        whom = "a scorer, a judge or a grader that asks one"
+        raise CheckError(f"{where}: wanted at most {MOST_ASKED} parts that ask {whom}, found {asked}")
     return asked
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from apps.accounts.models import Project
-from apps.checks.graders import find_asked
+from apps.checks.graders import find_asked, takes_time
 from apps.feedback import create_reviews, hints
 from apps.scoring import services as scoring
 from apps.tasks.models import Task
@@ -33,7 +33,7 @@ def _find_sets(task_ids: Sequence[int], may_join: Callable[[Task], bool]) -> lis
         key = task.worker_id, task.environment
         if key not in joins:
             joins[key] = may_join(task) and not create_reviews.reviews_ask_models(*_place(task))
-        is_alone = not joins[key] or next(find_asked(task.checks), None) is not None
+        is_alone = not joins[key] or any(map(takes_time, find_asked(task.checks)))
         found.setdefault(key if not is_alone else (0, str(task.pk)), []).append(task.pk)
     return list(found.values())
 

@@ -22,7 +22,8 @@ from tentalis.outbound.scopes import CancelScope, ScopedThreadPool
 
 MOST_ANSWERS = 200
 MOST_ASKED = 10
-"""Answers that a check is tried on which asks a scorer or a judge: a judge is asked three times about each."""
+"""Answers that a check is tried on which asks a scorer, a judge or a grader that asks one: a judge is asked three times
+about each."""
 ASKED_WITHIN_S = 60
 """What a judge does not say by then is unscored."""
 EXAMPLES = 5

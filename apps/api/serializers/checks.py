@@ -62,8 +62,8 @@ class CheckTryIn(StrictSerializer):
     spec = AnyJSONField(help_text=SPEC)
     answers = serializers.ListField(
         child=TextField(max_length=MAX_PROMPT_CHARS, allow_blank=True), required=False, max_length=MOST_ANSWERS,
-        help_text=f"Default: the newest answers of the project's attempts. A scorer or a judge is asked about the "
-        f"first {MOST_ASKED}; of a judge each costs {VOTES} calls.",
+        help_text=f"Default: the newest answers of the project's attempts. A scorer, a judge or a grader that asks "
+        f"one is asked about the first {MOST_ASKED}; of a judge each costs {VOTES} calls.",
     )  # fmt: skip
     environment = TextField(
         max_length=MAX_ENVIRONMENT_CHARS, required=False, help_text="Of the stored answers; default: any."

@@ -68,6 +68,24 @@ def test_where_nobody_can_be_asked_it_is_neither_right_nor_wrong() -> None:
         GradedTask(prompt="?").ask_judge("Is it right?")
 
 
+JUDGED = {"check": "grader", "name": "rubric_judge", "reference": "Is it kind?"}
+
+
+def test_a_grader_that_asks_a_judge_counts_as_one_and_comes_last_where_nothing_else_settles_it() -> None:
+    read_check({"all": [CHOICE] * 9})
+    with pytest.raises(CheckError, match="at most 4 parts that ask a scorer, a judge or a grader that asks one, found"):
+        read_check({"all": [JUDGED, {"check": "judge"}] * 3})
+    asked: list[str] = []
+
+    def note(part: AskedPart) -> Said:
+        asked.append(part.name)
+        return Said(float(part.name == "choice"), "said", part.label)
+
+    assert read_check({"all": [JUDGED, CHOICE]}).run("B", note).share == 0.0
+    assert read_check({"any": [JUDGED, CHOICE]}).run("B", note).share == 1.0
+    assert asked == ["choice", "rubric_judge", "choice"]
+
+
 def test_a_reference_may_be_a_fact_of_each_task() -> None:
     spec = {"check": "grader", "name": "choice", "reference": {"fact": "key"}}
     assert read_check(spec, facts=None).facts == {"key"}

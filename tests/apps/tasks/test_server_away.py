@@ -183,3 +183,21 @@ def test_where_a_server_has_a_limit_by_the_minute_each_task_waits_alone(
     assert find_work_sets([task.pk, more.pk]) == [[task.pk, more.pk]]
     Provider.objects.filter(pk=provider.pk).update(tokens_per_minute=1_000)
     assert find_work_sets([task.pk, more.pk]) == [[task.pk], [more.pk]]
+
+
+def test_a_task_is_worked_alone_where_a_model_or_a_program_is_waited_for_and_for_no_other_grader(
+    task: Task, alice: User
+) -> None:
+    Worker.objects.filter(pk=task.worker_id).update(sampling={"max_tokens": 64})
+    more = flow.submit(project=task.project, worker=task.worker, prompt="1 + 2", environment="chat", by=alice)
+    Project.objects.update(review_policy={"who": "none"}, weight_profiles={"chat": {"effort": 1.0}})
+    together, alone = [[task.pk, more.pk]], [[task.pk], [more.pk]]
+    for spec, found in (
+        ({"check": "grader", "name": "number", "reference": 3}, together),
+        ({"check": "scorer", "name": "outcome"}, together),
+        ({"check": "grader", "name": "code", "reference": {"cases": [{"input": "", "output": "3"}]}}, alone),
+        ({"check": "grader", "name": "rubric_judge", "reference": "Is it kind?"}, alone),
+        ({"check": "judge"}, alone),
+    ):
+        Task.objects.filter(pk=task.pk).update(checks={"all": [spec]})
+        assert find_work_sets([task.pk, more.pk]) == found, spec
