@@ -65,22 +65,28 @@ class Graders:
 
     def name(self, asked: AskedPart) -> str:
         """Who it is, with the version of all that its word depends on."""
-        voter = self.voters.get(asked.model, NOBODY_ASKED)
-        model = "no model" if isinstance(voter, Unscored) else voter.model
+        if asked.by == "grader":
+            return self._name_grader(asked)
         if asked.by == "judge":
             rules = content_hash([asked.rubric or self.project.rubric, self.project.constitution])[:12]
-            return f"judge {model}, prompt {find_prompt_version('prm')}, rubric {rules}"
-        registry = REGISTRIES[GRADERS if asked.by == "grader" else SCORERS]
-        package = next((one.package for one in registry.plugins if one.name == asked.name), "")
-        told = f"{asked.label} of {package or 'tentalis ' + version('tentalis')}"
-        if asked.by == "grader":
-            grader = open_grader(asked.name)
-            told = f"{asked.label}@{grader.version}" + (f" of {package}" if package else "")
-            return f"{told}, {model}" if grader.asks else told
+            return f"judge {self._name_model(asked)}, prompt {find_prompt_version('prm')}, rubric {rules}"
+        told = f"{asked.label} of {_find_package(SCORERS, asked.name) or 'tentalis ' + version('tentalis')}"
         if not asks_model(asked):
             return told
         rules = content_hash([self.project.rubric, self.project.constitution])[:12]
-        return f"{told}, {model}, rubric {rules}"
+        return f"{told}, {self._name_model(asked)}, rubric {rules}"
+
+    def _name_grader(self, asked: AskedPart) -> str:
+        grader: Grader | None = REGISTRIES[GRADERS].get(asked.name)
+        if grader is None:
+            return f"{asked.label}, which is not installed"
+        package = _find_package(GRADERS, asked.name)
+        told = f"{asked.label}@{grader.version}" + (f" of {package}" if package else "")
+        return f"{told}, {self._name_model(asked)}" if grader.asks else told
+
+    def _name_model(self, asked: AskedPart) -> str:
+        voter = self.voters.get(asked.model, NOBODY_ASKED)
+        return "no model" if isinstance(voter, Unscored) else voter.model
 
     def _grade(self, asked: AskedPart, context: AttemptContext) -> Said:
         grader, given = open_grader(asked.name), json.loads(asked.given)
@@ -156,6 +162,11 @@ def open_grader(name: str) -> Grader:
     if grader is None:
         raise UngradedError(f"grader: {REGISTRIES[GRADERS].refuse(name)}")
     return grader
+
+
+def _find_package(group: str, name: str) -> str:
+    """The package that it comes of, and its version; "" of what is ours."""
+    return next((one.package for one in REGISTRIES[group].plugins if one.name == name and not one.error), "")
 
 
 def _ask_judge(voter: Voter | Unscored, question: str) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from apps.checks.graders import open_asked, open_grader
+from apps.accounts.models import Project
+from apps.checks.graders import Graders, open_asked, open_grader
 from apps.checks.language import read_check
 from apps.checks.results import AskedPart, CheckError, CheckVerdict, Said
 from tentalis.core.grading import Grade, GradedTask, UngradedError, read_grade
@@ -66,6 +67,16 @@ def test_where_nobody_can_be_asked_it_is_neither_right_nor_wrong() -> None:
     assert read_check(CHOICE).run("B").verdict is CheckVerdict.UNSCORED
     with pytest.raises(UngradedError, match="no judge is set"):
         GradedTask(prompt="?").ask_judge("Is it right?")
+
+
+def test_a_grader_is_named_with_its_version_and_one_that_is_gone_is_named_too() -> None:
+    known, asking, gone = (AskedPart("grader", name=name) for name in ("choice", "rubric_judge", "mine"))
+    names = Graders(Project(), frozenset({known, asking, gone}), {}).names
+    version, judge_version = (open_grader(name).version for name in ("choice", "rubric_judge"))
+    assert names == [
+        f"grader choice@{version}", "grader mine, which is not installed",
+        f"grader rubric_judge@{judge_version}, no model",
+    ]  # fmt: skip
 
 
 JUDGED = {"check": "grader", "name": "rubric_judge", "reference": "Is it kind?"}
