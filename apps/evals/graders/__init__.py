@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from apps.evals.sandboxed_graders import keep_apart
 from tentalis.core.grading import Grader
-from tentalis.plugins import GRADERS, REGISTRIES, Registry
+from tentalis.plugins import GRADERS, Registry, find_plugins
 
 __all__ = ["REGISTRY"]
 
@@ -27,7 +27,7 @@ def _read_grader(name: str, found: Any) -> Grader:
         return thing
     if not callable(thing):
         raise TypeError(f"wanted a Grader or a function of (task, episode), found {type(thing).__name__}")
-    package = next((one.package for one in REGISTRIES[GRADERS].plugins if one.name == name), "")
+    package = next((plugin.package for plugin, _ in find_plugins(GRADERS) if plugin.name == name), "")
     return Grader(
         name=name,
         version=package.rpartition(" ")[2] or "0",

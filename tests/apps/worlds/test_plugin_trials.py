@@ -170,6 +170,24 @@ def test_a_grader_nobody_vouched_for_grades_in_a_sandbox_and_is_never_imported_h
         graders.forget()
 
 
+def test_a_bare_function_that_is_vouched_for_is_a_grader_of_its_packages_version(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = home / "source.py"
+    source.write_text('def same(task, episode):\n    "The same text."\n    return episode.answer == task.reference\n')
+    put_package(home, "bare_graders", source, "[tentalis.graders]\nsame = bare_graders:same\n")
+    monkeypatch.setenv("TENTALIS_TRUSTED_PLUGINS", "bare-graders")
+    graders = REGISTRIES["tentalis.graders"]
+    graders.forget()
+    try:
+        assert [plugin.error for plugin in graders.plugins] == [""]
+        grader = open_grader("same")
+    finally:
+        graders.forget()
+    assert (grader.version, grader.about) == ("1.0", "The same text.")
+    assert grade(grader, "Ulm", "Ulm").is_correct
+
+
 def grade(grader: Grader, answer: str, reference: Any) -> Grade:
     context = AttemptContext(environment="chat", prompt="?", text=answer, steps=(), answer=answer)
     return grader.run(GradedTask(prompt="?", reference=reference), context)
