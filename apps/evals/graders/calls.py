@@ -14,6 +14,7 @@ from tentalis.core.graders.calls import (
     match_turns,
     read_calls,
     read_native_call,
+    strip_marks,
 )
 from tentalis.core.graders.programs import take_code
 from tentalis.core.grading import Grade, GradedTask, Grader, UngradedError, decide_grade
@@ -47,8 +48,8 @@ def check_calls(reference: Any, options: Mapping[str, Any]) -> None:
         return
     if not isinstance(told, list) or not 1 <= len(told) <= MOST_CALLS:
         raise ValueError(f"{forms[0]}: wanted a list of 1 to {MOST_CALLS}, found {told!r:.120}")
-    if forms[0] == "told" and not all(isinstance(one, str) and one.strip() for one in told):
-        raise ValueError(f"told: wanted texts, found {told!r:.120}")
+    if forms[0] == "told" and not all(isinstance(one, str) and strip_marks(one).strip() for one in told):
+        raise ValueError(f"told: wanted texts of more than marks, found {told!r:.120}")
     if forms[0] == TURNS:
         _check_turns(told)
     if forms[0] == "calls":

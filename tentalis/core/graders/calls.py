@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from tentalis.core.graders.words import has_word
+
 PYTHON, JAVA, JAVASCRIPT = "python", "java", "javascript"
 LANGUAGES: Final = (PYTHON, JAVA, JAVASCRIPT)
 MOST_CHARS: Final = 100_000
@@ -37,6 +39,7 @@ KINDS: Final[Mapping[str, Mapping[str, type]]] = {
 """Kind of a parameter, as a function's description has it -> what a value of it is."""
 _HOLDS_OTHERS: Final = frozenset({"array", "tuple", "Array", "ArrayList"})
 _IGNORED: Final = str.maketrans(dict.fromkeys(" ,./-_*^") | {"'": '"'})
+_UNMARKED: Final = str.maketrans("'", '"', ",./-_*^()")
 
 
 class CalledFunction(NamedTuple):
@@ -534,25 +537,13 @@ def match_turns(played: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[st
 
 def match_told(answer: str, wanted: Sequence[str]) -> bool:
     """Whether one of these stands in an answer as words of their own, without case and some marks."""
-    kept = _strip_marks(answer)
-    for one in map(_strip_marks, wanted):
-        place = kept.find(one)
-        while place >= 0:
-            edges = (kept[:place][-1:] + one[:1], kept[place + len(one) :][:1] + one[-1:])
-            if all(_is_edge(pair) for pair in edges):
-                return True
-            place = kept.find(one, place + 1)
-    return False
+    kept = strip_marks(answer)
+    return any(has_word(kept, strip_marks(one)) for one in wanted)
 
 
-def _strip_marks(text: str) -> str:
-    return text.translate(str.maketrans("'", '"', ",./-_*^()")).lower()
-
-
-def _is_edge(pair: str) -> bool:
-    """Whether a word begins or ends between two signs; the second is there, the first may not be."""
-    before, sign = (pair[:-1], pair[-1:])
-    return (before.isalnum() or before == "_") != (sign.isalnum() or sign == "_")
+def strip_marks(text: str) -> str:
+    """As words are compared: without case, and marks that writings of one thing differ by."""
+    return text.translate(_UNMARKED).lower()
 
 
 def read_native_call(name: str, arguments: str) -> CalledFunction:

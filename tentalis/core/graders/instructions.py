@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from tentalis.core.graders.words import split_words
+from tentalis.core.graders.words import find_all, has_word, is_word_sign, split_words
 
 Arguments = Mapping[str, Any]
 RELATIONS: Final = ("less than", "at least")
@@ -107,7 +107,7 @@ def _has_often(answer: str, given: Arguments, _: Reading) -> bool:
 
 def _lacks_words(answer: str, given: Arguments, _: Reading) -> bool:
     folded = _fold(answer)
-    return not any(_has_word(folded, _fold(one)) for one in given["forbidden_words"])
+    return not any(has_word(folded, _fold(one)) for one in given["forbidden_words"])
 
 
 def _has_letters(answer: str, given: Arguments, _: Reading) -> bool:
@@ -128,7 +128,7 @@ def _count_paragraphs(answer: str, given: Arguments, _: Reading) -> bool:
 
 
 def _count_words(answer: str, given: Arguments, _: Reading) -> bool:
-    parted = "".join(sign if _is_word_sign(sign) else " " for sign in answer)
+    parted = "".join(sign if is_word_sign(sign) else " " for sign in answer)
     return _compare(len(parted.split()), given["relation"], given["num_words"])
 
 
@@ -158,7 +158,7 @@ def _has_postscript(answer: str, given: Arguments, _: Reading) -> bool:
     text, marker = answer.lower(), given["postscript_marker"].strip()
     if marker in {"P.S.", "P.P.S"}:
         parts = ["p.", "s."] if marker == "P.S." else ["p.", "p.", "s"]
-        return any(_goes_on(text, place, parts) for place in _find_all(text, parts[0]))
+        return any(_goes_on(text, place, parts) for place in find_all(text, parts[0]))
     return marker.lower() in text
 
 
@@ -260,29 +260,6 @@ def _fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     return "".join(folded if len(folded := sign.casefold()) == 1 else sign for sign in text)
-
-
-def _is_word_sign(sign: str) -> bool:
-    return sign.isalnum() or sign == "_"
-
-
-def _find_all(text: str, part: str) -> list[int]:
-    """Where it stands, overlapping too."""
-    places, place = [], text.find(part)
-    while place >= 0:
-        places.append(place)
-        place = text.find(part, place + 1)
-    return places
-
-
-def _has_word(text: str, word: str) -> bool:
-    """Whether it stands there with a border of a word at both of its ends."""
-    edged = f"\n{text}\n"
-    for place in _find_all(text, word):
-        ends = (edged[place : place + 2], edged[place + len(word) : place + len(word) + 2])
-        if all(_is_word_sign(pair[0]) != _is_word_sign(pair[1]) for pair in ends):
-            return True
-    return False
 
 
 def _goes_on(text: str, place: int, parts: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""A sentence in words, by the conventions of the Penn Treebank."""
+"""A sentence in words, by the conventions of the Penn Treebank, and words that stand somewhere in a text."""
 
 import re
 from typing import Final
@@ -67,3 +67,26 @@ def _part_period(text: str, closers: str) -> str:
     if start >= 2 and text[start - 1] == "." and text[start - 2] != ".":
         return f"{text[: start - 1]} . {text[start:end]} "
     return text
+
+
+def is_word_sign(sign: str) -> bool:
+    return sign.isalnum() or sign == "_"
+
+
+def find_all(text: str, part: str) -> list[int]:
+    """Where it stands, overlapping too."""
+    places, place = [], text.find(part)
+    while place >= 0:
+        places.append(place)
+        place = text.find(part, place + 1)
+    return places
+
+
+def has_word(text: str, word: str) -> bool:
+    """Whether it stands there with a border of a word at both of its ends."""
+    edged = f"\n{text}\n"
+    for place in find_all(text, word):
+        ends = (edged[place : place + 2], edged[place + len(word) : place + len(word) + 2])
+        if all(is_word_sign(pair[0]) != is_word_sign(pair[1]) for pair in ends):
+            return True
+    return False

@@ -254,6 +254,7 @@ def test_a_text_holds_one_of_some_as_words_of_their_own(answer: str, holds: bool
         ({"turns": [{"results": [], "state": {}}]}, "wanted one at least in which something is called"),
         ({"turns": [{"results": []}]}, "wanted objects of results"),
         ({"told": [" "]}, "told: wanted texts"),
+        ({"told": ["35", "-- (.)"]}, "told: wanted texts of more than marks"),
     ],
 )
 def test_a_truth_that_is_empty_or_none_is_refused(reference: Any, words: str) -> None:
