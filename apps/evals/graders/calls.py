@@ -17,6 +17,7 @@ from tentalis.core.graders.calls import (
     strip_marks,
 )
 from tentalis.core.graders.programs import take_code
+from tentalis.core.graders.reading import read_word
 from tentalis.core.grading import Grade, GradedTask, Grader, UngradedError, decide_grade
 from tentalis.core.scoring.protocol import AttemptContext
 
@@ -34,9 +35,7 @@ _FORMS: Final = {
 
 def check_calls(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
-    language = options.get("language", PYTHON)
-    if language not in LANGUAGES:
-        raise ValueError(f"language: wanted one of {', '.join(LANGUAGES)}, found {language!r:.80}")
+    language = read_word(options, "language", LANGUAGES)
     forms = [form for form in _FORMS if isinstance(reference, Mapping) and form in reference]
     if len(forms) != 1 or reference.keys() != _FORMS[forms[0]]:
         wanted = "functions and calls, relevant, turns or told"
@@ -92,7 +91,7 @@ def grade_calls(task: GradedTask, episode: AttemptContext) -> Grade:
         return decide_grade(correct=not why, **({"why": why} if why else {}))
     if "told" in reference:
         return decide_grade(correct=match_told(episode.answer or "", reference["told"]))
-    language = str(task.options.get("language", PYTHON))
+    language = read_word(task.options, "language", LANGUAGES)
     try:
         calls = find_calls(episode, language)
     except UnreadableCallError as error:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from apps.worlds.sandboxes import open_client
 from tentalis.core.graders.programs import match_output, match_value, take_code
+from tentalis.core.graders.reading import is_number, read_count, read_word
 from tentalis.core.grading import Grade, GradedTask, Grader, UngradedError, decide_grade
 from tentalis.core.scoring.protocol import AttemptContext
 from tentalis.verification.program_runner import decode
@@ -25,13 +26,10 @@ _PRINTED: Final = {"cases"}
 
 def check_code(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
-    timeout_s = options.get("timeout_s", TIMEOUT_S)
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int) or not 1 <= timeout_s <= LONGEST_S:
-        raise ValueError(f"timeout_s: wanted a whole number from 1 to {LONGEST_S}, found {timeout_s!r:.80}")
-    if options.get("compare", COMPARED[0]) not in COMPARED:
-        raise ValueError(f"compare: wanted one of {', '.join(COMPARED)}, found {options['compare']!r:.80}")
+    _read_timeout_s(options)
+    read_word(options, "compare", COMPARED)
     tolerance = options.get("tolerance")
-    if tolerance is not None and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float)):
+    if tolerance is not None and not is_number(tolerance):
         raise ValueError(f"tolerance: wanted a number, found {tolerance!r:.80}")
     if not isinstance(reference, Mapping) or not ("test" in reference) ^ ("cases" in reference):
         raise ValueError(f"reference: wanted an object with a test or with cases, found {reference!r:.80}")
@@ -45,6 +43,10 @@ def check_code(reference: Any, options: Mapping[str, Any]) -> None:
         _check_tests(_list_tests(reference), str(reference.get("entry_point") or ""))
     else:
         _check_cases(reference["cases"], is_called="function" in reference)
+
+
+def _read_timeout_s(options: Mapping[str, Any]) -> int:
+    return read_count(options, "timeout_s", TIMEOUT_S, least=1, most=LONGEST_S)
 
 
 def _list_tests(reference: Mapping[str, Any]) -> list[str]:
@@ -99,7 +101,7 @@ def grade_code(task: GradedTask, episode: AttemptContext) -> Grade:
         return decide_grade(correct=False, why="there is no code in it")
     if len(answer) > MOST_CHARS:
         return decide_grade(correct=False, why=f"it is longer than {MOST_CHARS:,} characters")
-    job = _write_job(reference, code, task.options.get("timeout_s", TIMEOUT_S))
+    job = _write_job(reference, code, _read_timeout_s(task.options))
     try:
         found = _open_runner().run(job)
     except ProgramError as error:
@@ -135,10 +137,9 @@ def _write_job(reference: Mapping[str, Any], code: str, timeout_s: int) -> Progr
 
 def _match_cases(job: ProgramJob, found: ProgramFindings, task: GradedTask) -> int:
     """How many cases came out as they should."""
-    tolerance, passed = task.options.get("tolerance"), 0
+    tolerance, compare, passed = task.options.get("tolerance"), read_word(task.options, "compare", COMPARED), 0
     for case, told in zip(task.reference["cases"], found.cases, strict=False):
         if job.kind == "program":
-            compare = task.options.get("compare", COMPARED[0])
             passed += not told["ended"] and match_output(
                 str(told["output"]), case["output"], compare=compare, tolerance=tolerance
             )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tentalis.core.graders.reading import is_number, read_share
+from tentalis.core.graders.reading import is_number, read_least
 from tentalis.core.grading import Grade, GradedTask, Grader, UngradedError
 from tentalis.core.scoring.protocol import AttemptContext
 
@@ -14,8 +14,7 @@ def check_episode(reference: Any, options: Mapping[str, Any]) -> None:
         raise ValueError(f"reference: wanted none, for the world knows what is right, found {reference!r:.80}")
     if not isinstance(options.get("fact", "outcome"), str) or not options.get("fact", "outcome").strip():
         raise ValueError(f"fact: wanted the name of one, found {options['fact']!r:.80}")
-    if read_share(options, "least", 1.0) == 0:
-        raise ValueError("least: wanted a share above 0, found 0")
+    read_least(options)
 
 
 def grade_episode(task: GradedTask, episode: AttemptContext) -> Grade:
@@ -31,7 +30,7 @@ def grade_episode(task: GradedTask, episode: AttemptContext) -> Grade:
         )
     if not 0 <= value <= 1:
         raise UngradedError(f"{name}: wanted a number from 0 to 1, found {value:g}")
-    return Grade(value=float(value), correct=value >= read_share(task.options, "least", 1.0))
+    return Grade(value=float(value), correct=value >= read_least(task.options))
 
 
 GRADERS: Final = (

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from apps.checks.tongues import LANGUAGES, SURE, guess
 from tentalis.core.graders.instructions import Reading, follows, read_instruction
+from tentalis.core.graders.reading import read_flag
 from tentalis.core.grading import Grade, GradedTask, Grader, UngradedError
 from tentalis.core.scoring.protocol import AttemptContext
 
@@ -17,8 +18,7 @@ MOST_LOOKED_AT: Final = 400_000
 def check_instructions(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
     for name in ("loose", "partial"):
-        if not isinstance(options.get(name, False), bool):
-            raise ValueError(f"{name}: wanted true or false, found {options[name]!r:.80}")
+        read_flag(options, name, default=False)
     for name, arguments in _list_instructions(reference):
         _, given = read_instruction(name, arguments)
         if (language := given.get("language")) is not None and language not in LANGUAGES:
@@ -71,10 +71,10 @@ READING: Final = Reading(_split_sentences, _is_in)
 def grade_instructions(task: GradedTask, episode: AttemptContext) -> Grade:
     """Right where all of them are followed; the share of them stands beside it."""
     answer = (episode.answer or "")[:MOST_LOOKED_AT]
-    is_loose, told = task.options.get("loose", False), dict[str, bool | None]()
+    is_loose, told = read_flag(task.options, "loose", default=False), dict[str, bool | None]()
     for number, (name, arguments) in enumerate(_list_instructions(task.reference), start=1):
         told[f"{number} {name}"] = follows(name, arguments, answer, READING, is_loose=is_loose)
-    is_partial = task.options.get("partial", False)
+    is_partial = read_flag(task.options, "partial", default=False)
     unknown = [name for name, followed in told.items() if followed is None]
     if unknown and (is_partial or all(followed is not False for followed in told.values())):
         raise UngradedError(f"nobody can tell the language of the answer: {unknown[0].partition(' ')[2]}")

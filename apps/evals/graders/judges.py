@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tentalis.core.graders.asking import ask_criteria, ask_equality, ask_rubric, compare_answers
-from tentalis.core.graders.reading import is_number, read_share, read_texts
+from tentalis.core.graders.reading import is_number, read_flag, read_least, read_texts
 from tentalis.core.grading import Grade, GradedTask, GradeFunction, Grader, decide_grade
 from tentalis.core.scoring.judging import REFERENCE_CHARS, RUBRIC_CHARS
 from tentalis.core.scoring.protocol import AttemptContext
@@ -26,7 +26,7 @@ def _find_answer(episode: AttemptContext) -> str:
 
 def check_rubric(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
-    _check_least(options)
+    read_least(options)
     if isinstance(reference, str):
         _check_text("reference", reference)
         return
@@ -39,9 +39,7 @@ def check_rubric(reference: Any, options: Mapping[str, Any]) -> None:
         points = one.get("points", 1)
         if not is_number(points) or points == 0 or abs(points) > 1_000:
             raise ValueError(f"points: wanted a number other than 0, to 1,000, found {points!r:.80}")
-        if not isinstance(one.get("required", False), bool):
-            raise ValueError(f"required: wanted true or false, found {one['required']!r:.80}")
-        if one.get("required") and points < 0:
+        if read_flag(one, "required", default=False) and points < 0:
             raise ValueError("required: wanted points above 0 of what an answer must have")
     if sum(len(one["criterion"]) for one in reference) > RUBRIC_CHARS - 8 * MOST_CRITERIA:
         raise ValueError(f"reference: wanted criteria of at most {RUBRIC_CHARS - 8 * MOST_CRITERIA:,} characters")
@@ -54,7 +52,7 @@ def grade_rubric(task: GradedTask, episode: AttemptContext) -> Grade:
     required."""
     if not (answer := _find_answer(episode)):
         return decide_grade(correct=False, answer="none")
-    least = read_share(task.options, "least", 1.0)
+    least = read_least(task.options)
     if isinstance(task.reference, str):
         score = ask_rubric(task.ask_judge, prompt=task.prompt, answer=answer, rubric=task.reference)
         return Grade(value=score, correct=score >= least)
@@ -89,7 +87,7 @@ def check_group(reference: Any, options: Mapping[str, Any]) -> None:
 
 
 def _check_comparison(options: Mapping[str, Any]) -> None:
-    _check_least(options)
+    read_least(options)
     if "rubric" in options:
         _check_text("rubric", options["rubric"])
 
@@ -118,7 +116,7 @@ def _compare(task: GradedTask, episode: AttemptContext, others: list[str]) -> Gr
         "tied": sum(one.share == 0.5 for one in compared),
         "swayed": sum(one.swayed for one in compared),
     }
-    return Grade(value=value, correct=value >= read_share(task.options, "least", 1.0), signals=signals)
+    return Grade(value=value, correct=value >= read_least(task.options), signals=signals)
 
 
 # --- equality
@@ -141,11 +139,6 @@ def grade_equality(task: GradedTask, episode: AttemptContext) -> Grade:
 def _check_text(name: str, text: Any, most: int = RUBRIC_CHARS) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > most:
         raise ValueError(f"{name}: wanted a text of at most {most:,} characters, found {text!r:.80}")
-
-
-def _check_least(options: Mapping[str, Any]) -> None:
-    if read_share(options, "least", 1.0) == 0:
-        raise ValueError("least: wanted a share above 0, found 0")
 
 
 def _grader(

@@ -6,12 +6,13 @@ from typing import Any, Final
 import re2
 
 from tentalis.core.graders.places import Box, Mask, find_iou, read_box
-from tentalis.core.graders.reading import find_json, is_number, read_flag, read_number, read_share, read_word
+from tentalis.core.graders.reading import find_json, is_number, read_flag, read_least, read_number, read_word
 from tentalis.core.grading import Grade, GradedTask, Grader, decide_grade
 from tentalis.core.scoring.protocol import AttemptContext
 
 FORMS: Final = ("xyxy", "xywh")
 MOST_POINTS: Final = 256
+LEAST_IOU: Final = 0.5
 _NUMBER: Final = r"(-?\d{1,9}(?:\.\d{1,12})?)"
 _FOUR: Final = re2.compile(rf"[\[(<{{]\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*[\])>}}]")
 _TWO: Final = re2.compile(rf"[\[(<{{]\s*{_NUMBER}\s*,\s*{_NUMBER}\s*[\])>}}]")
@@ -24,8 +25,7 @@ _BARE: Final = re2.compile(rf"{_NUMBER}\s*,\s*{_NUMBER}")
 def check_iou(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
     _read_reference(reference, read_word(options, "form", FORMS))
-    if read_share(options, "least", 0.5) == 0:
-        raise ValueError("least: wanted a share above 0, found 0")
+    read_least(options, LEAST_IOU)
 
 
 def grade_iou(task: GradedTask, episode: AttemptContext) -> Grade:
@@ -35,9 +35,8 @@ def grade_iou(task: GradedTask, episode: AttemptContext) -> Grade:
     if len(boxes) != 1:
         return decide_grade(correct=False, boxes=len(boxes))
     iou = find_iou(boxes[0], _read_reference(task.reference, form))
-    return Grade(
-        value=iou, correct=iou >= read_share(task.options, "least", 0.5), signals={"iou": iou}, evidence={"boxes": 1}
-    )
+    correct = iou >= read_least(task.options, LEAST_IOU)
+    return Grade(value=iou, correct=correct, signals={"iou": iou}, evidence={"boxes": 1})
 
 
 def _read_reference(reference: Any, form: str) -> Box:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tentalis.core.graders import squad, translation
-from tentalis.core.graders.reading import read_flag, read_share, read_texts, read_word
+from tentalis.core.graders.reading import read_flag, read_least, read_share, read_texts, read_word
 from tentalis.core.grading import Grade, GradedTask, GradeFunction, Grader, decide_grade
 from tentalis.core.scoring.protocol import AttemptContext
 
@@ -19,14 +19,12 @@ _SHARES: Final = {
 def grade_share(share: float, options: Mapping[str, Any], signals: Mapping[str, float]) -> Grade:
     """A share of what is right, with the options `least` and `floor`."""
     value = share if share >= read_share(options, "floor", 0.0) else 0.0
-    return Grade(value=value, correct=value > 0 and value >= read_share(options, "least", 1.0), signals=signals)
+    return Grade(value=value, correct=value > 0 and value >= read_least(options), signals=signals)
 
 
 def check_shares(options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
-    read_share(options, "least", 1.0)
-    if options.get("least") == 0:
-        raise ValueError("least: wanted a share above 0, found 0")
+    read_least(options)
     if read_share(options, "floor", 0.0) == 1:
         raise ValueError("floor: wanted a share below 1, found 1")
 

@@ -4,6 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from tentalis.core.graders.reading import is_number
+
 MOST_PIXELS: Final = 2**28
 MOST_CORNERS: Final = 10_000
 
@@ -102,8 +104,6 @@ class Mask:
 
 def _read_numbers(given: Any, name: str, count: int = 4) -> list[float]:
     is_list = isinstance(given, list) and len(given) == count
-    if not is_list or not all(
-        isinstance(side, int | float) and not isinstance(side, bool) and abs(side) < 1e9 for side in given
-    ):
+    if not is_list or not all(is_number(side) and abs(side) < 1e9 for side in given):
         raise ValueError(f"{name}: wanted {count} numbers, found {given!r:.120}")
     return [float(side) for side in given]

@@ -24,6 +24,13 @@ def read_share(options: Mapping[str, Any], name: str, default: float) -> float:
     return read_number(options, name, default, least=0, most=1)
 
 
+def read_least(options: Mapping[str, Any], default: float = 1.0) -> float:
+    """The option `least`: the share, above 0, from which on an answer counts as right. Raises ValueError."""
+    if (least := read_share(options, "least", default)) == 0:
+        raise ValueError("least: wanted a share above 0, found 0")
+    return least
+
+
 def read_number(options: Mapping[str, Any], name: str, default: float, *, least: float, most: float) -> float:
     """Raises ValueError."""
     value = options.get(name, default)
