@@ -102,7 +102,7 @@ def check_translation(reference: Any, options: Mapping[str, Any]) -> None:
 
 
 def grade_bleu(task: GradedTask, episode: AttemptContext) -> Grade:
-    """BLEU of the sentence; its counts are signals, of which a corpus is scored."""
+    """BLEU of the sentence, its counts beside it as signals: a run has the mean of these, and no BLEU of a corpus."""
     counts = translation.count_bleu(
         episode.answer or "",
         read_texts(task.reference),

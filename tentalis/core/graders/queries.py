@@ -52,24 +52,6 @@ def find_rows(setup: str, query: str) -> list[Row]:
     """What one SELECT gives. Raises QueryError."""
     if len(query) > MOST_QUERY:
         raise QueryError(f"wanted a query of at most {MOST_QUERY:,} characters, found {len(query):,}")
-    return _find_rows(setup, query)
-
-
-@lru_cache(maxsize=128)
-def _set_up(setup: str) -> bytes:
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.set_authorizer(_allow_setup)
-        _bound(database)
-        try:
-            database.executescript(setup)
-            database.commit()
-            database.set_authorizer(None)
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            raise QueryError(f"setup: {error}"[:300]) from None
-        return database.serialize()
-
-
-def _find_rows(setup: str, query: str) -> list[Row]:
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(_set_up(setup))
         for limit, most in _LIMITS.items():
@@ -87,6 +69,20 @@ def _find_rows(setup: str, query: str) -> list[Row]:
     if len(rows) > MOST_ROWS:
         raise QueryError(f"wanted at most {MOST_ROWS:,} rows, found more")
     return rows
+
+
+@lru_cache(maxsize=128)
+def _set_up(setup: str) -> bytes:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.set_authorizer(_allow_setup)
+        _bound(database)
+        try:
+            database.executescript(setup)
+            database.commit()
+            database.set_authorizer(None)
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            raise QueryError(f"setup: {error}"[:300]) from None
+        return database.serialize()
 
 
 def _allow_setup(action: int, first: str | None, second: str | None, *_: str | None) -> int:
