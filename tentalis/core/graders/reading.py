@@ -70,10 +70,10 @@ def find_fenced(answer: str, languages: Sequence[str] = ()) -> str | None:
     place = 0
     while place < len(marks):
         opened = marks[place]
-        closing = next((later for later in marks[place + 1 :] if not later[1].strip()), None)
-        end = closing.start() if closing else len(answer)
+        closing = next((at for at in range(place + 1, len(marks)) if not marks[at][1].strip()), len(marks))
+        end = marks[closing].start() if closing < len(marks) else len(answer)
         blocks.append((opened[1].strip().lower(), answer[opened.end() : end].strip("\n")))
-        place = marks.index(closing, place) + 1 if closing else len(marks)
+        place = closing + 1
     preferred = [text for language, text in blocks if language in languages]
     texts = preferred or [text for _, text in blocks]
     return texts[-1] if texts else None
