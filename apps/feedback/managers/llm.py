@@ -13,12 +13,12 @@ from apps.inference.errors import ProviderRefusedError
 from apps.inference.judges import Voter, cast_vote
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
-from tentalis.core.learning.judged_pairs import join_orders
 from tentalis.core.scoring.judging import (
     Decision,
     Judgement,
     build_judge_request,
     build_pair_request,
+    join_orders,
     parse_decision,
     parse_preference,
 )

@@ -10,6 +10,7 @@ from tentalis.core.scoring.judging import (
     REFERENCE_CHARS,
     RUBRIC_CHARS,
     build_pair_request,
+    join_orders,
     parse_preference,
     read_verdict,
 )
@@ -78,25 +79,8 @@ def ask_equality(ask: Ask, *, prompt: str, answer: str, reference: str) -> bool:
 def compare_answers(ask: Ask, *, prompt: str, answer: str, other: str, rubric: str = "") -> Comparison:
     """Which of two answers is better, asked twice with their places swapped. Raises UngradedError."""
     first = _ask_preference(ask, prompt, answer, other, rubric)
-    second = 1 - _ask_preference(ask, prompt, other, answer, rubric)
-    return Comparison(first if first == second else 0.5, first != second)
-
-
-def rank_group(ask: Ask, *, prompt: str, answers: Sequence[str], rubric: str = "") -> list[float]:
-    """The share of its comparisons with the others that each answer of a group wins, ties as halves: in [0, 1], with a
-    mean of 0.5. Equal answers tie unasked. Raises UngradedError: a group that is not compared in full has no order."""
-    won = [0.0] * len(answers)
-    for place, answer in enumerate(answers):
-        for later in range(place + 1, len(answers)):
-            is_same = answer.strip() == answers[later].strip()
-            share = (
-                0.5
-                if is_same
-                else compare_answers(ask, prompt=prompt, answer=answer, other=answers[later], rubric=rubric).share
-            )
-            won[place] += share
-            won[later] += 1 - share
-    return [one / max(len(answers) - 1, 1) for one in won]
+    second = _ask_preference(ask, prompt, other, answer, rubric)
+    return Comparison(join_orders(first, second), first != 1 - second)
 
 
 def _ask_preference(ask: Ask, prompt: str, first: str, second: str, rubric: str) -> float:

@@ -95,22 +95,6 @@ def _read(found: PairedComparison) -> tuple[float, float]:
     return found.difference * found.items / padded, found.std / math.sqrt(padded)
 
 
-def join_orders(first: float, second: float) -> float:
-    """What a judge says of a pair in [0, 1], asked in both orders; where it takes the same place twice, neither wins.
-
-    Args:
-        first: 1 where it prefers the first answer shown, 0 where the second, 0.5 a tie; second: the same of the same
-            answers the other way round.
-    Returns:
-        1 where the answer that was shown first at first is better both times.
-    Source:
-        Zheng et al. 2023, "Judging LLM-as-a-judge with MT-Bench and Chatbot Arena", arXiv:2306.05685, sec. 3.4:
-        a win only where both orders say so.
-    """
-    swapped = 1 - second
-    return first if first == swapped else 0.5
-
-
 def count_agreement(judged: Sequence[tuple[float, float]]) -> Calibration:
     """Calibration by (said, truth) pairs; where the truth is a tie nothing is told of the judge."""
     decided = [(said, truth) for said, truth in judged if truth != 0.5]

@@ -194,6 +194,22 @@ def parse_preference(text: str) -> Score:
     return PREFERENCES[better]
 
 
+def join_orders(first: float, second: float) -> float:
+    """What a judge says of a pair in [0, 1], asked in both orders; where it takes the same place twice, neither wins.
+
+    Args:
+        first: 1 where it prefers the first answer shown, 0 where the second, 0.5 a tie; second: the same of the same
+            answers the other way round.
+    Returns:
+        1 where the answer that was shown first at first is better both times.
+    Source:
+        Zheng et al. 2023, "Judging LLM-as-a-judge with MT-Bench and Chatbot Arena", arXiv:2306.05685, sec. 3.4:
+        a win only where both orders say so.
+    """
+    swapped = 1 - second
+    return first if first == swapped else 0.5
+
+
 def build_decision_request(
     *, prompt: str, action: str, context: str = "", risk: str = "", rubric: str = "", constitution: str = ""
 ) -> tuple[Message, ...]:

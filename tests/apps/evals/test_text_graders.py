@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from apps.evals.graders import REGISTRY, mathematics
-from tentalis.core.graders.asking import rank_group
 from tentalis.core.grading import Grade, GradedTask, UngradedError
 from tentalis.core.scoring.protocol import AttemptContext
 from tentalis.math_answers import MathVerifier
@@ -415,13 +414,9 @@ def test_pairs_are_asked_in_both_orders() -> None:
     assert (tied.value, tied.signals["swayed"]) == (0.5, 0)
 
 
-def test_a_group_is_ranked_by_its_comparisons() -> None:
+def test_a_group_is_worth_the_share_of_others_that_it_is_better_than() -> None:
     longer = _prefer(lambda first, second: "first" if len(first) > len(second) else "second")
     assert grade("group_judge", "Jena!", reference=["Ulm", "Ulm on the Danube"], ask=longer) == _is(0.5, False)
-    assert rank_group(longer, prompt="?", answers=["a", "aaa", "aa", "aaa"]) == pytest.approx([0, 5 / 6, 1 / 3, 5 / 6])
-    assert rank_group(_raise, prompt="?", answers=["a", "a"]) == [0.5, 0.5]
-    with pytest.raises(UngradedError, match="busy"):
-        rank_group(_raise, prompt="?", answers=["a", "b"])
 
 
 def test_equality_is_the_judges_word() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 from tentalis.core.learning.gate_course import GROWTH, KEPT_SHARE, Pairs
-from tentalis.core.learning.judged_pairs import LEAST_JUDGED, Calibration, correct, count_agreement, join_orders
+from tentalis.core.learning.judged_pairs import LEAST_JUDGED, Calibration, correct, count_agreement
 from tentalis.core.learning.sequential import Looks
+from tentalis.core.scoring.judging import join_orders
 
 GOOD = Calibration(agreed=90, reversed=10)
 MARGIN = 0.1
