@@ -134,16 +134,21 @@ def takes_time(asked: AskedPart) -> bool:
 
 
 def find_asked(checks: Any) -> Iterator[AskedPart]:
-    """The parts of checks that ask somebody, wherever they stand in them. They are not read further."""
+    """The parts of checks that ask somebody, wherever they stand in them."""
+    return map(open_asked, find_asking(checks))
+
+
+def find_asking(checks: Any) -> Iterator[Mapping[str, Any]]:
+    """The same as they are stored. They are not read further."""
     if isinstance(checks, Mapping):
         if checks.get("check") in ASKED_KINDS:
-            yield open_asked(checks)
+            yield checks
         else:
             for inner in checks.values():
-                yield from find_asked(inner)
+                yield from find_asking(inner)
     elif isinstance(checks, list | tuple):
         for inner in checks:
-            yield from find_asked(inner)
+            yield from find_asking(inner)
 
 
 def open_asked(spec: Mapping[str, Any]) -> AskedPart:
@@ -160,7 +165,7 @@ def open_grader(name: str) -> Grader:
     """The grader of that name. Raises UngradedError: there is none."""
     grader: Grader | None = REGISTRIES[GRADERS].get(name)
     if grader is None:
-        raise UngradedError(f"grader: {REGISTRIES[GRADERS].refuse(name)}")
+        raise UngradedError(REGISTRIES[GRADERS].refuse(name))
     return grader
 
 

@@ -1,22 +1,22 @@
 """How answers are graded anew: by a grader, a scorer, checks, or a rubric that a world or a judge applies."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Self
 
 from apps.accounts.models import Project
 from apps.base.errors import BadInputError
-from apps.checks.graders import ATTEMPTS_AT_ONCE, SCORERS, Graders, convene_graders
+from apps.checks.graders import ATTEMPTS_AT_ONCE, SCORERS, Graders, convene_graders, find_asking, open_grader
 from apps.checks.language import read_checks, run_parts
 from apps.checks.results import CheckError, join_all
 from apps.worlds.registry import find_world
 from apps.worlds.verifying import open_context
-from tentalis.core.grading import Grader
+from tentalis.core.grading import UngradedError
 from tentalis.core.meta import judge_items
 from tentalis.core.worlds import AttemptDraft, ItemRubric, Verification
 from tentalis.outbound.scopes import ScopedThreadPool
-from tentalis.plugins import GRADERS, REGISTRIES
+from tentalis.plugins import REGISTRIES
 
 KINDS = ("grader", "scorer", "checks", "rubric")
 MAX_RUBRIC_CHARS = 20_000
@@ -78,7 +78,7 @@ class GradingRule:
         if len(self.rubric) > MAX_RUBRIC_CHARS or len(self.constitution) > MAX_RUBRIC_CHARS:
             raise BadInputError.at("rubric", f"wanted at most {MAX_RUBRIC_CHARS:,} characters")
         if self.grader:
-            _open_grader(self.grader)
+            _require_installed(self.grader)
         if self.scorer and REGISTRIES[SCORERS].get(self.scorer) is None:
             raise BadInputError.at("scorer", REGISTRIES[SCORERS].refuse(self.scorer))
         if self.checks:
@@ -160,33 +160,20 @@ class GradingRule:
         if self.rubric:
             return [{"check": "judge", "rubric": self.rubric}]
         name = self.grader.partition("@")[0]
-        known = next(_find_grader_checks(subject.checks), {})
+        known = next((one for one in find_asking(subject.checks) if one["check"] == "grader"), {})
         options = self.options or (known.get("options") if known.get("name") == name else None) or {}
         reference = known.get("reference", subject.reference)
         return [{"check": "grader", "name": name, "reference": reference, "options": dict(options)}]
 
 
-def _find_grader_checks(checks: Any) -> Iterator[Mapping[str, Any]]:
-    """The parts of stored checks that ask a grader, as they are stored."""
-    if isinstance(checks, Mapping):
-        if checks.get("check") == "grader":
-            yield checks
-        else:
-            for inner in checks.values():
-                yield from _find_grader_checks(inner)
-    elif isinstance(checks, list | tuple):
-        for inner in checks:
-            yield from _find_grader_checks(inner)
-
-
-def _open_grader(asked: str) -> Grader:
+def _require_installed(asked: str) -> None:
     name, _, version = asked.partition("@")
-    grader: Grader | None = REGISTRIES[GRADERS].get(name)
-    if grader is None:
-        raise BadInputError.at("grader", REGISTRIES[GRADERS].refuse(name))
-    if version not in ("", grader.version):
-        raise BadInputError.at("grader", f"wanted {name}@{grader.version}, which is installed, found {asked[:80]}")
-    return grader
+    try:
+        installed = open_grader(name).version
+    except UngradedError as error:
+        raise BadInputError.at("grader", str(error)) from None
+    if version not in ("", installed):
+        raise BadInputError.at("grader", f"wanted {name}@{installed}, which is installed, found {asked[:80]}")
 
 
 def _apply_rubric(rubric: ItemRubric, weights: Mapping[str, float] | str, subject: Subject) -> NewGrade:
