@@ -541,7 +541,8 @@ def list_typical() -> Mapping[str, tuple[Any, Mapping[str, Any], str]]:
 
 
 def bench_cheats(peer: Path) -> list[Bar]:
-    from tests.apps.evals.test_text_graders import RIGHT, grade
+    from tests.apps.evals.graders.asking import ask_grader
+    from tests.apps.evals.test_text_graders import RIGHT
 
     rng = random.Random(SEED)
     signs = "abcdefghijklmnopqrstuvwxyz     \n.,;:!?(){}[]<>$\\=+-*/'\"#`~"
@@ -549,7 +550,7 @@ def bench_cheats(peer: Path) -> list[Bar]:
     for name, (reference, options, _) in RIGHT.items():
         garbage = ["".join(rng.choice(signs) for _ in range(rng.randrange(1, 200))) for _ in range(200)]
         silent = ["", " ", "\n", "I cannot answer.", "I cannot answer that question, sorry."]
-        values = [grade(name, answer, reference=reference, options=options).value for answer in (*silent, *garbage)]
+        values = [ask_grader(name, reference, answer, **options).value for answer in (*silent, *garbage)]
         worth = [value if value is not None else 1.0 for value in values]
         mean = sum(worth[len(silent) :]) / len(garbage)
         met = sum(value == 0 for value in worth[: len(silent)]) + int(mean <= 0.02)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from apps.evals.graders import REGISTRY, mathematics
-from tentalis.core.grading import Grade, GradedTask, UngradedError
-from tentalis.core.scoring.protocol import AttemptContext
+from apps.evals.graders import mathematics
+from tentalis.core.grading import Grade, UngradedError
 from tentalis.math_answers import MathVerifier
+from tests.apps.evals.graders.asking import ask_grader
 
 GAINS = {"d1": 3, "d2": 1, "d3": 0}
 MASK = {"counts": [4, 2, 2, 1], "size": [3, 3]}
@@ -44,31 +44,10 @@ RIGHT: Mapping[str, tuple[Any, Mapping[str, Any], str]] = {
 }
 
 
-def grade(
-    name: str,
-    answer: str | None,
-    *,
-    reference: Any = None,
-    options: Mapping[str, Any] | None = None,
-    ask: Callable[[str], str] | None = None,
-    facts: Mapping[str, Any] | None = None,
-) -> Grade:
-    """What a grader of the registry says, with what its check takes."""
-    grader = REGISTRY.get(name)
-    assert grader is not None
-    grader.check_given(reference, options or {})
-    task = GradedTask(prompt="What is it?", reference=reference, options=options or {}, ask=ask)
-    text = answer or ""
-    return grader.run(
-        task,
-        AttemptContext(environment="chat", prompt="?", text=text, steps=(), answer=answer, facts=facts or {}),
-    )
-
-
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_is_worth_one(name: str) -> None:
     reference, options, answer = RIGHT[name]
-    assert grade(name, answer, reference=reference, options=options) == _is(value=1.0, correct=True)
+    assert ask_grader(name, reference, answer, **options) == _is(value=1.0, correct=True)
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -94,7 +73,7 @@ def test_what_is_right_is_worth_one(name: str) -> None:
 )
 def test_what_answers_nothing_is_worth_nothing(name: str, answer: str | None) -> None:
     reference, options, _ = RIGHT[name]
-    found = grade(name, answer, reference=reference, options=options)
+    found = ask_grader(name, reference, answer, **options)
     assert found.value is not None, found.cause
     assert found.value <= 0.02
     assert found.is_correct is False
@@ -147,7 +126,7 @@ def test_what_answers_nothing_is_worth_nothing(name: str, answer: str | None) ->
 )  # fmt: skip
 def test_what_cheats_is_worth_nothing(name: str, answer: str) -> None:
     reference, options, _ = RIGHT[name]
-    assert grade(name, answer, reference=reference, options=options) == _is(value=0.0, correct=False)
+    assert ask_grader(name, reference, answer, **options) == _is(value=0.0, correct=False)
 
 
 @pytest.mark.parametrize(
@@ -213,22 +192,22 @@ def test_what_cheats_is_worth_nothing(name: str, answer: str) -> None:
 def test_answers_are_worth_what_their_rule_says(
     name: str, reference: Any, options: Mapping[str, Any], answer: str, value: float
 ) -> None:
-    found = grade(name, answer, reference=reference, options=options)
+    found = ask_grader(name, reference, answer, **options)
     assert found.value == pytest.approx(value, abs=1e-12)
 
 
 def test_a_little_shared_is_not_right() -> None:
     """F1 of .13 has been taken for right elsewhere."""
-    found = grade("f1", "the cat and a dog went out with all of my other friends now Ulm", reference="Ulm Minster")
+    found = ask_grader("f1", "Ulm Minster", "the cat and a dog went out with all of my other friends now Ulm")
     assert found.value == pytest.approx(2 / 15)
     assert found.is_correct is False
-    assert grade("f1", "Ulm", reference="Ulm Minster", options={"least": 0.6}).is_correct
-    assert grade("f1", "Ulm", reference="Ulm Minster", options={"floor": 0.7}) == _is(value=0.0, correct=False)
+    assert ask_grader("f1", "Ulm Minster", "Ulm", least=0.6).is_correct
+    assert ask_grader("f1", "Ulm Minster", "Ulm", floor=0.7) == _is(value=0.0, correct=False)
 
 
 def test_the_last_distance_is_read_not_the_first() -> None:
-    assert grade("depth", "Of the 2.4 million pixels, the one at 320 is 7.9 m away", reference=2.4) == _is(0.0, False)
-    assert grade("depth", "Of the 100 pixels, the one at 320 is 2.5 m away", reference=2.4) == _is(1.0, True)
+    assert ask_grader("depth", 2.4, "Of the 2.4 million pixels, the one at 320 is 7.9 m away") == _is(0.0, False)
+    assert ask_grader("depth", 2.4, "Of the 100 pixels, the one at 320 is 2.5 m away") == _is(1.0, True)
 
 
 @pytest.mark.parametrize(
@@ -289,13 +268,13 @@ def test_what_nothing_can_be_graded_by_is_refused(
     name: str, reference: Any, options: Mapping[str, Any], refused: str
 ) -> None:
     with pytest.raises(ValueError, match=refused):
-        grade(name, "an answer", reference=reference, options=options)
+        ask_grader(name, reference, "an answer", **options)
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_grade_tells_nothing_of_what_is_right(name: str) -> None:
     reference, options, _ = RIGHT[name]
-    found = grade(name, "Ploen 77 [1, 2, 3, 4] (0, 0)", reference=reference, options=options)
+    found = ask_grader(name, reference, "Ploen 77 [1, 2, 3, 4] (0, 0)", **options)
     told = json.dumps([found.cause, dict(found.evidence)])
     secrets = {"exact": "Ulm", "em": "Minster", "number": "1234", "sql": "people", "diff": "three", "retrieval": "d1"}
     assert secrets.get(name, "no secret") not in told
@@ -305,12 +284,12 @@ def test_a_grade_tells_nothing_of_what_is_right(name: str) -> None:
 
 
 def test_an_episode_is_worth_what_its_world_found() -> None:
-    assert grade("episode", "done", facts={"outcome": 1.0}) == _is(1.0, True)
-    assert grade("episode", "done", facts={"outcome": 0.4}, options={"least": 0.4}) == _is(0.4, True)
-    assert grade("episode", None, facts={"tests": True}, options={"fact": "tests"}) == _is(1.0, True)
-    assert grade("episode", "done", facts={"unverified": "nobody looked"}).cause == "nobody looked"
-    assert grade("episode", "done", facts={"outcome": float("nan")}).value is None
-    assert grade("episode", "done", facts={"outcome": 7}).value is None
+    assert ask_grader("episode", None, "done", facts={"outcome": 1.0}) == _is(1.0, True)
+    assert ask_grader("episode", None, "done", facts={"outcome": 0.4}, least=0.4) == _is(0.4, True)
+    assert ask_grader("episode", None, None, facts={"tests": True}, fact="tests") == _is(1.0, True)
+    assert ask_grader("episode", None, "done", facts={"unverified": "nobody looked"}).cause == "nobody looked"
+    assert ask_grader("episode", None, "done", facts={"outcome": float("nan")}).value is None
+    assert ask_grader("episode", None, "done", facts={"outcome": 7}).value is None
 
 
 # --- judges
@@ -364,7 +343,7 @@ def test_a_judge_that_is_not_understood_makes_nothing_right_or_wrong(
     name: str, ask: Callable[[str], str] | None
 ) -> None:
     reference, options = JUDGED[name]
-    found = grade(name, "Ulm", reference=reference, options=options, ask=ask)
+    found = ask_grader(name, reference, "Ulm", ask=ask, **options)
     assert (found.value, found.is_correct) == (None, None)
     assert found.cause
 
@@ -372,7 +351,7 @@ def test_a_judge_that_is_not_understood_makes_nothing_right_or_wrong(
 @pytest.mark.parametrize("name", JUDGED)
 def test_nobody_is_asked_about_no_answer(name: str) -> None:
     reference, options = JUDGED[name]
-    assert grade(name, " ", reference=reference, options=options, ask=_raise) == _is(0.0, False)
+    assert ask_grader(name, reference, " ", ask=_raise, **options) == _is(0.0, False)
 
 
 def test_criteria_have_points_and_some_are_required() -> None:
@@ -383,7 +362,7 @@ def test_criteria_have_points_and_some_are_required() -> None:
     ]
 
     def judge(met: list[bool]) -> Grade:
-        return grade("rubric_judge", "Ulm", reference=criteria, ask=lambda _: json.dumps({"met": met, "reason": ""}))
+        return ask_grader("rubric_judge", criteria, "Ulm", ask=lambda _: json.dumps({"met": met, "reason": ""}))
 
     assert judge([True, True, False]) == _is(1.0, True)
     assert judge([True, True, True]) == _is(0.5, False)
@@ -405,23 +384,23 @@ def _prefer(better: Callable[[str, str], str]) -> Callable[[str], str]:
 
 def test_pairs_are_asked_in_both_orders() -> None:
     longer = _prefer(lambda first, second: "first" if len(first) > len(second) else "second")
-    assert grade("pairwise_judge", "Ulm on the Danube", reference="Jena", ask=longer) == _is(1.0, True)
-    assert grade("pairwise_judge", "Ulm", reference="Jena on the Saale", ask=longer) == _is(0.0, False)
-    swayed = grade("pairwise_judge", "Ulm", reference="Jena", ask=_prefer(lambda *_: "first"))
+    assert ask_grader("pairwise_judge", "Jena", "Ulm on the Danube", ask=longer) == _is(1.0, True)
+    assert ask_grader("pairwise_judge", "Jena on the Saale", "Ulm", ask=longer) == _is(0.0, False)
+    swayed = ask_grader("pairwise_judge", "Jena", "Ulm", ask=_prefer(lambda *_: "first"))
     assert swayed == _is(0.5, False)
     assert swayed.signals["swayed"] == 1
-    tied = grade("pairwise_judge", "Ulm", reference="Jena", ask=_prefer(lambda *_: "tie"))
+    tied = ask_grader("pairwise_judge", "Jena", "Ulm", ask=_prefer(lambda *_: "tie"))
     assert (tied.value, tied.signals["swayed"]) == (0.5, 0)
 
 
 def test_a_group_is_worth_the_share_of_others_that_it_is_better_than() -> None:
     longer = _prefer(lambda first, second: "first" if len(first) > len(second) else "second")
-    assert grade("group_judge", "Jena!", reference=["Ulm", "Ulm on the Danube"], ask=longer) == _is(0.5, False)
+    assert ask_grader("group_judge", ["Ulm", "Ulm on the Danube"], "Jena!", ask=longer) == _is(0.5, False)
 
 
 def test_equality_is_the_judges_word() -> None:
-    assert grade("llm_equality", "in Ulm", reference="Ulm", ask=lambda _: '{"same": true}') == _is(1.0, True)
-    assert grade("llm_equality", "in Ulm", reference="Ulm", ask=lambda _: '{"same": false}') == _is(0.0, False)
+    assert ask_grader("llm_equality", "Ulm", "in Ulm", ask=lambda _: '{"same": true}') == _is(1.0, True)
+    assert ask_grader("llm_equality", "Ulm", "in Ulm", ask=lambda _: '{"same": false}') == _is(0.0, False)
 
 
 # --- mathematics, whose processes take a second to start: all in one
@@ -447,15 +426,15 @@ def test_mathematics_is_compared_by_what_it_says_and_never_for_long(monkeypatch:
     found: list[Grade] = []
 
     def grade_all() -> None:  # where signals cannot be used
-        found.extend(grade("math", answer, reference=reference) for reference, answer, _ in cases)
+        found.extend(ask_grader("math", reference, answer) for reference, answer, _ in cases)
 
     thread = threading.Thread(target=grade_all)
     thread.start()
     thread.join()
     assert [one.value for one in found] == [value for _, _, value in cases], [one.cause for one in found]
     monkeypatch.setattr("tentalis.math_answers.MOST_S", 0.2)
-    slow = grade("math", "\\boxed{9^{9^{9^{9}}}}", reference=1)
+    slow = ask_grader("math", 1, "\\boxed{9^{9^{9^{9}}}}")
     assert (slow.value, slow.is_correct) == (None, None)
     assert "slower" in slow.cause
-    assert grade("math", "\\boxed{1}", reference=1) == _is(1.0, True)
+    assert ask_grader("math", 1, "\\boxed{1}") == _is(1.0, True)
     verifier.close()

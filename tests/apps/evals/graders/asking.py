@@ -1,6 +1,6 @@
 """Graders asked as a check asks them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from apps.checks.graders import open_grader
@@ -16,7 +16,8 @@ def ask_grader(
     *,
     steps: tuple[ParsedStep, ...] = (),
     facts: Mapping[str, Any] | None = None,
-    prompt: str = "",
+    prompt: str = "What is it?",
+    ask: Callable[[str], str] | None = None,
     **options: Any,
 ) -> Grade:
     """What it says of an answer; ValueError where the reference or the options are none."""
@@ -25,4 +26,4 @@ def ask_grader(
     context = AttemptContext(
         environment="chat", prompt=prompt, text=answer or "", steps=steps, answer=answer, facts=facts or {}
     )
-    return grader.run(GradedTask(prompt=prompt, reference=reference, options=options), context)
+    return grader.run(GradedTask(prompt=prompt, reference=reference, options=options, ask=ask), context)
