@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 10
 LONGEST_S: Final = 120
 MOST_CASES: Final = 1_000
 MOST_CHARS: Final = 4 * 2**20
-"""Of all texts of a reference, and of an answer."""
+"""Of an answer."""
 COMPARED: Final = ("lines", "words", "exact")
 _TESTED: Final = {"test", "entry_point", "setup"}
 _CALLED: Final = {"function", "cases", "setup"}

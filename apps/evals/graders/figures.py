@@ -14,6 +14,8 @@ from tentalis.core.scoring.protocol import AttemptContext
 
 MOST_DOCUMENTS: Final = 5_000
 _TO_METRES: Final = {"mm": 0.001, "cm": 0.01, "dm": 0.1, "m": 1.0, "km": 1000.0, "in": 0.0254, "ft": 0.3048}
+_UNITS: Final = ("m", *(unit for unit in _TO_METRES if unit != "m"))
+_MEASURES: Final = ("ndcg", *(measure for measure in MEASURES if measure != "ndcg"))
 _UNIT: Final = re2.compile(
     r"(?i)^[\s*_~]{0,4}(mm|cm|dm|km|millimet(?:er|re)s?|centimet(?:er|re)s?|met(?:er|re)s?|m|inch(?:es)?|in|f(?:ee|oo)?t)\b"
 )
@@ -111,12 +113,12 @@ def check_depth(reference: Any, options: Mapping[str, Any]) -> None:
     if not is_number(reference) or reference <= 0:
         raise ValueError(f"reference: wanted a distance above 0, found {reference!r:.80}")
     read_number(options, "ratio", 1.25, least=1.0001, most=10)
-    read_word(options, "unit", ("m", *(unit for unit in _TO_METRES if unit != "m")))
+    read_word(options, "unit", _UNITS)
 
 
 def grade_depth(task: GradedTask, episode: AttemptContext) -> Grade:
     """Right where the last distance named is within the ratio of the reference, the δ of depth estimation."""
-    answer, unit = episode.answer or "", read_word(task.options, "unit", ("m", *_TO_METRES))
+    answer, unit = episode.answer or "", read_word(task.options, "unit", _UNITS)
     found = find_final_number(answer)
     if found is None or found.value <= 0:
         return decide_grade(correct=False, distance="none, or several to choose from")
@@ -143,7 +145,7 @@ def check_retrieval(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
     if not any(gain > 0 for gain in _read_gains(reference).values()):
         raise ValueError("reference: wanted a document that is relevant, found none")
-    read_word(options, "measure", ("ndcg", *MEASURES))
+    read_word(options, "measure", _MEASURES)
     read_count(options, "k", 10, least=1, most=1_000)
 
 
@@ -152,7 +154,7 @@ def grade_retrieval(task: GradedTask, episode: AttemptContext) -> Grade:
     k = read_count(task.options, "k", 10, least=1, most=1_000)
     ranking = read_ranking(episode.answer or "")
     measures = measure_ranking(ranking, _read_gains(task.reference), k=k)
-    value = measures[read_word(task.options, "measure", ("ndcg", *MEASURES))]
+    value = measures[read_word(task.options, "measure", _MEASURES)]
     signals = {f"{name}_at_{k}": number for name, number in measures.items()}
     return Grade(value=value, signals=signals, evidence={"ranked": len(ranking)})
 
@@ -216,7 +218,7 @@ GRADERS: Final = (
         about="A distance, right within a ratio.",
         grade=grade_depth,
         check=check_depth,
-        options={"ratio": "1.25 where it is not given", "unit": f"of the reference: one of {', '.join(_TO_METRES)}"},
+        options={"ratio": "1.25 where it is not given", "unit": f"of the reference: one of {', '.join(_UNITS)}"},
     ),
     Grader(
         name="retrieval",
@@ -224,6 +226,6 @@ GRADERS: Final = (
         about="A ranking of documents, by the measures of retrieval.",
         grade=grade_retrieval,
         check=check_retrieval,
-        options={"measure": f"what it is worth: one of {', '.join(MEASURES)}", "k": "how many places count; 10"},
+        options={"measure": f"what it is worth: one of {', '.join(_MEASURES)}", "k": "how many places count; 10"},
     ),
 )

@@ -1,6 +1,7 @@
 """Graders as a kind of check: what is refused where it is written, and what is neither right nor wrong."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from apps.checks.language import read_check
 from apps.checks.results import AskedPart, CheckError, CheckVerdict, Said
 from tentalis.core.grading import Grade, GradedTask, UngradedError, read_grade
 from tentalis.core.scoring.protocol import AttemptContext
+from tentalis.plugins import GRADERS, REGISTRIES
 
 CHOICE = {"check": "grader", "name": "choice", "reference": "B", "options": {"choices": ["one", "two", "three"]}}
 
@@ -77,6 +79,14 @@ def test_a_grader_is_named_with_its_version_and_one_that_is_gone_is_named_too() 
         f"grader choice@{version}", "grader mine, which is not installed",
         f"grader rubric_judge@{judge_version}, no model",
     ]  # fmt: skip
+
+
+def test_the_guide_has_a_row_of_every_grader() -> None:
+    graders = REGISTRIES[GRADERS]
+    guide = Path("docs/guides/graders.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in guide.splitlines() if line.startswith("| `")]
+    told = {name.strip(" `") for row in rows for name in row.split(",")}
+    assert told == set(graders) - {plugin.name for plugin in graders.plugins}
 
 
 JUDGED = {"check": "grader", "name": "rubric_judge", "reference": "Is it kind?"}
