@@ -122,16 +122,16 @@ def _say_end(child, deadline, job):
         return "it took longer than %g s by the clock" % job["clock_s"]
     for _ in range(100):
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            return _say_status(os.waitpid(child, 0)[1], job)
+            _, status, used = os.wait4(child, 0)
+            return _say_status(status, used, job)
         time.sleep(0.002)
     return "it let go of who checks it"
 
 
-def _say_status(status, job):
+def _say_status(status, used, job):
     if os.WIFEXITED(status):
         return "it ended by itself, with exit code %d" % os.WEXITSTATUS(status)
     number = os.WTERMSIG(status)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     if number == signal.SIGXCPU or (number == signal.SIGKILL and used.ru_utime + used.ru_stime > job["timeout_s"]):
         return "it took longer than %d s" % job["timeout_s"]
     return "it was ended by signal %d" % number
@@ -214,13 +214,13 @@ def _run_program(job, text, shown):
     code = None
     while not ended and code is None:
         if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            code = os.waitpid(child, 0)[1]
+            _, code, used = os.wait4(child, 0)
         elif time.monotonic() > deadline:
             ended = "it took longer than %g s by the clock" % job["clock_s"]
         else:
             time.sleep(0.001)
     if code:
-        ended = _say_status(code, job)
+        ended = _say_status(code, used, job)
     _end_all()
     while True:
         try:

@@ -56,6 +56,17 @@ def test_a_program_that_prints_as_if_is_wrong() -> None:
     assert {ask_grader("code", PRINTED, cheat).value for cheat in PRINTING_CHEATS.values()} == {0.0}
 
 
+@pytest.mark.usefixtures("sandboxes")
+def test_a_program_that_is_killed_took_no_longer_than_it_did_however_long_it_ran_before() -> None:
+    program = (
+        "import os, time\n\nif input() == 'work':\n    while time.process_time() < 0.1:\n        pass\nelse:\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    cases = [{"input": word, "output": ""} for word in (*["work"] * 11, "end")]
+    grade = ask_grader("code", {"cases": cases}, program, timeout_s=1)
+    assert grade.evidence == {"passed": 11, "cases": 12, "why": "it was ended by signal 9"}
+
+
 def test_who_searches_its_own_memory_finds_what_is_there() -> None:
     """So that the cheat is one: it does find where it may look."""
     kept, names = CHECKED["test"], dict[str, Any]()
