@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from apps.base import kept_files
 from apps.base.kept_files import keep_file
 
 
@@ -17,7 +16,7 @@ def test_two_write_the_same_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             keep_file(path, others.pop())
         fsync(descriptor)
 
-    monkeypatch.setattr(kept_files.os, "fsync", write_meanwhile)
+    monkeypatch.setattr(os, "fsync", write_meanwhile)
     keep_file(path, b"whole")
     assert others == []
     assert path.read_bytes() == b"whole"
@@ -38,7 +37,7 @@ def test_what_could_not_be_written_leaves_nothing(tmp_path: Path, monkeypatch: p
     def fail(descriptor: int) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(kept_files.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no space left"):
         keep_file(tmp_path / "a", b"whole")
     assert list(tmp_path.iterdir()) == []
