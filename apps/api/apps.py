@@ -8,7 +8,7 @@ class ApiConfig(AppConfig):
     label = "api"
 
     def ready(self) -> None:
-        from apps.api.idempotency import forget_answers
+        from apps.api.forgetting import forget_answers
         from apps.erasure.erase import also_forget
 
         also_forget(forget_answers)

@@ -1,13 +1,11 @@
 """`Idempotency-Key`: the same request again gives the same answer again, and acts once."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Q
 from django.http import HttpResponse
 from django.utils import timezone
 from rest_framework.renderers import JSONRenderer
@@ -106,16 +104,6 @@ def find_concerned_project(request: Request) -> int | None:
     noted: int | None = getattr(request, "concerned_project", None)
     token = request.auth
     return noted if noted is not None or not isinstance(token, ApiToken) else token.project_id
-
-
-def forget_answers(project: Project, end_user: str, text: str) -> int:
-    """Empty the answers of one project that hold a text, or name an end user; how many.
-
-    The keys stay: a request sent again is still not done twice.
-    """
-    quoted = json.dumps(end_user or text.strip(), ensure_ascii=False)
-    held = Q(body__contains=quoted) if end_user else Q(body__icontains=quoted[1:-1])
-    return IdempotencyKey.objects.filter(held, project=project).update(body="", location="", is_forgotten=True)
 
 
 def find_fingerprint(request: Request) -> str:

@@ -7,5 +7,4 @@ from apps.base import views
 urlpatterns = [
     path("healthz", views.show_alive, name="healthz"),
     path("readyz", views.show_ready, name="readyz"),
-    path("metrics", views.show_metrics, name="metrics"),
 ]

@@ -1,4 +1,4 @@
-"""Health: alive, ready, and figures for Prometheus."""
+"""Health: alive and ready."""
 
 from collections.abc import Callable
 
@@ -7,10 +7,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import Error as DatabaseError
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
-from tentalis.inbound.metrics import METRICS_READERS, may_read_metrics
+from django.http import HttpRequest, JsonResponse
 
 REMARKS: list[Callable[[], list[str]]] = []
 """What higher floors have to say of readiness, in words."""
@@ -32,14 +29,6 @@ def show_ready(request: HttpRequest) -> JsonResponse:
     remarks = [] if reasons else [words for find in REMARKS for words in find()]
     status = "not ready" if reasons else "degraded" if remarks else "ready"
     return JsonResponse({"status": status, "reasons": reasons or remarks}, status=503 if reasons else 200)
-
-
-def show_metrics(request: HttpRequest) -> HttpResponse:
-    """For whoever has the token of the settings; without one, for who asks from this machine."""
-    address = str(request.META.get("REMOTE_ADDR", ""))
-    if not may_read_metrics(address=address, headers=request.headers, token=settings.TENTALIS["METRICS_TOKEN"]):
-        return HttpResponse(f"/metrics is for {METRICS_READERS}\n", status=403, content_type="text/plain")
-    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
 
 
 def find_database_fault() -> str:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-import phonenumbers
 import re2
 from stdnum import iban, luhn
 
@@ -211,6 +210,8 @@ class Redactor:
 
     def _find_phones(self, text: str) -> Iterator[SensitiveSpan]:
         """Numbers with a country's code that its plan allows; among very many all that look like one."""
+        import phonenumbers  # fifty modules, read by whoever first redacts
+
         for match in self._count(_PHONE.finditer(text)):
             if not self._left_phones:
                 yield SensitiveSpan(*match.span(), "PHONE")

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import pyarrow as pa
 from django.conf import settings
 
 from apps.base.kept_files import keep_file
@@ -62,6 +61,8 @@ def keep_pictures(pictures: Sequence[bytes]) -> str:
     Returns:
         Its name; the n-th is at `name/n`.
     """
+    import pyarrow as pa  # a tenth of a second, and few who speak with a model show it pictures
+
     table = pa.table({"bytes": pa.array(pictures, pa.large_binary())})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
@@ -113,6 +114,8 @@ def _show(part: Any) -> Any:
 
 def read_kept(name: str, place: str) -> bytes:
     """The bytes of a kept picture. Raises ProviderRefusedError."""
+    import pyarrow as pa
+
     try:
         found: bytes = _open(name).column("bytes")[int(place)].as_py()
     except (OSError, IndexError, ValueError, pa.ArrowException) as error:
@@ -122,6 +125,8 @@ def read_kept(name: str, place: str) -> bytes:
 
 @lru_cache(maxsize=8)
 def _open(name: str) -> Any:
+    import pyarrow as pa
+
     if not name.isalnum():
         raise OSError(f"wanted a file of pictures, found {name!r:.80}")
     return pa.ipc.open_file(pa.memory_map(str(settings.ARTIFACTS / DIRECTORY / f"{name}.arrow"))).read_all()

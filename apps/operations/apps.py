@@ -9,7 +9,6 @@ class OperationsConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.base import views
-        from apps.operations import metrics, monitors, servers  # noqa: F401  monitors register themselves
+        from apps.operations import monitors, servers  # noqa: F401  monitors register themselves
 
-        metrics.register()
         views.REMARKS.append(servers.say_now_away)

@@ -26,7 +26,7 @@ BROWSER: Path | None = TENTALIS["BROWSER"]
 ENGINE_URL: str = TENTALIS["ENGINE_URL"] or f"http://127.0.0.1:{TENTALIS['ENGINE_PORT']}"
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",

@@ -72,7 +72,7 @@ def test_the_box_tends_the_runs_on_a_cluster_by_the_name_and_the_queue_we_send_t
         "from gpu_workers.celery import app; app.loader.import_default_modules(); from gpu_workers.cluster_jobs import "
         f"CLUSTER_QUEUE; print({cluster.TEND!r} in app.tasks, CLUSTER_QUEUE)"
     )
-    assert run_python(code).split() == ["True", cluster.QUEUE]
+    assert run_python(code, without="DJANGO_SETTINGS_MODULE").split() == ["True", cluster.QUEUE]
 
 
 def test_the_web_side_loads_no_torch() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib import admin
+from django.core.checks import Tags, run_checks
 from django.test import Client
 from django.urls import reverse, reverse_lazy
 
@@ -33,6 +34,12 @@ def root(db: None) -> Client:
 
 def test_every_model_of_ours_can_be_audited() -> None:
     assert [model.__name__ for model in OURS if not admin.site.is_registered(model)] == []
+
+
+def test_djangos_checks_of_the_admin_find_nothing(root: Client) -> None:
+    """`manage.py check` may look before the URLs, which bring the admin's pages, are read."""
+    root.get(reverse("admin:index"))
+    assert run_checks(tags=[Tags.admin]) == []
 
 
 def test_every_list_and_every_row_opens_and_offers_no_change(root: Client) -> None:
