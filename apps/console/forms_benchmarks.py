@@ -13,7 +13,7 @@ from apps.evals.asking import MOST_DRAW, AskedFields
 from apps.evals.catalogue import CatalogueEntry
 from apps.evals.models import Benchmark
 from apps.evals.row_files import FORMS, read_rows
-from apps.training.courses import MOST_PATIENCE, MOST_ROUNDS, MOST_TASKS
+from apps.training.courses import MOST_PATIENCE, MOST_ROUNDS, MOST_SHOWN, MOST_TASKS
 from apps.workers.models import Worker
 from tentalis.core.task_files import guess_form
 from tentalis.limits import LIMITS
@@ -105,6 +105,13 @@ class CourseForm(forms.Form):
         max_value=MOST_PATIENCE,
         initial=5,
         help_text=_("After so many in a row it ends."),
+    )
+    shown = forms.IntegerField(
+        label=_("Known answers to imitate first"),
+        min_value=0,
+        max_value=MOST_SHOWN,
+        initial=0,
+        help_text=_("Of items to train on. Wanted where the model never does one right by itself."),
     )
     seed = forms.IntegerField(label=_("Seed"), min_value=0, max_value=MOST_DRAW, initial=0)
 

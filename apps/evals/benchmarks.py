@@ -185,9 +185,14 @@ def _make_rows(entry: CatalogueEntry, items: dict[str, list[CatalogueItem]]) -> 
                     seed=item.seed,
                     source=f"{entry.name}, {split} {place + 1}",
                     category=item.category,
+                    answer=_tell_answer(item) if split == Item.Split.TRAIN else "",
                 )
             )
     return rows
+
+
+def _tell_answer(item: CatalogueItem) -> str:
+    return item.oracle if item.oracle and item.oracle.strip() and not item.messages else ""
 
 
 def remove_taskset(*, taskset: Taskset, by: User) -> None:

@@ -57,6 +57,7 @@ class Item(Timestamped):
         checks: what a right answer is, as data; None where the reference, the world or people say it.
         source: where it comes from, in words, such as `task 12` or `tickets.jsonl, line 3`.
         category: what figures are told apart by; "" for none.
+        answer: a right one in words, of an item to train on, that may be shown to be imitated; "" where none is known.
         content_hash, bands: of its words (`tentalis.core.near_duplicates`).
     """
 
@@ -77,6 +78,7 @@ class Item(Timestamped):
     weight = models.FloatField(default=1.0)
     source = models.CharField(max_length=200, blank=True)
     category = models.CharField(max_length=64, blank=True, default="", db_default="")
+    answer = models.TextField(blank=True, default="", db_default="")
     content_hash = models.CharField(max_length=64)
     bands: "ArrayField[list[int], list[int]]" = ArrayField(models.BigIntegerField())
 

@@ -51,6 +51,7 @@ class ItemRow(NamedTuple):
     weight: Any = 1.0
     source: str = ""
     category: str = ""
+    answer: str = ""
     facts: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -267,6 +268,7 @@ def _read_row(row: ItemRow, world: World, project: Project, named: Find) -> Item
         weight=float(row.weight),
         source=row.source[:200],
         category=row.category[:64],
+        answer=row.answer,
         content_hash=hash_item(row.prompt, messages),
         bands=list_bands(row.prompt),
     )

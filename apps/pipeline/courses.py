@@ -11,10 +11,12 @@ from apps.audit.services import move
 from apps.base.errors import ConflictError, TentalisError, log_and_continue
 from apps.evals.models import Benchmark
 from apps.pipeline.flow import close_batch, submit_rows
+from apps.pipeline.importing import import_at_once
 from apps.training import courses
 from apps.training.models import Course, CourseRound
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
+from tentalis.core.judged_files import write_shown
 
 BY = "course"
 
@@ -61,7 +63,10 @@ def _step(course: Course) -> None:
 
 
 def begin_round(course: Course) -> None:
-    """Submit the tasks of the next round, in the running transaction."""
+    """Submit the tasks of the next round, in the running transaction; where answers are to be shown, those first."""
+    if course.shown and not course.rounds.exists():
+        _show_answers(course)
+        return
     choice, rows = courses.choose_round(course)
     if not choice.fresh and not choice.mixed and not choice.unsolved:
         move(course, Course.State.DONE, by=BY, reason="every item is solved", finished_at=timezone.now())
@@ -74,7 +79,22 @@ def begin_round(course: Course) -> None:
         worker=course.worker,
         group_size=course.group_size,
     )
-    courses.open_round(course, choice, made)
+    told = choice._asdict()
+    courses.open_round(course, told, told.pop("items"), made)
+
+
+def _show_answers(course: Course) -> None:
+    items = courses.choose_shown(course)
+    tasks = import_at_once(
+        project=course.project,
+        by=course.started_by,
+        kind="sft",
+        text="\n".join(write_shown(item.prompt, item.answer) for item in items),
+        file=str(course.benchmark),
+        environment=course.benchmark.taskset.environment,
+        worker=course.worker,
+    )
+    courses.open_round(course, {"shown": len(items)}, [item.pk for item in items], tasks)
 
 
 def _go_on_with_round(course: Course, current: CourseRound) -> None:
@@ -94,6 +114,8 @@ def _go_on_with_round(course: Course, current: CourseRound) -> None:
 
 def _train(course: Course, current: CourseRound) -> None:
     changes: Mapping[str, Any] | None = course.recipe or None
+    if current.is_shown:
+        changes = {**course.recipe, **course.shown_recipe, **courses.SHOWN}
     if missing := say_missing(course.worker.line):
         raise ConflictError(missing)
     try:

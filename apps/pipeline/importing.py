@@ -10,6 +10,7 @@ from apps.feedback import importing
 from apps.feedback.models import RowImport
 from apps.outbox import services as outbox
 from apps.outbox.kinds import SegmentKind
+from apps.tasks.models import Task
 from apps.tasks.services import read_file
 from apps.workers.models import Worker
 from tentalis.core.judged_files import TASKS, JudgedRow, guess_kind
@@ -49,6 +50,18 @@ def start(
         )
         outbox.start(SegmentKind.IMPORT, subject_id=made.pk, project_id=made.project_id)
     return made
+
+
+def import_at_once(
+    *, project: Project, by: User, kind: str, text: str, file: str, environment: str, worker: Worker
+) -> list[Task]:
+    """Make the rows of a file into tasks, in the running transaction. Raises what `importing.start_import` raises."""
+    made = importing.start_import(
+        project=project, by=by, kind=kind, text=text, file=file, environment=environment, worker=worker
+    )
+    tasks, _ = importing.import_chunk(made.pk, importing.read_import(made.pk), limit=made.total)
+    outbox.start_many(SegmentKind.LEARN, [(task.pk, task.project_id) for task in tasks])
+    return tasks
 
 
 def import_all(import_id: int) -> None:

@@ -1,12 +1,12 @@
 """Courses: a worker learns a benchmark, round by round. What is tried next, what came of a round, when it ends."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -30,7 +30,9 @@ from tentalis.core.scoring.calibration import Interval
 from tentalis.core.task_files import TaskRow
 from tentalis.plugins import name_backends
 
-MOST_ROUNDS, MOST_TASKS, MOST_PATIENCE = 1_000, 1_000, 100
+MOST_ROUNDS, MOST_TASKS, MOST_PATIENCE, MOST_SHOWN = 1_000, 1_000, 100, 2_000
+SHOWN: Final[Mapping[str, Any]] = {"algorithm": "sft"}
+"""Of a recipe, where known answers are imitated."""
 OPEN_ADAPTERS: Final = (Adapter.State.CANDIDATE, Adapter.State.VERIFIED)
 
 
@@ -45,6 +47,8 @@ def start_course(
     patience: int = 5,
     backend: str = "",
     recipe: Mapping[str, Any] | None = None,
+    shown: int = 0,
+    shown_recipe: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Course:
     """Have a worker learn a benchmark; its gate measures on the benchmark's held-out items from now on.
@@ -53,6 +57,8 @@ def start_course(
         rounds: at most; tasks: of each; group_size: attempts at a task, None as the project has it.
         patience: rounds in a row without a better adapter, after which it ends.
         backend, recipe: of the trainings, where they differ from the worker's.
+        shown: of so many train items the known answers are imitated first; the rest of its rounds learns from what the
+            worker does itself. shown_recipe: of that training, beside `recipe`.
     Raises:
         BadInputError, ConflictError: saying what was wanted and what was found.
     """
@@ -70,11 +76,18 @@ def start_course(
     if words := find_environment_error(worker, benchmark.taskset.environment):
         raise BadInputError.at("benchmark", words)
     read_recipe(worker, recipe)
+    read_recipe(worker, {**(recipe or {}), **(shown_recipe or {}), **SHOWN})
     group = worker.project.group_size if group_size is None else group_size
     if group < 2:
         raise BadInputError.at("group_size", f"wanted at least 2 attempts, which are compared, found {group}")
     train = sum(not has_past(item) for item in benchmark.taskset.items.filter(split=Item.Split.TRAIN))
     held_out = benchmark.taskset.items.filter(split=Item.Split.HELD_OUT).count()
+    answers = min(MOST_SHOWN, _list_known(benchmark).count())
+    if not 0 <= shown <= answers:
+        words = f"wanted at most {answers}, whose right answer is known, of {benchmark}; found {shown}"
+        raise BadInputError.at("shown", words)
+    if shown_recipe and not shown:
+        raise BadInputError.at("shown_recipe", "wanted with it how many answers are shown (shown), found none")
     if not train:
         raise BadInputError.at("benchmark", f"wanted items to train on, found none in {benchmark}: it only measures")
     if held_out < LEAST_OWN:
@@ -93,6 +106,8 @@ def start_course(
                 patience=patience,
                 backend=backend,
                 recipe=dict(recipe or {}),
+                shown=shown,
+                shown_recipe=dict(shown_recipe or {}),
                 rule=CurriculumRule().to_json(),
                 seed=seed,
             )
@@ -100,6 +115,7 @@ def start_course(
             if choose_panel(worker, version=1, policy=GatePolicy()) is None:
                 raise BadInputError.at("benchmark", f"its held-out items cannot be measured on: {say_missing(worker)}")
             payload = {"benchmark": str(benchmark), "worker": worker.name, "rounds": rounds, "tasks": tasks}
+            payload |= {"shown": shown} if shown else {}
             record(Kind.COURSE_STARTED, subject=course, by=by.handle, payload=payload)
     except IntegrityError:
         raise ConflictError(f"{worker.name} is in a course already: cancel that one, or wait for its end") from None
@@ -192,11 +208,21 @@ def choose_round(course: Course) -> tuple[Choice, list[TaskRow]]:
     return choice, rows
 
 
-def open_round(course: Course, choice: Choice, tasks: list[Task]) -> CourseRound:
+def choose_shown(course: Course) -> list[Item]:
+    """The items whose known answers are imitated, in an order of the course's seed."""
+    items = list(_list_known(course.benchmark))
+    return Random(f"{course.seed}:shown").sample(items, min(course.shown, len(items)))
+
+
+def _list_known(benchmark: Benchmark) -> QuerySet[Item]:
+    return benchmark.taskset.items.filter(split=Item.Split.TRAIN).exclude(answer="").order_by("pk")
+
+
+def open_round(course: Course, choice: Mapping[str, Any], items: Sequence[int], tasks: Sequence[Task]) -> CourseRound:
     """Write a round down, in the running transaction."""
-    told = choice._asdict()
-    items = [[item, task.pk] for item, task in zip(told.pop("items"), tasks, strict=True)]
-    return CourseRound.objects.create(course=course, number=course.rounds.count() + 1, items=items, choice=told)
+    pairs = [[item, task.pk] for item, task in zip(items, tasks, strict=True)]
+    number = course.rounds.count() + 1
+    return CourseRound.objects.create(course=course, number=number, items=pairs, choice=dict(choice))
 
 
 def is_worked(current: CourseRound) -> bool:
@@ -217,8 +243,12 @@ def note_results(current: CourseRound) -> None:
 def find_run(current: CourseRound) -> TrainingRun | None:
     """The training that learnt from its tasks last; None where none did yet."""
     tasks = [task for _, task in current.items]
-    runs = TrainingRun.objects.filter(batch__uses__rollout__attempt__task__in=tasks)
-    return runs.order_by("-pk").first()
+    learnt = (
+        Q(batch__demonstrations__task__in=tasks)
+        if current.is_shown
+        else Q(batch__uses__rollout__attempt__task__in=tasks)
+    )
+    return TrainingRun.objects.filter(learnt).order_by("-pk").first()
 
 
 def find_verdict(run: TrainingRun) -> tuple[bool, str] | None:

@@ -291,6 +291,8 @@ class Course(Stateful):
         rounds_wanted: at most; tasks_a_round, group_size: tasks of a round and attempts at each.
         patience: rounds in a row that brought no better adapter, after which it ends.
         backend, recipe: of its trainings, where they differ from the worker's.
+        shown: of so many items the known answers are imitated in the first round; shown_recipe: of that one's training,
+            beside the other.
         rule: when items are set aside (`CurriculumRule`); seed: of what is chosen, and of the tasks.
         reason: why it ended, or waits.
     """
@@ -327,6 +329,8 @@ class Course(Stateful):
     patience = models.PositiveSmallIntegerField()
     backend = models.CharField(max_length=16, blank=True, default="")
     recipe = models.JSONField(default=dict, blank=True)
+    shown = models.PositiveSmallIntegerField(default=0, db_default=0)
+    shown_recipe = models.JSONField(default=dict, db_default={}, blank=True)
     rule = models.JSONField()
     seed = models.BigIntegerField(default=0)
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
@@ -349,7 +353,8 @@ class CourseRound(Timestamped):
     """A round of a course.
 
     Attributes:
-        items: [[item, task], ...], by their ids. choice: how they were chosen (`curriculum.Choice`, without the items).
+        items: [[item, task], ...], by their ids. choice: how they were chosen (`curriculum.Choice`, without the items);
+            {"shown": how many} where their known answers are imitated.
         results: item's id -> [tries with an outcome, right in full]; {} while its tasks are worked on.
         run: of its tasks; None until then, and where nothing could be learnt.
         is_better: whether the gate let its adapter through; None until it ended.
@@ -376,3 +381,8 @@ class CourseRound(Timestamped):
     @property
     def project_id(self) -> int:
         return self.course.project_id
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether known answers are imitated, instead of the worker's own."""
+        return "shown" in self.choice

@@ -36,6 +36,8 @@ def train(
     tasks: Annotated[int, typer.Option(min=1, help="Of a round.")] = 24,
     attempts: Annotated[int | None, typer.Option(min=2, help="At each task of a benchmark.")] = None,
     patience: Annotated[int, typer.Option(min=1, help="Rounds that bring nothing better; then it ends.")] = 5,
+    shown: Annotated[int, typer.Option(min=0, help="Known answers of a benchmark to imitate first.")] = 0,
+    shown_recipe: Annotated[str, typer.Option(help="Recipe fields for what is imitated, as JSON.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Of what is chosen of a benchmark.")] = 0,
     file: Annotated[str, typer.Option(help="A benchmark's rows, where they do not come along.")] = "",
     as_json: AsJson = False,
@@ -46,10 +48,17 @@ def train(
         slug = choose_project(client, project)
         if bench:
             worker = choose_worker(client, slug, worker)
-            asked: dict[str, Any] = {"rounds": rounds, "tasks": tasks, "patience": patience, "seed": seed}
+            asked: dict[str, Any] = {
+                "rounds": rounds,
+                "tasks": tasks,
+                "patience": patience,
+                "shown": shown,
+                "seed": seed,
+            }
             asked |= {"group_size": attempts} if attempts else {}
             asked |= {"backend": backend} if backend else {}
             asked |= {"recipe": changes} if changes else {}
+            asked |= {"shown_recipe": told} if (told := read_object("a recipe", shown_recipe)) else {}
             learn_benchmark(client, slug, bench, worker, asked, file=file, watch=watch, as_json=as_json)
             return
         run = client.train(

@@ -74,6 +74,12 @@ def guess_kind(text: str) -> str:
     return next((kind for kind, wanted in marks.items() if wanted <= names), TASKS)
 
 
+def write_shown(prompt: str, answer: str) -> str:
+    """A row of `sft`: an answer to imitate."""
+    messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+    return canonical_json({"messages": messages}).decode()
+
+
 def read_judged_rows(text: str, *, kind: str, most: int) -> list[JudgedRow]:
     """The rows of a file of JSON lines, in its order.
 

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import ObjectField, StrictSerializer, TextField, WholeNumberField
 from apps.evals.asking import MOST_DRAW
-from apps.training.courses import MOST_PATIENCE, MOST_ROUNDS, MOST_TASKS
+from apps.training.courses import MOST_PATIENCE, MOST_ROUNDS, MOST_SHOWN, MOST_TASKS
 from apps.training.models import Course
 
 
@@ -17,8 +17,8 @@ class CourseOut(RowOut[Course]):
     class Meta:
         model = Course
         fields = (
-            "id project worker benchmark rounds_wanted tasks_a_round group_size patience backend recipe rule seed "
-            "state reason finished_at created_at"
+            "id project worker benchmark rounds_wanted tasks_a_round group_size patience backend recipe shown "
+            "shown_recipe rule seed state reason finished_at created_at"
         )
 
 
@@ -38,6 +38,10 @@ class CourseIn(StrictSerializer):
     )
     backend = TextField(max_length=16, required=False, help_text="Who trains; else the installation's.")
     recipe = ObjectField(required=False, help_text="Fields that differ from the worker's.")
+    shown = WholeNumberField(
+        min_value=0, max_value=MOST_SHOWN, default=0, help_text="Of so many items the known answers are imitated first."
+    )
+    shown_recipe = ObjectField(required=False, help_text="Fields of that training, beside the recipe's.")
     seed = WholeNumberField(min_value=0, max_value=MOST_DRAW, default=0)
 
 

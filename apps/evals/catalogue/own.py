@@ -8,12 +8,16 @@ def _read(row: Row) -> CatalogueItem:
     options = row.get("options") or {}
     if not isinstance(options, dict):
         raise ValueError(f"options: wanted an object, found {options!r:.80}")
+    answer = row.get("answer")
+    if answer is not None and not isinstance(answer, str):
+        raise ValueError(f"answer: wanted a right answer in words, found {answer!r:.80}")
     return CatalogueItem(
         prompt=require_text(row, "prompt"),
         reference=row["reference"],
         grader=require_text(row, "grader"),
         options=options,
         category=str(row.get("category") or "")[:64],
+        oracle=answer,
     )
 
 

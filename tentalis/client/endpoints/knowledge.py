@@ -76,7 +76,11 @@ class Knowledge(Sender[Answer]):
         return self._post("benchmarks", project=project, name=name, **changes)
 
     def start_course(self, *, project: str, worker: str, benchmark: int, **asked: Any) -> Answer:
-        """Have a worker learn a benchmark: `rounds`, `tasks`, `group_size`, `patience`, `backend`, `recipe`, `seed`."""
+        """Have a worker learn a benchmark.
+
+        Args:
+            asked: `rounds`, `tasks`, `group_size`, `patience`, `backend`, `recipe`, `shown`, `shown_recipe`, `seed`.
+        """
         return self._post("courses", project=project, worker=worker, benchmark=benchmark, **asked)
 
     def list_courses(self, **params: Any) -> Answer:

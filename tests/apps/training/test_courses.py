@@ -12,7 +12,9 @@ from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.evals.benchmarks import install_benchmark
 from apps.evals.models import Benchmark, ChosenPanel, Item, Taskset
 from apps.evals.panels import choose_panel
+from apps.feedback.hints import extract_hints
 from apps.pipeline.courses import go_on_with_courses, start_course
+from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
 from apps.training import courses
 from apps.training.models import Course, CourseRound, TrainingRun
@@ -177,6 +179,49 @@ def test_a_paused_course_ends_its_round_and_begins_no_other(worker: Worker, benc
     courses.resume_course(course=course, by=alice)
     go_on_with_courses()
     assert course.rounds.count() == 2
+
+
+def test_known_answers_are_imitated_in_the_first_round_and_own_work_in_the_next(
+    worker: Worker, benchmark: Benchmark, alice: User
+) -> None:
+    benchmark.taskset.items.filter(split="train").update(answer="Answer: A")
+    with pytest.raises(BadInputError, match="wanted at most 6, whose right answer is known"):
+        start(worker, benchmark, alice, shown=7)
+    course = start(worker, benchmark, alice, shown=5, shown_recipe={"learning_rate": 0.002})
+    shown = last_round(course)
+    assert (shown.choice, len(shown.items)) == ({"shown": 5}, 5)
+    prompts = dict(benchmark.taskset.items.filter(split="train").values_list("pk", "prompt"))
+    told = {pk: Task.objects.get(pk=task) for pk, task in shown.items}
+    assert {(one.prompt, one.answer, one.state) for one in told.values()} == {
+        (prompts[pk], "Answer: A", "learning") for pk in told
+    }
+    for task in told.values():
+        extract_hints([task.pk])
+        build_rollouts([task.pk], by="test")
+    go_on_with_courses()
+    shown.refresh_from_db()
+    assert shown.run is not None
+    assert shown.run.batch is not None
+    assert shown.run.batch.kind == "demonstrations"
+    assert (shown.run.recipe["algorithm"], shown.run.recipe["learning_rate"]) == ("sft", 0.002)
+    assert set(shown.run.batch.demonstrations.values_list("task", flat=True)) == {one.pk for one in told.values()}
+    TrainingRun.objects.filter(pk=shown.run.pk).update(state="cancelled")
+    for _ in range(2):
+        go_on_with_courses()
+    own = last_round(course)
+    assert (own.number, own.choice["fresh"]) == (2, 4)
+    assert {Task.objects.get(pk=task).state for _, task in own.items} == {"queued"}
+
+
+def test_a_benchmark_tells_the_answers_of_what_is_trained_on_alone(project: Project, alice: User) -> None:
+    rows = [
+        {"prompt": f"{says} {n}", "reference": str(n), "grader": "exact", "answer": str(n), "split": split}
+        for says, split in (("Say", "train"), ("Name", "held_out"))
+        for n in range(3)
+    ]
+    made = install_benchmark(project=project, name="own/said", by=alice, rows=rows)
+    told = {item.prompt: item.answer for item in made.taskset.items.all()}
+    assert told == {f"Say {n}": str(n) for n in range(3)} | {f"Name {n}": "" for n in range(3)}
 
 
 def test_what_cannot_be_trained_ends_a_course_as_failed_and_costs_no_round(
