@@ -119,7 +119,7 @@ def test_a_worker_learns_a_benchmark_and_its_course_is_read_paused_and_cancelled
     Project.objects.filter(pk=project.pk).update(has_held_out=True)
     worker = make_worker(project, "learner", "chat", base_model="apprentice")
     benchmark = make_benchmark(project)
-    said = {"worker": "learner", "rounds": 3, "tasks": 4, "group_size": 2, "patience": 2, "seed": 0}
+    said = {"worker": "learner", "rounds": 3, "tasks": 4, "group_size": 2, "patience": 2, "shown": 0, "seed": 0}
     wrong = client.post(path("course-new", benchmark.pk), said | {"group_size": 1})
     assert wrong.status_code == 400
     assert client.post(path("course-new", benchmark.pk), said).status_code == 302
