@@ -77,6 +77,10 @@ class RunLimits:
     def at_once(self) -> int:
         return self.concurrency or USUAL_AT_ONCE
 
+    @property
+    def has_budget(self) -> bool:
+        return any(one is not None for one in (self.tokens, self.usd, self.minutes))
+
     def find_reached(self, spent: RunSpent) -> str:
         """Which part of the budget is used up, in words; "" for none."""
         if self.tokens is not None and spent.tokens >= self.tokens:

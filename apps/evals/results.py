@@ -24,7 +24,7 @@ from apps.checks.graders import convene_graders
 from apps.evals.limits import RunLimits, RunSpent
 from apps.evals.models import Evaluation, ItemTry, TryRecord
 from apps.evals.panels import ItemSet
-from apps.inference.kept_answers import forget_written, write_answers
+from apps.inference.kept_answers import find_written, forget_written, write_answers
 from apps.inference.prices import Rates, find_price
 from apps.workers.agents import is_quick
 from apps.workers.base_names import count_parameters
@@ -68,7 +68,8 @@ CODE: Final = ("apps.evals", "apps.checks", "tentalis.core")
 """Packages that decide what is asked and how it is graded, beside the world's."""
 COUNTED: Final = ("played", "unscored", "seconds")
 SUM_UP_S: Final = 1.0
-"""What all tries came to is summed up so often while they are made, and at the end."""
+"""What all tries came to is summed up so often while they are made, and at the end; less often where that takes more
+than a twentieth of the time."""
 TRIED = frozenset({Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.WAITING, Evaluation.State.DONE})
 
 
@@ -82,7 +83,7 @@ class Measured:
 
     evaluation: Evaluation
     tries: dict[tuple[int, int], ItemTry] = field(default_factory=dict)
-    _summed_at: float = field(default_factory=time.monotonic)
+    _sum_up_at: float = field(default_factory=lambda: time.monotonic() + SUM_UP_S)
     _worked_since: float | None = None
     _is_behind: bool = False
 
@@ -130,7 +131,7 @@ class Measured:
 
     def pause_spent(self, *, by: str) -> bool:
         """Whether its budget is used; it pauses then, and says so."""
-        if not (self.limits.tokens or self.limits.usd or self.limits.minutes):
+        if not self.limits.has_budget:
             return False
         self.count_time()
         self.spent.seconds = self.evaluation.seconds
@@ -143,14 +144,24 @@ class Measured:
     def catch_up(self, *, by: str) -> None:
         """Sum up what was committed since it was summed up last."""
         if self._is_behind:
-            self._summed_at = -inf
+            self._sum_up_at = -inf
             commit(self, (), is_last=False, by=by)
 
-    def writing(self, wanted: "WantedTry") -> AbstractContextManager[Any]:
-        """Within, each answer of a model to a try that is kept is written down as it comes."""
-        if self.evaluation._state.adding or not self.evaluation.keeps_records:
+    def writing(self, wanted: "WantedTry", *, is_new: bool = False) -> AbstractContextManager[Any]:
+        """Within, each answer of a model to a try that is kept is written down as it comes; `is_new`: none is yet."""
+        if not self._writes:
             return nullcontext()
-        return write_answers(self.evaluation.project_id, self._name(wanted.place, wanted.number))
+        name = self._name(wanted.place, wanted.number)
+        return write_answers(self.evaluation.project_id, name, is_new=is_new)
+
+    def find_begun(self, wanted: "Iterable[WantedTry]") -> "set[WantedTry]":
+        """Those of the tries of which something is written down."""
+        names = {self._name(one.place, one.number): one for one in wanted} if self._writes else {}
+        return {names[name] for name in find_written(self.evaluation.project_id, list(names))}
+
+    @property
+    def _writes(self) -> bool:
+        return self.evaluation.keeps_records and not self.evaluation._state.adding
 
     def forget_written(self, rows: Sequence[ItemTry]) -> None:
         """Drop what was written down of tries that have ended."""
@@ -340,9 +351,11 @@ def _write(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: st
     evaluation = measured.evaluation
     measured.count_time()
     names: tuple[str, ...] = SUMMARY
-    if is_last or evaluation._state.adding or time.monotonic() > measured._summed_at + SUM_UP_S:
+    began = time.monotonic()
+    if is_last or evaluation._state.adding or began > measured._sum_up_at:
         state = _sum_up(measured, is_last=is_last)
-        measured._summed_at, measured._is_behind = time.monotonic(), False
+        now = time.monotonic()
+        measured._sum_up_at, measured._is_behind = now + max(SUM_UP_S, 20 * (now - began)), False
     else:
         evaluation.played = len(measured.tries)
         evaluation.unscored += sum(row.outcome is None for row in rows)

@@ -1,4 +1,5 @@
-"""Tries that are answered one by one: so many under way at any time as may be, each committed when it ends."""
+"""Tries that are answered one by one: so many under way at any time as may be, each committed when it ends, and
+those that end within a moment together."""
 
 import time
 from collections import Counter, deque
@@ -27,6 +28,9 @@ TOO_MANY: Final = 429
 SOON_S: Final = 10.0
 """Who wants to be asked again after so long at most has too many at the same time: fewer are asked at once."""
 LOOK_S: Final = 0.5
+MOMENT_S: Final = 0.05
+"""Tries that end within so long are committed together: alone, each costs as much as many. Of what has a budget none
+is begun before all that ended is counted."""
 GRACE_S: Final = 5.0
 """A try that took too long is cancelled, and left alone where it does not end within so long."""
 
@@ -73,6 +77,9 @@ class _Stream:
         self.asked = list(dict.fromkeys(one.asked for one in tries))
         self.left = Counter(one.asked for one in tries)
         self.answer = {one: self._open(one) for one in self.asked}
+        self.begun = {
+            each for one in self.asked for each in one.measured.find_begun(t for t in tries if t.asked is one)
+        }
         self.running: dict[Future[Answered], _Running] = {}
         self.times = Counter[WantedTry]()
         self.refused: list[tuple[WantedTry, ProviderRefusedError]] = []
@@ -80,10 +87,14 @@ class _Stream:
         self.width = max(one.measured.limits.at_once for one in self.asked)
         self.generation = 0
         self.has_begun = False
+        self.has_budget = any(one.measured.limits.has_budget for one in self.asked)
+        self.ended: dict[WantedTries, list[ItemTry]] = {}
+        self.committed_at = 0.0
         self.failure: BaseException | None = None
 
-    def _open(self, asked: WantedTries) -> Callable[[WantedTry], Answered]:
-        """What answers one try of an evaluation, in whatever thread; all that it asks of the database is asked here."""
+    def _open(self, asked: WantedTries) -> Callable[[WantedTry, bool], Answered]:
+        """What answers one try of an evaluation, where it is new without looking for what was answered already, in
+        whatever thread; all that it asks of the database is asked here."""
         evaluation, worker = asked.measured.evaluation, asked.measured.evaluation.worker
         _ = worker.project, evaluation.adapter
         looks = evaluation.purpose in (Evaluation.Purpose.PANEL, Evaluation.Purpose.MORE)
@@ -97,9 +108,9 @@ class _Stream:
             server=client_of(worker) if looks else None,
         )
 
-        def answer_one(one: WantedTry) -> Answered:
+        def answer_one(one: WantedTry, is_new: bool) -> Answered:
             try:
-                with asked.measured.writing(one):
+                with asked.measured.writing(one, is_new=is_new):
                     [said] = answer([one])
                 return said
             finally:
@@ -114,6 +125,8 @@ class _Stream:
                 while self.queue and len(self.running) < self.width and self._may_begin():
                     self._begin(pool, self.queue.popleft())
                 self._take()
+                if self.has_budget or not self.running or time.monotonic() >= self.committed_at + MOMENT_S:
+                    self._commit()
         finally:
             self._leave()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -138,31 +151,37 @@ class _Stream:
         self.has_begun = True
         scope = CancelScope()
         running = _Running(one, scope, time.monotonic(), self.generation)
+        is_new = one not in self.begun
+        self.begun.add(one)
 
         def work() -> Answered:
             with scope:
-                return self.answer[one.asked](one)
+                return self.answer[one.asked](one, is_new)
 
         self.running[pool.submit(work)] = running
 
     def _take(self) -> None:
-        """Wait for what is under way, and commit what has ended."""
-        done, _ = wait(self.running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        """Wait for what is under way, and read what has ended."""
+        until = self.committed_at + MOMENT_S - time.monotonic() if self.ended else LOOK_S
+        done, _ = wait(self.running, timeout=max(0.0, min(until, LOOK_S)), return_when=FIRST_COMPLETED)
         if (scope := current_scope()) is not None:
             scope.require()
-        rows: dict[WantedTries, list[ItemTry]] = {}
         for future in done:
             running = self.running.pop(future)
             for one, row in self._read(running, future):
-                rows.setdefault(one.asked, []).append(row)
+                self.ended.setdefault(one.asked, []).append(row)
         for one, row in self._drop_late():
-            rows.setdefault(one.asked, []).append(row)
-        for asked, made in rows.items():
+            self.ended.setdefault(one.asked, []).append(row)
+
+    def _commit(self) -> None:
+        """Write down what has ended, and look whether it goes on."""
+        ended, self.ended = self.ended, {}
+        for asked, made in ended.items():
             self.left[asked] -= len(made)
             commit(asked.measured, made, is_last=self.left[asked] == 0, by=self.by)
             asked.measured.forget_written(made)
-        if rows or not done:
-            self._look_round()
+        self._look_round()
+        self.committed_at = time.monotonic()
 
     def _read(self, running: _Running, future: Future[Answered]) -> list[tuple[WantedTry, ItemTry]]:
         """What is to be committed of a try that ended; what is to be tried again is put back."""

@@ -165,13 +165,32 @@ _writing: ContextVar[WrittenAnswers | None] = ContextVar("tentalis_written_answe
 
 
 @contextmanager
-def write_answers(project_id: int, name: str) -> Iterator[None]:
-    """Write down, and find again, what models answer within; `name`: the same when it is begun anew."""
-    token = _writing.set(WrittenAnswers(project_id, name))
+def write_answers(project_id: int, name: str, *, is_new: bool = False) -> Iterator[None]:
+    """Write down, and find again, what models answer within.
+
+    Args:
+        name: the same when it is begun anew. is_new: nothing is written down under it yet, and nothing looked for.
+    """
+    token = _writing.set(WrittenAnswers(project_id, name, {} if is_new else None))
     try:
         yield
     finally:
         _writing.reset(token)
+
+
+def find_written(project_id: int, names: Sequence[str]) -> set[str]:
+    """Those of the names under which something is written down; all of them where Redis does not say."""
+
+    def look(client: Any) -> list[int]:
+        with client.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.exists(f"{_name_all(project_id)}{name}")
+            return list(pipe.execute())
+
+    try:
+        return {name for name, there in zip(names, tell_redis(look), strict=True) if there}
+    except ProviderBusyError:
+        return set(names)
 
 
 def forget_written(project_id: int, names: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """HTTP to model servers: pooled, guarded connections per server, orjson bodies, every failure as one of our errors."""
 
 import atexit
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -44,11 +45,17 @@ _MAX_BYTES = LIMITS.job_answer_bytes
 _MAX_CONNECTIONS = 256
 _WORDS_SHOWN = 500
 _BUSY_STATUSES = frozenset({408, 425, 429})
+_opening = threading.Lock()
+
+
+def _shared_pool(origin: Origin, allow_private: bool) -> httpx.Client:
+    """The process's connections to one server; httpx clients may be used by many threads at once."""
+    with _opening:  # threads that begin together would each open their own
+        return _open_pool(origin, allow_private)
 
 
 @lru_cache(maxsize=256)
-def _shared_pool(origin: Origin, allow_private: bool) -> httpx.Client:
-    """The process's connections to one server; httpx clients may be used by many threads at once."""
+def _open_pool(origin: Origin, allow_private: bool) -> httpx.Client:
     pool = guarded_client(
         base_url=str(origin),
         bound_to=origin,
