@@ -16,12 +16,14 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.checks.graders import open_grader
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, find_entry
+from apps.evals.holding import NearTexts
 from apps.evals.models import PASSED, Benchmark, Evaluation, Item, Taskset
 from apps.evals.panels import key_of, read_item
 from apps.evals.services import ItemRow, add_items, freeze_taskset, refuse_rows
 from apps.inference.pictures import keep_pictures, point_to, read_picture
 from tentalis.core.canon import content_hash
 from tentalis.core.grading import UngradedError
+from tentalis.core.near_duplicates import list_bands
 
 MOST_ROWS: Final = 100_000
 """Rows that somebody brings for a benchmark."""
@@ -103,7 +105,14 @@ def name_graders(entry: CatalogueEntry, items: Sequence[CatalogueItem]) -> str:
 
 
 def _list_items(entry: CatalogueEntry, *, seed: int) -> dict[str, list[CatalogueItem]]:
-    return {split: entry.list_items(split, seed=seed) for split in entry.sizes}
+    """Its own, by split. What is drawn to train on and says nearly what is held out is left out."""
+    items = {split: entry.list_items(split, seed=seed) for split in entry.sizes}
+    held_out = NearTexts()
+    for item in items.get(Item.Split.HELD_OUT, []):
+        held_out.add(entry.name, item.prompt, list_bands(item.prompt))
+    drawn = items.get(Item.Split.TRAIN, [])
+    fit = [item for item in drawn if held_out.find(entry.name, item.prompt, list_bands(item.prompt)) is None]
+    return items | ({Item.Split.TRAIN: fit} if drawn else {})
 
 
 def _read_rows(entry: CatalogueEntry, rows: Sequence[Any]) -> dict[str, list[CatalogueItem]]:
