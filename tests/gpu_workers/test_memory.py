@@ -39,7 +39,7 @@ def measure(precision, room):
     base = wrap_module(make_module(sizes, words=2000, device=torch.device("cpu"), dtype=getattr(torch, precision)))
     if room == "little room":
         base.__dict__["room"] = 2**20
-    items = draw_items(2000, Work(1, 1, 64, 1500))
+    items = draw_items(2000, Work(1, 1, 64, 750))
     recipe = Recipe(lora_rank=8)
     plan = plan_items(items, base, modules=recipe.target_modules, rank=8)
     before = told("VmRSS")

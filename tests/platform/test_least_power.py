@@ -38,7 +38,7 @@ def clean() -> dict[str, str]:
 def stack(tmp_path_factory: pytest.TempPathFactory, clean: dict[str, str]) -> Iterator[RunningStack]:
     home = Home(tmp_path_factory.mktemp("least"))
     make_as_before(home, clean)
-    with running_stack(home, clean, is_throwaway=True, only=SERVICES) as running:
+    with running_stack(home, clean | {"TENTALIS_WEB_PROCESSES": "1"}, is_throwaway=True, only=SERVICES) as running:
         client = PatientClient(running.state().addresses["console_url"], read_admin_token(running), Tally())
         with client:
             body = {"project": "desk", "environment": "chat", "prompt": "say it", "worker": "echo"}
