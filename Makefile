@@ -40,8 +40,8 @@ test: $(VENV)/installed-dev ## run every test (ARGS="-k name", JOBS=3 at a time)
 	@docker/requirements/system.sh
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-quick: $(VENV)/installed-dev ## what two minutes show, without browser, processes and torch (ARGS=tests/apps/console for more)
-	@$(PY) -m pytest -q -n $(JOBS) --dist loadfile -m "not (browser or broker or slow or torch)" $(QUICK) $(ARGS)
+quick: $(VENV)/installed-dev ## what two minutes show, without browser, processes, faults and torch (ARGS=tests/apps/console for more)
+	@$(PY) -m pytest -q -n $(JOBS) --dist loadfile -m "not (browser or broker or slow or torch or thorough)" $(QUICK) $(ARGS)
 
 lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's own checks
 	$(VENV)/bin/ruff format --check .

@@ -17,6 +17,8 @@ from apps.conversations.redaction import Redactor, secret_patterns
 from tests.architecture.hostile import Hostile, find_hostile
 from tests.architecture.trees import read_tree
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 TREES = ("apps", "tentalis", "gpu_workers")
 CALLS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}

@@ -232,6 +232,7 @@ def test_what_python_calls_not_global_is_never_reached(address: object) -> None:
         assert mapped is not None or not is_allowed(found, allow_private=False)
 
 
+@pytest.mark.thorough
 def test_nothing_else_in_the_web_process_opens_connections() -> None:
     """The guard guards only what goes through it."""
     clients = {

@@ -46,6 +46,7 @@ def test_a_key_of_several_sessions_is_asked_by_number(as_alice: Caller, answer: 
     assert str(other.session.pk) in said.body["detail"]
 
 
+@pytest.mark.thorough
 def test_nobody_elses_are_found(answer: Exchange, project: Project, call_as: Any) -> None:
     outsider = make_user("outsider")
     Member.objects.create(project=make_project("elsewhere"), user=outsider, role=Role.OWNER)

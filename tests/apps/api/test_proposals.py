@@ -192,6 +192,7 @@ def test_a_second_manager_is_told_over_the_client(shop: Project, live_server: Li
         assert [row["state"] for row in bob.list_proposals(state="hinted")["results"]] == ["hinted"]
 
 
+@pytest.mark.thorough
 def test_forty_who_wait_hold_no_database_connection_and_all_hear(shop: Project) -> None:
     rows = [make_proposal(shop, make_supervised_task(shop)) for _ in range(40)]
     agent = make_agent(shop)

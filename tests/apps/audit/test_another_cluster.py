@@ -29,7 +29,7 @@ from tests.support.clusters import (
 
 NOWHERE = "http://127.0.0.1:9/"
 COLUMNS = (("audit_auditentry", "epoch"), ("audit_auditseal", "epoch"), ("webhooks_webhook", "cursor_epoch"))
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

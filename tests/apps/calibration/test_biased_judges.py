@@ -52,6 +52,7 @@ def score_unverified(project: Project) -> Attempt:
     return task.attempts.get()
 
 
+@pytest.mark.thorough
 def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_audited_items(
     judged: Project,
 ) -> None:

@@ -135,6 +135,7 @@ def test_who_may_reinstate_whom(project: Project, alice: User, bob: User, charli
         reinstate(project=project, handle="user:bob", reason="Why not?", by=alice)
 
 
+@pytest.mark.thorough
 def test_a_machine_that_is_good_again_comes_back_by_itself_and_a_person_does_not(project: Project) -> None:
     for handle, kind, is_back in (("scorer:prm", "scorer", True), ("user:bob", "person", False)):
         make_hostile(project, handle=handle, kind=kind)
@@ -171,6 +172,7 @@ def test_counted_anew_from_what_is_kept_the_weight_is_the_same(project: Project)
     assert (after.audited, after.errors, after.sittings) == (60, before.errors, 20)
 
 
+@pytest.mark.thorough
 @pytest.mark.django_db(transaction=True)
 def test_eight_at_once_lose_no_item() -> None:
     project = make_project()

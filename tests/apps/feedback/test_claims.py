@@ -80,6 +80,7 @@ def race(take: Take) -> Counter[int]:
     return taken
 
 
+@pytest.mark.thorough
 @pytest.mark.django_db(transaction=True)
 def test_sixteen_people_take_three_hundred_reviews_and_no_two_the_same() -> None:
     taken = race(take_atomically)
@@ -87,6 +88,7 @@ def test_sixteen_people_take_three_hundred_reviews_and_no_two_the_same() -> None
     assert set(taken.values()) == {1}
 
 
+@pytest.mark.thorough
 @pytest.mark.django_db(transaction=True)
 def test_the_race_is_a_race_for_finding_and_then_updating_gives_reviews_to_two() -> None:
     taken = race(find_then_update)

@@ -97,6 +97,7 @@ def test_what_is_known_comes_from_the_world_a_manager_or_whoever_adds_it(
     assert add_gold(task=task, by=alice, expected={"score": 1}).expected["score"] == 1
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["score", "preferred", "steps", "hint"])), max_size=6))
 def test_no_word_on_a_gold_item_reaches_a_batch(all_gold: Project, alice: User, said: list[tuple[bool, str]]) -> None:

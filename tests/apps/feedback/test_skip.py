@@ -79,6 +79,7 @@ moves = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(moves)
 def test_whatever_order_people_pass_in_the_review_is_where_the_last_pass_put_it(

@@ -190,6 +190,7 @@ def test_a_review_that_was_due_meanwhile_is_not_due_the_moment_it_is_back(projec
 actions = st.lists(st.sampled_from(["give", "undo", "release", "skip later", "draft", "settle"]), max_size=8)
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions, st.sampled_from([0.0, 1.0]))
 def test_any_sequence_of_actions_and_an_undo_is_the_state_before(
@@ -355,6 +356,7 @@ def test_an_undo_and_a_link_that_takes_the_task_up_never_both_win(
     assert given.task.state == (Task.State.IN_REVIEW if isinstance(undone, Review) else Task.State.LEARNING)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("attempt", range(6))
 def test_a_retraction_beside_the_building_of_rollouts_is_never_lost(
     learning: tuple[Feedback, User], attempt: int

@@ -168,6 +168,7 @@ def test_old_keys_leave_the_ring_once_nothing_needs_them(project: Project, admin
     assert open_key(Provider.objects.get(pk=provider.pk)) == "sk-lab"
 
 
+@pytest.mark.thorough
 @pytest.mark.django_db(transaction=True)
 def test_a_thousand_keys_are_renewed_while_others_read_and_change_them(tmp_path: Path) -> None:
     project, admin, path = make_project(), make_user("root", is_superuser=True), tmp_path / "ring"

@@ -120,6 +120,7 @@ def store(plan: list[Json], captured: list[Captured]) -> None:
     writer.close()
 
 
+@pytest.mark.thorough
 @given(plan=turns())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_conversation_reads_back_as_it_was_said(project: Project, plan: list[Json]) -> None:

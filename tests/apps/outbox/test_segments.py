@@ -277,6 +277,7 @@ def test_the_relay_sends_no_more_than_the_cap_in_flight(settings: Settings) -> N
     relay.purge_queue("workers")
 
 
+@pytest.mark.thorough
 @pytest.mark.django_db(transaction=True)
 def test_when_the_broker_is_away_work_stays_due() -> None:
     segment = start()

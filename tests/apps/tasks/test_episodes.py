@@ -231,6 +231,7 @@ def test_an_attempt_under_way_is_no_answer_to_anybody(tallier: Worker, stage: St
     assert stage.count_effects() == (6, 6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("has_snapshots", [True, False])
 @pytest.mark.parametrize("is_behind", [True, False])
 def test_who_was_killed_in_a_call_goes_on_from_the_last_turn_and_does_nothing_twice(
@@ -324,6 +325,7 @@ SHARED_WORDS = "each episode of tally wants a state of its own", "tally began it
 """As the one acts before the other begins, or behind."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("lies", "words"),
     [
@@ -396,6 +398,7 @@ def test_what_a_world_says_that_postgres_cannot_hold_is_kept_without_it(
     assert attempt.turns.get().observations == [{"text": "\ufffd", "ends": True, "details": {"a\ufffd": "\ufffd"}}]
 
 
+@pytest.mark.thorough
 def test_a_world_that_hangs_is_left_and_the_attempt_played_anew(tallier: Worker, stage: Stage, alice: User) -> None:
     waits = Event()
 
@@ -653,6 +656,7 @@ def test_what_was_said_stays_with_the_steps_it_was_about_by_who_said_it(
     assert said == [(calls[0], "Before add(number=1): Count twice."), (calls[1], "Not allowed: add(number=1). Enough.")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("turns", [0, 2])
 def test_who_takes_an_attempt_over_ends_it_with_an_answer_that_teaches_and_no_token_of_it_does(
     supervised: Worker, stage: Stage, alice: User, project: Project, turns: int

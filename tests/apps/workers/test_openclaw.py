@@ -366,6 +366,7 @@ def do_sum(run: Run) -> str:
     return said
 
 
+@pytest.mark.thorough
 def test_an_adapter_is_measured_by_tries_that_the_openclaw_is_asked_for(
     openclaw: StubOpenClaw, candidate: Adapter
 ) -> None:
@@ -380,6 +381,7 @@ def test_an_adapter_is_measured_by_tries_that_the_openclaw_is_asked_for(
     assert len(openclaw.runs) == asked.count()
 
 
+@pytest.mark.thorough
 def test_tries_that_the_gateway_saw_no_call_of_prove_nothing(openclaw: StubOpenClaw, candidate: Adapter) -> None:
     openclaw.answer = do_sum
     verdict = decide(candidate, unfit=NOT_SEEN)  # as the agent says where it finds none

@@ -42,6 +42,7 @@ def _looks(
             yield judge_canary(arm_of(sides[0]), arm_of(sides[1]), margin=1e-9).outcome  # never safe: it watches on
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rate", "group"), [(0.5, 1), (0.9, 1), (0.7, 8)])
 def test_two_equal_sides_raise_a_false_alarm_in_at_most_five_of_a_hundred(rate: float, group: int) -> None:
     found = [watch(seed, deployed=rate, canary=rate, group=group) for seed in range(SIMULATIONS)]
@@ -90,6 +91,7 @@ def _watch_shadow(seed: int, *, drop: float, is_paired: bool = True, margin: flo
     return CanaryOutcome.WATCHING, TASKS
 
 
+@pytest.mark.thorough
 def test_an_equal_shadow_raises_a_false_alarm_in_at_most_five_of_a_hundred() -> None:
     found = [_watch_shadow(seed, drop=0.0, margin=1e-9)[0] for seed in range(SIMULATIONS)]
     assert found.count(CanaryOutcome.HARM) <= 0.05 * SIMULATIONS

@@ -280,6 +280,7 @@ def test_joined_profiles_are_the_profile_of_all_answers() -> None:
     assert join_profiles(BASE, profile_answers(traits)).entropy_std is None
 
 
+@pytest.mark.thorough
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     """An adapter that is as its base, 24 answers of either: 2,000 times of 2,000, far from its bar by noise alone."""
     rng, covered, fired = random.Random(2), 0, 0

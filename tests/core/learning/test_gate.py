@@ -198,6 +198,7 @@ def test_all_confirmations_together_have_the_error_of_one_look() -> None:
         spend_alpha(0, confidence=0.9)
 
 
+@pytest.mark.thorough
 def test_weights_that_only_answer_with_other_seeds_are_seldom_proved_better_however_often_they_are_looked_at() -> None:
     """200 lines of 64 versions: one look at the panel alone would call a third of them better."""
     policy, rng = GatePolicy(panel_size=100, confirm_size=100), random.Random(12)

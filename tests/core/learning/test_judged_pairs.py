@@ -115,6 +115,7 @@ def share_promoted(
     return passed / rounds
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("items", "judged", "error"), [(40, 30, 0.1), (100, 30, 0.1), (100, 100, 0.25), (300, 60, 0.1), (300, 200, 0.3)]
 )

@@ -141,6 +141,7 @@ def test_worse_at_a_part_of_its_strength_is_as_it_should_be() -> None:
     assert suspect_strength({0.5: [0.0] * 40, 1.0: [1.0] * 20 + [0.0] * 20}) == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_binary", [True, False])
 def test_a_sweep_that_stops_early_suspects_no_other_and_seldom_fewer(is_binary: bool) -> None:
     rng = random.Random(11)

@@ -149,6 +149,7 @@ def test_an_attempt_that_failed_has_no_reward_whatever_is_said() -> None:
     assert (judged.reward, judged.reward_source, judged.step_scores, judged.human_step_scores) == (None, "", {}, {})
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.none() | unit, min_size=SIZE, max_size=SIZE),
     st.dictionaries(st.sampled_from([rank for rank in RANKS if rank not in {VERIFIED, SCORERS}]), st.lists(ratings)),

@@ -50,6 +50,7 @@ def judge(rng: np.random.Generator, truth: float, looks: tuple[int, ...]) -> tup
     return found, compare_paired(mine, theirs, confidence=0.9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("truth", "most_safe", "least_safe", "most_worse"),
     [(-0.1, 0.075, 0.0, 0.075), (0.03, 1.0, 0.97, 0.01), (-0.25, 0.01, 0.0, 1.0)],

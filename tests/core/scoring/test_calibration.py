@@ -106,6 +106,7 @@ def test_a_rater_with_5_per_cent_errors_keeps_its_weight() -> None:
     assert sum(weight > 0.8 for weight in last) / len(last) >= 0.99
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("error_rate", "most"), [(0.02, 0.005), (0.05, 0.005), (0.08, 0.02), (0.10, 0.02)])
 def test_honest_raters_are_hardly_ever_quarantined(error_rate: float, most: float) -> None:
     rng, alarms, runs = random.Random(1), 0, 600
