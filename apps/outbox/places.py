@@ -3,7 +3,7 @@
 The queues named in `SLOW_QUEUES` are served by pools of threads; a thread is a place. A message, of one segment or of
 a set, is sent out only when there is a place for it at every pool it has yet to pass, and holds that until it is past.
 A project may hold as many places as are free, so one alone takes half of a pool, two take a third each, and whoever
-comes later finds some.
+comes later finds some. Of those who hold as many, who was given one longest ago comes first.
 
 Source: dynamic thresholds, Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998, with alpha = 1.
 """
@@ -50,9 +50,12 @@ class Places:
 
     Args:
         pools: how many places each has.
+        turns: when each project was last given a place, by a count that goes on; kept by whoever shares out again.
+            Without it, more projects than places would leave those that come last with nothing.
     """
 
     pools: Mapping[Pool, int]
+    turns: dict[int | None, int] = field(default_factory=dict)
     _taken: dict[Pool, Counter[int | None]] = field(default_factory=dict)
 
     def take(self, kept: Kept) -> None:
@@ -88,13 +91,21 @@ class Places:
         for kept in waiting:
             by_project.setdefault(kept.project_id, deque()).append(kept)
         while by_project:
-            project_id = min(by_project, key=lambda one: (self.count_of(one), sum(granted[k] for k in by_project[one])))
+            project_id = min(
+                by_project,
+                key=lambda one: (
+                    self.count_of(one), sum(granted[k] for k in by_project[one]), self.turns.get(one, 0),
+                ),
+            )  # fmt: skip
             queue = by_project[project_id]
             kept = queue.popleft()
             pools = self.find_ahead(kept.kind, kept.position)
             if left[kept.kind] > 0 and granted[kept] < kept.count and self.has_room(project_id, pools):
                 left[kept.kind] -= 1
                 granted[kept] += 1
+                turn = next(reversed(self.turns.values()), 0) + 1
+                self.turns.pop(project_id, None)  # so that the last one is the latest
+                self.turns[project_id] = turn
                 self.take(Kept(kept.kind, kept.position, project_id, 1))
                 queue.append(kept)  # its other kinds have their turn first
             if not queue:

@@ -26,6 +26,8 @@ from tentalis.celery import app
 logger = logging.getLogger(__name__)
 
 PUBLISH_LIMIT = 256
+_TURNS: dict[int | None, int] = {}
+"""Of projects at places, of this process's life: who is forgotten comes first."""
 MAX_SET = 64
 # each runs at every look; the ORM takes several times as long to write them as Postgres to run them
 _COUNT = """
@@ -58,7 +60,7 @@ def publish_due(through: Celery = app) -> int:
     waiting = [kept for kept, is_due in counted if is_due]
     if not waiting:
         return 0
-    places = Places(find_pools())
+    places = Places(find_pools(), turns=_TURNS)
     out: Counter[str] = Counter()
     for kept, is_due in counted:
         if not is_due:

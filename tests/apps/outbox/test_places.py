@@ -1,5 +1,6 @@
 """Places at which links wait for servers: each project its share, and one is free for who comes next."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -128,6 +129,16 @@ def test_whatever_is_wanted_no_place_is_given_twice_and_the_greediest_leaves_the
     assert sum(counts) <= places
     for mine, demand in zip(counts, demands, strict=True):
         assert mine == demand or mine >= max(counts) - 1, "who wants more has as much as anybody, or one less"
+
+
+def test_more_projects_than_places_take_turns() -> None:
+    """Each with more to do than is done here, and a place free again after each."""
+    turns: dict[int | None, int] = {}
+    served = list[Kept]()
+    for _ in range(16):
+        waiting = [Kept("work", 0, project_id, 9) for project_id in range(8)]
+        served += Places({POOL: 2}, turns=turns).share_out(waiting, room={"work": 64}).elements()
+    assert Counter(kept.project_id for kept in served) == dict.fromkeys(range(8), len(served) // 8)
 
 
 @pytest.mark.django_db(transaction=True)
