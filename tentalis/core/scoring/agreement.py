@@ -57,6 +57,29 @@ def cohen_kappa(first: Sequence[Category | None], second: Sequence[Category | No
     return Agreement(1.0 - observed / expected, size)
 
 
+def weighted_kappa(first: Sequence[float | None], second: Sequence[float | None]) -> Agreement:
+    """Kappa of two raters over numbers, where a miss weighs by the square of its distance, in [-1, 1].
+
+    Items either did not rate are left out. Undefined when both gave every item one and the same number.
+
+    Raises:
+        ScoringError: the raters' lists differ in length, or a rating is not finite.
+    Source:
+        Cohen 1968, Psychological Bulletin 70(4), with squared weights: 1 - mean squared difference of the pairs / that
+        of all pairs of a rating of one with a rating of the other.
+    """
+    pairs = _paired(first, second)
+    if not pairs:
+        return Agreement(None, 0, "no item was rated by both")
+    if any(not math.isfinite(value) for pair in pairs for value in pair):
+        raise ScoringError("rating: wanted finite numbers, found NaN or an infinity")
+    lefts, rights = (np.asarray(side, dtype=float) for side in zip(*pairs, strict=True))
+    expected = float(lefts.var() + rights.var() + (lefts.mean() - rights.mean()) ** 2)
+    if expected == 0.0:
+        return Agreement(None, len(pairs), f"both raters used only {pairs[0][0]:g}")
+    return Agreement(1.0 - float(np.mean((lefts - rights) ** 2)) / expected, len(pairs))
+
+
 def bootstrap_interval(
     units: Sequence[Unit],
     measure: Callable[[Sequence[Unit]], Agreement],

@@ -16,6 +16,7 @@ from tentalis.core.scoring.agreement import (
     krippendorff_alpha,
     raw_agreement,
     spearman,
+    weighted_kappa,
 )
 from tentalis.core.scoring.protocol import ScoringError
 
@@ -38,6 +39,23 @@ def test_cohen_kappa_of_a_two_by_two_table() -> None:
     first, second = expand({("y", "y"): 20, ("y", "n"): 5, ("n", "y"): 10, ("n", "n"): 15})
     assert cohen_kappa(first, second).value == pytest.approx(0.4)  # (.7 - .5) / (1 - .5)
     assert raw_agreement(first, second) == Agreement(0.7, 50)
+
+
+def test_weighted_kappa_weighs_a_miss_by_its_square() -> None:
+    # off by 1, 0, 1, 0: mean .5; all sixteen pairs of {0, 1, 2, 2} and {1, 1, 1, 2}: mean 0.875
+    assert weighted_kappa([0, 1, 2, 2], [1, 1, 1, 2]).value == pytest.approx(1 - 0.5 / 0.875)
+    table = {("y", "y"): 20, ("y", "n"): 5, ("n", "y"): 10, ("n", "n"): 15}
+    first, second = expand(table)
+    numbers = [[float(word == "y") for word in side] for side in (first, second)]
+    assert weighted_kappa(*numbers).value == pytest.approx(cohen_kappa(first, second).value)
+    assert weighted_kappa([0, 0.5, None], [1, 0.5, 1]).items == 2
+
+
+def test_weighted_kappa_of_raters_who_say_one_number_is_undefined() -> None:
+    assert weighted_kappa([1, 1], [1, 1]) == Agreement(None, 2, "both raters used only 1")
+    assert weighted_kappa([], []).value is None
+    with pytest.raises(ScoringError, match="wanted finite numbers"):
+        weighted_kappa([float("nan")], [1])
 
 
 def test_items_one_rater_left_out_do_not_count() -> None:
