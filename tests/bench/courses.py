@@ -154,7 +154,12 @@ def learn(team: Client, name: str, options: Any, console: Console) -> CourseRow:
         told = "" if point["mean"] is None else f"held-out {point['mean']:.3f}"
         console.print(f"{name} {point['round']:>2}: {told} {point['words']}", soft_wrap=True, highlight=False)
     adapters = [one["name"] for one in team.iterate(team.list_adapters, project=slug) if one["state"] == "deployed"]
-    asked: dict[str, Any] = {"benchmark": benchmark["id"], "tries": TRIES, "seed": options.seed + 1}
+    asked: dict[str, Any] = {
+        "worker": "learner",
+        "benchmark": benchmark["id"],
+        "tries": TRIES,
+        "seed": options.seed + 1,
+    }
     base, final = (measure(team, slug, asked | more) for more in ({}, {"adapter": adapters[0]} if adapters else {}))
     minutes = (time.monotonic() - started) / 60
     found = {"difference": 0.0, "low": 0.0, "high": 0.0}
@@ -168,7 +173,7 @@ def learn(team: Client, name: str, options: Any, console: Console) -> CourseRow:
 
 def measure(team: Client, slug: str, asked: dict[str, Any]) -> Any:
     """An evaluation that is done."""
-    made = team.ask_evaluation(project=slug, worker="learner", **asked)
+    made = team.ask_evaluation(project=slug, **asked)
 
     def find_done() -> Any:
         told = team.get_evaluation(made["id"])

@@ -41,7 +41,7 @@ TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 @dataclass(frozen=True)
 class Answer:
-    """What one stream brought, and under which name it was asked for."""
+    """What one stream brought, under which name it was asked for, and how long it took."""
 
     asked: str
     served: str
@@ -49,6 +49,7 @@ class Answer:
     prompt_ids: list[int]
     token_ids: list[int]
     logprobs: list[float]
+    took_s: float
 
 
 def write_adapter(directory: Path, seed: int) -> Path:
@@ -120,7 +121,7 @@ class SwapTrial:
     async def _stream(self, name: str, prompt: list[int], seed: int) -> None:
         body = {"model": name, "prompt": prompt, "max_tokens": 120, "ignore_eos": True, "seed": seed, "stream": True}
         body |= {"logprobs": 0, "return_token_ids": True}
-        is_unheard = True
+        is_unheard, began = True, time.perf_counter()
         try:
             async with self._session.post(f"{self._url}/v1/completions", json=body) as response:
                 self._unheard[name] -= 1
@@ -138,7 +139,8 @@ class SwapTrial:
         logprobs = [value for choice in choices if choice["logprobs"] for value in choice["logprobs"]["token_logprobs"]]
         if choices[-1]["finish_reason"] != "length" or len(tokens) != 120 or len(logprobs) != 120:
             raise ValueError(f"a stream broke off after {len(tokens)} tokens")
-        self.answers.append(Answer(name, served, header, prompt, tokens, logprobs))
+        took_s = time.perf_counter() - began
+        self.answers.append(Answer(name, served, header, prompt, tokens, logprobs, took_s))
 
 
 def recompute(answers: list[Answer], adapters: dict[str, Path], shift: int) -> list[float]:
@@ -184,6 +186,7 @@ async def bench_swaps(swaps: int, streams: int, prompts: list[list[int]]) -> dic
             await process.wait()
         own = recompute(trial.answers, adapters, 0)
         neighbour = recompute(trial.answers, adapters, 1)
+    took = sorted(answer.took_s for answer in trial.answers)
     misnamed = sum(not answer.asked == answer.served == answer.header for answer in trial.answers)
     return {
         "row": "hot swaps",
@@ -197,6 +200,8 @@ async def bench_swaps(swaps: int, streams: int, prompts: list[list[int]]) -> dic
         "versions_seen": len({answer.served for answer in trial.answers}),
         "max_logprob_difference": max(own),
         "control_min_difference_under_next_version": min(neighbour),
+        "p50_ms": round(1000 * took[len(took) // 2], 1),
+        "p99_ms": round(1000 * took[int(0.99 * len(took))], 1),
         "wall_s": round(took_s, 2),
     }
 
@@ -254,6 +259,14 @@ def bench_throughput(rounds: int, prompts: list[list[int]]) -> list[dict[str, An
     return rows
 
 
+def encode_prompts() -> list[list[int]]:
+    """(PROMPTS, P) tickets of the desk as its model reads them."""
+    codec = Engine.open("desk").codec
+    tickets = make_tickets(3, PROMPTS, held_out=False)
+    texts = [codec.render_chat([{"role": "user", "content": ticket.text}]) for ticket in tickets]
+    return codec.encode(texts, add_special_tokens=False)
+
+
 def print_table(rows: list[dict[str, Any]]) -> None:
     heads = list(rows[0])
     cells = [heads, *([str(row[head]) for head in heads] for row in rows)]
@@ -286,10 +299,7 @@ def main() -> int:
         )
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
-    codec = Engine.open("desk").codec
-    tickets = make_tickets(3, PROMPTS, held_out=False)
-    texts = [codec.render_chat([{"role": "user", "content": ticket.text}]) for ticket in tickets]
-    prompts = codec.encode(texts, add_special_tokens=False)
+    prompts = encode_prompts()
     throughput = bench_throughput(options.rounds, prompts)
     print_table(throughput)
     swaps = asyncio.run(bench_swaps(options.swaps, options.streams, prompts))
