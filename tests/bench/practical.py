@@ -24,6 +24,7 @@ from django.conf import settings
 from rich.console import Console
 
 from tests.bench.experiments.ground import Findings, Ground, ModelServer
+from tests.bench.own_work import LoopOpenError
 
 NAMES = {
     1: "whole_loop", 2: "code_judge", 3: "convergence", 4: "scaling", 5: "swapping", 6: "older_routes", 7: "backends",
@@ -32,8 +33,8 @@ NAMES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("numbers", nargs="*", type=int, choices=sorted(NAMES), metavar="N", help="1 to 7; none: all")
-    parser.add_argument("--small", action="store_true", help="to see that they run, not for figures")
+    parser.add_argument("numbers", nargs="*", type=int, metavar="N", help="1 to 7; none: all")
+    parser.add_argument("--small", action="store_true", help="to see that they run: its bars count for nothing")
     parser.add_argument("--judge", nargs=2, metavar=("URL", "MODEL"), help="an OpenAI-compatible server, up to /v1")
     parser.add_argument(
         "--backend", nargs=3, action="append", default=[], metavar=("KIND", "URL", "MODEL"),
@@ -41,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--benchmark", default="desk/order", help="that 7 asks")
     options = parser.parse_args(argv)
+    if unknown := sorted(set(options.numbers) - set(NAMES)):
+        parser.error(f"wanted experiments 1 to {len(NAMES)}, found {', '.join(map(str, unknown))}")
     settings.configure(SANDBOXES=None)
     judge = ModelServer("custom", *options.judge) if options.judge else None
     backends = [ModelServer(*one) for one in options.backend]
@@ -53,10 +56,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_one(number: int, module: ModuleType, ground: Ground, console: Console) -> bool:
-    """Whether it met its bars."""
+    """Whether it came to its end, and met its bars where it was not a small one."""
+    told: dict[str, Any]
     began, cpu_before = time.monotonic(), read_own_cpu_s()
-    found: Findings = module.run(ground)
-    told: dict[str, Any] = {
+    try:
+        found: Findings = module.run(ground)
+    except LoopOpenError as error:  # the others can still be run
+        told = {"bench": "practical", "experiment": number, "name": NAMES[number], "failed": str(error)}
+        console.print(json.dumps(told), soft_wrap=True, markup=False, highlight=False)
+        return False
+    told = {
         "bench": "practical", "experiment": number, "name": NAMES[number], "is_small": ground.is_small,
         "wall_s": round(time.monotonic() - began, 1), "driver_cpu_s": round(read_own_cpu_s() - cpu_before, 1),
         "load": round(os.getloadavg()[0], 1), **found.figures,
@@ -69,7 +78,7 @@ def run_one(number: int, module: ModuleType, ground: Ground, console: Console) -
         mark = "holds" if bar.met else "MISSED"
         console.print(f"{mark}: {name}: {bar.found} (wanted {bar.wanted})", markup=False, highlight=False)
     console.print(json.dumps(told), soft_wrap=True, markup=False, highlight=False)
-    return all(bar.met for bar in found.bars.values())
+    return ground.is_small or all(bar.met for bar in found.bars.values())
 
 
 def read_own_cpu_s() -> float:
