@@ -20,9 +20,11 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+import httpx
 from django.conf import settings
 from rich.console import Console
 
+from tentalis.client.errors import ClientError
 from tests.bench.experiments.ground import Findings, Ground, ModelServer
 from tests.bench.own_work import LoopOpenError
 
@@ -61,8 +63,13 @@ def run_one(number: int, module: ModuleType, ground: Ground, console: Console) -
     began, cpu_before = time.monotonic(), read_own_cpu_s()
     try:
         found: Findings = module.run(ground)
-    except LoopOpenError as error:  # the others can still be run
-        told = {"bench": "practical", "experiment": number, "name": NAMES[number], "failed": str(error)}
+    except (LoopOpenError, ClientError, httpx.HTTPError) as error:  # the others can still be run
+        told = {
+            "bench": "practical",
+            "experiment": number,
+            "name": NAMES[number],
+            "failed": f"{type(error).__name__}: {error}"[:2_000],
+        }
         console.print(json.dumps(told), soft_wrap=True, markup=False, highlight=False)
         return False
     told = {

@@ -31,6 +31,7 @@ GRADES: Final = 4
 """Both are rounded to so many quarters for kappa: people give grades, no shares."""
 BINS: Final = 5
 PATIENCE_S: Final = 900.0
+ANSWER_S: Final = 60.0
 AT_ONCE: Final = 8
 Unit = Sequence[tuple[float | None, float]]
 """(judged, known) of all answers to one task; tasks are what an interval is over."""
@@ -128,9 +129,10 @@ def judge_answers(
     team.send(Call("POST", "providers", body=provider))
     team.create_worker(project=slug, name="coder", kind="outside")
     handed_in = [(task.prompt, answer) for task in tasks for answer in task.answers]
+    url = f"{ground.stack.state().addresses['console_url']}/bridge/"
     headers = {"Authorization": f"Bearer {read_admin_token(ground.stack)}"}
     with (
-        httpx.Client(base_url=f"{ground.stack.state().addresses['console_url']}/bridge/", headers=headers) as bridge,
+        httpx.Client(base_url=url, headers=headers, timeout=ANSWER_S) as bridge,
         ThreadPoolExecutor(AT_ONCE) as pool,
     ):
         ids = list(pool.map(lambda one: hand_in(bridge, slug, *one), handed_in))
