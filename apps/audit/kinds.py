@@ -175,6 +175,7 @@ class Kind(models.TextChoices):
     EVAL_FINISHED = "eval.finished"
     EVAL_CANCELLED = "eval.cancelled"
     EVAL_FAILED = "eval.failed"
+    EVAL_GRADED = "eval.graded"
     REGRADING_ASKED = "regrading.asked"
     REGRADING_STARTED = "regrading.started"
     REGRADING_FINISHED = "regrading.finished"

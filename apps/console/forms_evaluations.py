@@ -14,6 +14,7 @@ from apps.evals.asking import MOST_TRIES, AskedFields
 from apps.evals.experiments import MAX_NAME_CHARS, MOST_SCENARIOS, AskedScenario
 from apps.evals.models import Evaluation, Item, Taskset
 from apps.workers.models import Worker
+from tentalis.core.field_limits import MAX_COMMENT_CHARS
 
 
 class AskedModelForm(forms.Form):
@@ -66,6 +67,31 @@ class EvaluationForm(AskedModelForm):
     def asked(self) -> AskedFields:
         names = ("adapter", "taskset", "split", "tries", "is_greedy")
         return cast("AskedFields", {name: self.cleaned_data[name] for name in names})
+
+
+class HumanGradeForm(forms.Form):
+    """How right a person finds an answer: one of two buttons, or a number; `value` is what was said."""
+
+    VERDICTS = {"right": 1.0, "wrong": 0.0}
+
+    grade = forms.FloatField(
+        label=_("Or a grade between"),
+        min_value=0,
+        max_value=1,
+        required=False,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+        help_text=_("From 0, wrong, to 1, right."),
+    )
+    text = forms.CharField(label=_("A word on it"), max_length=MAX_COMMENT_CHARS, required=False)
+
+    @property
+    def value(self) -> float:
+        said: float = self.VERDICTS.get(self.data.get("verdict", ""), self.cleaned_data["grade"])
+        return said
+
+    def clean(self) -> None:
+        if self.data.get("verdict") not in self.VERDICTS and self.cleaned_data.get("grade") is None:
+            self.add_error("grade", _("Say right, wrong, or a number from 0 to 1."))
 
 
 class ExperimentForm(forms.Form):

@@ -25,7 +25,7 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError
 from apps.conversations.forgotten import HOLD_GATEWAYS, hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
-from apps.evals.models import Evaluation, Item, ItemTry, TryRecord
+from apps.evals.models import Evaluation, HumanGrade, Item, ItemTry, TryRecord
 from apps.feedback.models import Feedback, Hint, ReviewDraft
 from apps.inference.models import Exchange, Session
 from apps.outbox.kinds import OF_A_TASK, SegmentKind
@@ -151,6 +151,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         reports = Evaluation.objects.filter(project=project, purpose=Evaluation.Purpose.REPORT)
         ItemTry.objects.filter(evaluation__in=reports).exclude(answer="").update(answer="")  # whoever they are about
         TryRecord.objects.filter(item_try__evaluation__in=reports).delete()
+        HumanGrade.objects.filter(item_try__evaluation__in=reports).exclude(text="").update(text="")
         Regrade.objects.filter(regrading__project=project).exclude(details=[]).update(details=[])
         for chunk in _chunks(found.tasks):
             Task.objects.filter(pk__in=chunk).delete()

@@ -6,6 +6,7 @@ from apps.evals.models import (
     ChosenPanel,
     Evaluation,
     Experiment,
+    HumanGrade,
     Item,
     ItemTry,
     Scenario,
@@ -26,3 +27,4 @@ show(
     "item_try_id finish_reason prompt_hash",
     search="=item_try__evaluation__id",
 )
+show(HumanGrade, "id item_try author value created_at", search="=item_try__evaluation__id author")

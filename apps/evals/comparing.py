@@ -138,11 +138,19 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, confidence: float = CON
 
 
 def compare_together(
-    questions: Sequence[tuple[Evaluation, Evaluation]], *, confidence: float = CONFIDENCE
+    questions: Sequence[tuple[Evaluation, Evaluation]], *, confidence: float = CONFIDENCE, with_steps: bool = True
 ) -> list[EvaluationComparison | str]:
     """Of each question the first minus the second, every p corrected for all that are asked; why not where there is no
-    answer, which is none less to correct for."""
-    asked = [_compare(*one, confidence=confidence) for one in questions]
+    answer, which is none less to correct for. Each evaluation is read once.
+
+    Args:
+        with_steps: step scores are asked about too, where there are any.
+    """
+    measured: dict[int, Measured] = {}
+    for side in chain.from_iterable(questions):
+        if side.pk not in measured and side.state == Evaluation.State.DONE:
+            measured[side.pk] = read_measured(side)
+    asked = [_compare(a, b, measured, confidence=confidence, with_steps=with_steps) for a, b in questions]
     p_values = [[find_p_value(each) for each in one.found] or [1.0] for one in asked]
     corrected = iter(adjust_holm(list(chain.from_iterable(p_values))))
     answers: list[EvaluationComparison | str] = []
@@ -154,14 +162,16 @@ def compare_together(
     return answers
 
 
-def _compare(a: Evaluation, b: Evaluation, *, confidence: float) -> _Differences:
+def _compare(
+    a: Evaluation, b: Evaluation, measured: Mapping[int, Measured], *, confidence: float, with_steps: bool
+) -> _Differences:
     for one in (a, b):
-        if one.state != Evaluation.State.DONE:
+        if one.pk not in measured:
             return _Differences(why=f"evaluation {one.pk} is {one.state}: wanted it {Evaluation.State.DONE}")
-    mine, theirs = read_measured(a), read_measured(b)
+    mine, theirs = measured[a.pk], measured[b.pk]
     smaller = min(mine, theirs, key=lambda one: one.items)
     wanted = {row.key for row in smaller.tries.values()}
-    sides = (mine.outcomes, theirs.outcomes), (mine.step_scores, theirs.step_scores)
+    sides = [(mine.outcomes, theirs.outcomes)] + [(mine.step_scores, theirs.step_scores)] * with_steps
     pairs = [pair(*side, mine.weights) for side in sides]
     try:
         require_scored(planned=len(wanted), scored=len(pairs[0][0]), reasons=_find_reasons(mine, theirs))

@@ -459,3 +459,28 @@ class TryRecord(models.Model):
 
     def __str__(self) -> str:
         return f"record of try {self.item_try_id}"
+
+
+class HumanGrade(Timestamped):
+    """What a person says of a try's answer. It stands beside the try's own grade, which stays what it is.
+
+    Attributes:
+        author: who, as the audit names them.
+        value: from 0, wrong, to 1, right.
+        text: a word on it; "" for none.
+    """
+
+    item_try = models.ForeignKey(ItemTry, models.CASCADE, related_name="human_grades")
+    author = models.CharField(max_length=160)
+    value = models.FloatField()
+    text = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["item_try", "author"], name="one_grade_per_person_and_try"),
+            models.CheckConstraint(condition=Q(value__gte=0, value__lte=1), name="human_grade_is_0_to_1"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.author} of try {self.item_try_id}: {self.value:g}"

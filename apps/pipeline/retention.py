@@ -119,6 +119,7 @@ RULES: Mapping[str, KeepingRule] = {
     **dict.fromkeys(
         (
             *("adapters.Adapter", "adapters.Shadow", "adapters.Verdict", "evals.Evaluation", "evals.ItemTry"),
+            "evals.HumanGrade",
             *("regrading.Regrading", "regrading.Regrade"),
             "gate.AnswerPair",
             *("calibration.Comparison", "conversations.Conversation", "conversations.Turn"),

@@ -109,11 +109,17 @@ def find_or_install(client: "Client", project: str, name: str, *, file: str = ""
         typer.BadParameter: the project has not that version.
     """
     slug, _, version = name.partition("@")
-    there = list_rows(client, client.list_benchmarks, project=project, name=slug)
-    found = next((one for one in there if version in ("", str(one["version"]))), None)
+    found = find_installed(client, project, name)
     if found is None and version and not file:
         raise typer.BadParameter(f"{project} has no benchmark {name}")
     return install_named(client, project, slug, file=file) if found is None or file else found
+
+
+def find_installed(client: "Client", project: str, name: str) -> "Json | None":
+    """A benchmark that the project has, by `name`, its newest, or `name@version`; None: it has none."""
+    slug, _, version = name.partition("@")
+    there = list_rows(client, client.list_benchmarks, project=project, name=slug)
+    return next((one for one in there if version in ("", str(one["version"]))), None)
 
 
 def run_benchmark(

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tentalis.cli.benchmark import LOOK_S, Budget, Concurrency, Timeout, follow, read_limits, run_benchmark
+from tentalis.cli.benchmark import (
+    LOOK_S,
+    Budget,
+    Concurrency,
+    Timeout,
+    find_installed,
+    follow,
+    read_limits,
+    run_benchmark,
+)
 from tentalis.cli.output import AsJson, Project, print_row, print_rows
 from tentalis.cli.reading import read_bytes, read_text
 from tentalis.cli.run_files import MOST_FILE, pack_run
@@ -30,7 +39,10 @@ app.command(BENCH)(run_benchmark)
 EvaluationId = Annotated[int, typer.Argument(min=1, help="Number of the evaluation.")]
 ENDINGS = {"inspect": "json", "csv": "csv", "parquet": "parquet", "markdown": "md", "html": "html"}
 COMPARED = ("a", "b", "items", "difference", "low", "high", "p", "effect", "verdict", "why")
+RANKED = ("place", "model", "worker", "mean_outcome", "low", "high", "items", "ahead", "behind", "evaluation")
 ANSWERED = ("scenario", "candidate", "reference", "score", "outcomes", "why")
+AGREED = ("grader", "tries", "grades", "agreed", "kappa", "interval", "reason")
+DIFFERING = ("item_try", "place", "number", "grader", "outcome", "author", "value", "text")
 COLUMNS = ("id", "project", "worker", "adapter", "item_set", "state", "played", "planned", "mean_outcome")
 
 
@@ -121,6 +133,32 @@ def show_try(
 
 
 @app.command()
+def grade(
+    evaluation_id: EvaluationId,
+    try_id: Annotated[int, typer.Argument(min=1, help="Number of the try.")],
+    value: Annotated[float, typer.Argument(min=0, max=1, help="From 0, wrong, to 1, right.")],
+    text: Annotated[str, typer.Option(help="A word on it.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say how right a try's answer is, beside the grader's word."""
+    with open_client() as client:
+        print_row(client.grade_try(evaluation_id, try_id, value=value, text=text), as_json=as_json)
+
+
+@app.command()
+def agreement(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
+    """How far its graders agree with people, and where they differ."""
+    with open_client() as client:
+        found = client.get_agreement(evaluation_id)
+    if as_json:
+        print_row(found, as_json=True)
+        return
+    print_rows(found["graders"], AGREED, as_json=False, empty="nobody graded any of it")
+    if found["differ"]:
+        print_rows(found["differing"], DIFFERING, as_json=False, empty="")
+
+
+@app.command()
 def cancel(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
     """Stop it for good."""
     with open_client() as client:
@@ -142,6 +180,41 @@ def compare(
             raise typer.Exit(1)
         confounds = {pk: client.get_confounds(pk)["words"] for pk in (first, *others)}
     _print_compared(found, confounds, as_json=as_json)
+
+
+@app.command()
+def leaderboard(
+    name: Annotated[str, typer.Argument(metavar="BENCH", help="Of the project's benchmarks, maybe @VERSION.")],
+    worker: Annotated[str, typer.Option("--worker", "-w", help="Only of its line.")] = "",
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Rank a benchmark's models as far as paired tests tell them apart; who is not told apart shares places."""
+    with open_client() as client:
+        benchmark = find_installed(client, choose_project(client, project), name)
+        if benchmark is None:
+            raise typer.BadParameter(f"wanted one of `tentalis benchmark list --installed`, found {name!r:.80}")
+        found = client.get_leaderboard(benchmark["id"], worker=worker)
+    if as_json:
+        print_row(found, as_json=True)
+        return
+    for number, board in enumerate(found["boards"]):
+        if number:
+            typer.echo("not measured alike, so not ranked with those above:")
+        rows = [row | {"place": say_place(row), "model": row["adapter"] or "base model"} for row in board["rows"]]
+        print_rows(rows, RANKED, as_json=False, empty="")
+        for words in board["why"]:
+            typer.echo(f"not compared: {words}")
+        if board["left_out"]:
+            typer.echo(f"{board['left_out']} measured earlier are left out")
+    if not found["boards"]:
+        typer.echo("nobody ran it to the end yet")
+    if found["elsewhere"]:
+        typer.echo(f"measured on other versions alone, so not ranked: {', '.join(found['elsewhere'])}")
+
+
+def say_place(row: Any) -> str:
+    return str(row["best"]) if row["best"] == row["worst"] else f"{row['best']} to {row['worst']}"
 
 
 @app.command()

@@ -84,6 +84,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "benchmarks": path("benchmark-list"),
         "catalogue": path("catalogue"),
         "benchmark": path("benchmark", scene.project.benchmarks.earliest("pk").pk),
+        "leaderboard": path("leaderboard", scene.project.benchmarks.earliest("pk").pk),
         "courses": path("course-list"),
         "course": path("course", scene.project.courses.earliest("pk").pk),
         "blockers": path("blockers"),

@@ -86,6 +86,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     check = NamedCheck.objects.create(project=project, name="brief", spec={"check": "length", "max": 9})
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
+    evaluation.item_tries.update(answer="Red.")
     taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
     learnable = Taskset.objects.create(project=project, name="learnable", environment="chat")
     Item.objects.bulk_create(
@@ -166,6 +167,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
         "POST regradings": {"project": slug, "history": "attempts", "rubric": "Be brief."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
+        "POST evaluations/{evaluation}/tries/{item_try}/grade": {"value": 0.5, "text": "Half of it."},
         "POST evaluations/import": {
             "project": slug,
             "worker": "desk",

@@ -84,3 +84,42 @@ class PieceOut(serializers.Serializer[Any]):
     """A piece that waits."""
 
     sha256 = serializers.CharField()
+
+
+class RankedModelOut(serializers.Serializer[Any]):
+    """A model of a leaderboard, and the places that it may have."""
+
+    best = serializers.IntegerField(source="place.best", help_text="The best place that it may have, from 1.")
+    worst = serializers.IntegerField(source="place.worst", help_text="The worst; between them nothing is shown.")
+    evaluation = serializers.IntegerField(source="evaluation.pk")
+    worker = serializers.CharField(source="evaluation.worker.name")
+    adapter = serializers.CharField(source="evaluation.adapter.name", allow_null=True, default=None)
+    items = serializers.IntegerField(source="evaluation.items", help_text="With an outcome.")
+    mean_outcome = serializers.FloatField(source="evaluation.mean_outcome")
+    low = serializers.FloatField(source="evaluation.low", help_text="Of the 95 % interval of the mean outcome.")
+    high = serializers.FloatField(source="evaluation.high")
+    behind = serializers.IntegerField(help_text="Others that are shown to be better.")
+    ahead = serializers.IntegerField(help_text="Others that it is shown to be better than.")
+
+
+class BoardOut(serializers.Serializer[Any]):
+    """Models that were measured alike, best mean first."""
+
+    rows = RankedModelOut(many=True)
+    items = serializers.IntegerField()
+    is_greedy = serializers.BooleanField(help_text="The likeliest answers instead of sampled ones.")
+    graders = serializers.ListField(child=serializers.CharField(), help_text="With versions.")
+    compared = serializers.IntegerField(help_text="Pairs of models; each p is corrected for all of them (Holm).")
+    why = serializers.ListField(child=serializers.CharField(), help_text="Why others could not be compared.")
+    left_out = serializers.IntegerField(help_text="Models beyond the newest that are ranked.")
+
+
+class LeaderboardOut(serializers.Serializer[Any]):
+    """Who does how well on a benchmark. Models of two boards were not measured alike and cannot be ranked."""
+
+    benchmark = serializers.IntegerField(source="benchmark.pk")
+    confidence = serializers.FloatField(help_text="That all places of a board hold together.")
+    boards = BoardOut(many=True)
+    elsewhere = serializers.ListField(
+        child=serializers.CharField(), help_text="Models that were measured on other versions of it alone."
+    )

@@ -19,9 +19,11 @@ from apps.api.serializers.strict import (
 from apps.evals.asking import MOST_DRAW, MOST_ITEMS, MOST_TRIES
 from apps.evals.comparing import CONFIDENCE, EvaluationComparison
 from apps.evals.experiments import MAX_NAME_CHARS, MOST_SCENARIOS
+from apps.evals.human_grades import MOST_DIFFERING
 from apps.evals.importing import NOT_TRAINABLE
 from apps.evals.limits import MOST_AT_ONCE, MOST_MINUTES, MOST_SECONDS, MOST_TOKENS, MOST_USD
-from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario, TryRecord
+from apps.evals.models import Evaluation, Experiment, HumanGrade, Item, ItemTry, Scenario, TryRecord
+from tentalis.core.field_limits import MAX_COMMENT_CHARS
 from tentalis.core.packing import unpack_float32, unpack_int32
 from tentalis.core.run_logs.reading import FORMS as RUN_FORMS
 from tentalis.limits import LIMITS
@@ -99,18 +101,70 @@ class TryRecordOut(RowOut[TryRecord]):
         return unpack_float32(record.logprobs)
 
 
+class HumanGradeIn(StrictSerializer):
+    """How right a person finds an answer."""
+
+    value = NumberField(min_value=0, max_value=1, help_text="From 0, wrong, to 1, right.")
+    text = TextField(max_length=MAX_COMMENT_CHARS, required=False, help_text="A word on it.")
+
+
+class HumanGradeOut(RowOut[HumanGrade]):
+    """What a person says of an answer, beside the grade that it has."""
+
+    class Meta:
+        model = HumanGrade
+        fields = "id item_try author value text created_at"
+
+
 class RecordedTryOut(ItemTryOut):
     """One try at an item, and all that came of it."""
 
+    human_grades = HumanGradeOut(many=True, help_text="What people say of it.")
     record = serializers.SerializerMethodField(help_text="null: nobody asked for the evaluation, or it was forgotten.")
 
     class Meta(ItemTryOut.Meta):
-        fields = ItemTryOut.Meta.fields + " record"
+        fields = ItemTryOut.Meta.fields + " human_grades record"
 
     @extend_schema_field(TryRecordOut(allow_null=True))
     def get_record(self, row: ItemTry) -> Any:
         found = getattr(row, "record", None)
         return None if found is None else TryRecordOut(found, context=self.context).data
+
+
+class GraderAgreementOut(serializers.Serializer[Any]):
+    """One grader beside people; a grade of half or more approves an answer."""
+
+    grader = serializers.CharField(allow_blank=True, help_text="Name and version; empty where none is known.")
+    tries = serializers.IntegerField()
+    grades = serializers.IntegerField(help_text="People's, of these tries.")
+    agreed = serializers.FloatField(help_text="Share of them that are on the grader's side.")
+    kappa = serializers.FloatField(source="kappa.value", allow_null=True, help_text="Cohen's.")
+    reason = serializers.CharField(source="kappa.reason", allow_blank=True, help_text="Why there is no kappa.")
+    interval = serializers.ListField(
+        child=serializers.FloatField(), allow_null=True, help_text="Its 95 % interval, by bootstrap over tries."
+    )
+
+
+class DifferingGradeOut(serializers.Serializer[Any]):
+    """A person and a grader on two sides of a try."""
+
+    item_try = serializers.IntegerField(source="item_try.pk")
+    place = serializers.IntegerField(source="item_try.place", help_text="Of the item, from 0.")
+    number = serializers.IntegerField(source="item_try.number", help_text="Of the item's tries, from 0.")
+    grader = serializers.CharField(source="item_try.grader", allow_blank=True)
+    outcome = serializers.FloatField(source="item_try.outcome")
+    author = serializers.CharField(source="grade.author")
+    value = serializers.FloatField(source="grade.value")
+    text = serializers.CharField(source="grade.text", allow_blank=True)
+
+
+class HumanAgreementOut(serializers.Serializer[Any]):
+    """How far the graders of a run and people agree."""
+
+    graders = GraderAgreementOut(many=True)
+    differ = serializers.IntegerField(help_text="Grades of people on the other side than the grader.")
+    differing = DifferingGradeOut(many=True, help_text=f"The first {MOST_DIFFERING} of them.")
+    uncompared = serializers.IntegerField(help_text="Grades of people on tries that have no outcome.")
 
 
 class PassesOut(serializers.Serializer[Any]):

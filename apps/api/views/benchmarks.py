@@ -2,15 +2,23 @@
 
 from typing import ClassVar
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.rights import Right
 from apps.api.filters import filter_by
+from apps.api.lookup import find_worker
 from apps.api.permissions import SIGNED_IN, by_right, current_user
-from apps.api.serializers.benchmarks import BenchmarkIn, BenchmarkOut, CatalogueOut, PieceIn, PieceOut
+from apps.api.serializers.benchmarks import (
+    BenchmarkIn,
+    BenchmarkOut,
+    CatalogueOut,
+    LeaderboardOut,
+    PieceIn,
+    PieceOut,
+)
 from apps.api.serializers.work import PACKED
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.base.errors import BadInputError
@@ -18,6 +26,7 @@ from apps.base.packed_rows import read_base64, unpack_rows
 from apps.base.unpacking import is_packed
 from apps.evals.benchmarks import install_benchmark
 from apps.evals.catalogue import list_entries
+from apps.evals.leaderboards import find_leaderboard
 from apps.evals.models import Benchmark
 from apps.evals.pieces import drop_pieces, keep_piece, read_pieces
 from apps.evals.row_files import read_rows
@@ -41,7 +50,7 @@ class BenchmarkViewSet(ResourceViewSet):
     queryset = Benchmark.objects.select_related("project", "taskset")
     serializer_class = BenchmarkOut
     filterset_class = filter_by(Benchmark, "name", "entry")
-    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve", Right.EVALS_WRITE: "create pieces"})
+    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve leaderboard", Right.EVALS_WRITE: "create pieces"})
 
     @extend_schema(request=BenchmarkIn, responses={201: BenchmarkOut})
     def create(self, request: Request) -> Response:
@@ -62,6 +71,21 @@ class BenchmarkViewSet(ResourceViewSet):
         made = install_benchmark(project=project, by=current_user(request), **body)
         drop_pieces(project, pieces or ())
         return self.show(made, 201)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("worker", str, description="Only of its line, by name.")],
+        responses=LeaderboardOut,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None, filterset_class=None, serializer_class=LeaderboardOut)
+    def leaderboard(self, request: Request, pk: str) -> Response:
+        """Its models by their newest runs, ranked as far as paired tests tell them apart: who is not told apart shares
+        places, and who was not measured alike is not ranked."""
+        self.extra_parameters = {"worker"}
+        benchmark = self.get_object()
+        name = request.query_params.get("worker", "")
+        line = find_worker(benchmark.project, name) if name else None
+        return Response(LeaderboardOut(find_leaderboard(benchmark, line=line)).data)
 
     @extend_schema(request=PieceIn, responses={201: PieceOut}, filters=False)
     @action(detail=False, methods=["post"], filterset_class=None, serializer_class=PieceOut)

@@ -25,6 +25,9 @@ from apps.api.serializers.evaluations import (
     EvaluationOut,
     ExperimentIn,
     ExperimentOut,
+    HumanAgreementOut,
+    HumanGradeIn,
+    HumanGradeOut,
     ImportedRunOut,
     ItemTryOut,
     RecordedTryOut,
@@ -41,8 +44,9 @@ from apps.evals.comparing import compare_evaluations, compare_together
 from apps.evals.experiments import MOST_SCENARIOS, AskedScenario, answer_scenarios, make_experiment
 from apps.evals.exporting import FORMS, export_run
 from apps.evals.figures import find_figures
+from apps.evals.human_grades import NOBODY, find_agreement, grade_try
 from apps.evals.limits import RunLimits
-from apps.evals.models import Benchmark, Evaluation, Experiment, Taskset
+from apps.evals.models import Benchmark, Evaluation, Experiment, ItemTry, Taskset
 from apps.feedback.rights import find_managed
 from apps.pipeline import flow
 from apps.reports.confounds import compare_lengths, find_confounds
@@ -58,7 +62,8 @@ class EvaluationViewSet(ResourceViewSet):
     filterset_class = filter_by(Evaluation, "worker", "adapter", "purpose", "state", "taskset")
     rights: ClassVar = by_right(
         {
-            Right.EVALS_READ: "list retrieve tries one_try figures confounds export",
+            Right.EVALS_READ: "list retrieve tries one_try figures agreement confounds export",
+            Right.REVIEWS_WRITE: "grade",
             Right.EVALS_WRITE: "create import_run pause resume replay cancel",
         }
     )
@@ -100,12 +105,38 @@ class EvaluationViewSet(ResourceViewSet):
     )
     def one_try(self, request: Request, pk: str, item_try: str) -> Response:
         """One try at an item, with its conversation, what was verified, and what it took."""
-        evaluation = self.get_object()
         self.check_no_parameters()
-        row = evaluation.item_tries.select_related("record", "evaluation").filter(pk=item_try).first()
+        return self.show(self._find_try(item_try))
+
+    @extend_schema(request=HumanGradeIn, responses=HumanGradeOut, filters=False)
+    @action(
+        detail=True,
+        methods=["post"],
+        url_path=r"tries/(?P<item_try>[0-9]{1,18})/grade",
+        pagination_class=None,
+        filterset_class=None,
+        serializer_class=HumanGradeOut,
+    )
+    def grade(self, request: Request, pk: str, item_try: str) -> Response:
+        """Say how right a try's answer is. It stands beside the grader's word, which stays; said again, it is
+        changed."""
+        row = self._find_try(item_try)
+        return self.show(grade_try(item_try=row, by=current_user(request), **self.read_body(HumanGradeIn)))
+
+    def _find_try(self, item_try: str) -> ItemTry:
+        rows = self.get_object().item_tries.select_related("record", "evaluation__project")
+        row: ItemTry | None = rows.filter(pk=item_try).prefetch_related("human_grades").first()
         if row is None:
             raise refuse("try", "try", item_try)
-        return self.show(row)
+        return row
+
+    @extend_schema(responses=HumanAgreementOut, filters=False)
+    @action(detail=True, filterset_class=None, serializer_class=HumanAgreementOut)
+    def agreement(self, request: Request, pk: str) -> Response:
+        """How far its graders agree with what people say of the same tries, and where they differ."""
+        evaluation = self.get_object()
+        self.check_no_parameters()
+        return Response(HumanAgreementOut(find_agreement(evaluation) or NOBODY).data)
 
     @extend_schema(responses=EvaluationFiguresOut, filters=False)
     @action(detail=True, filterset_class=None, serializer_class=EvaluationFiguresOut)

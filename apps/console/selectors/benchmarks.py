@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
+from django.db.models.functions import Coalesce
 
 from apps.accounts.models import Project
 from apps.base.pages import take_page
@@ -11,6 +12,7 @@ from apps.console.selectors.tasksets import count_items
 from apps.evals.catalogue import CatalogueEntry, list_entries
 from apps.evals.models import Benchmark, Evaluation
 from apps.training.models import Course
+from apps.workers.models import Worker
 
 PAGE = 16
 SHOWN_RUNS = 25
@@ -79,6 +81,13 @@ def view_benchmark(benchmark: Benchmark) -> BenchmarkView:
         list(runs.order_by("-id")[:SHOWN_RUNS]),
         list(courses.order_by("-id")[:SHOWN_COURSES]),
     )
+
+
+def list_measured_lines(benchmark: Benchmark) -> list[Worker]:
+    """The lines of which anybody ran it, by name."""
+    runs = Evaluation.objects.filter(project=benchmark.project_id, benchmark=benchmark)
+    lines = runs.annotate(line=Coalesce("worker__learns_with", "worker")).order_by().values("line")
+    return list(Worker.objects.filter(pk__in=lines).order_by("name"))
 
 
 def find_courses(project: Project, *, before: int | None = None) -> tuple[list[Course], int | None]:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from apps.console.rendering.tokens import clean_piece
 from apps.console.selectors.sessions import MOST_MESSAGES, ShownMessage, read_message
-from apps.evals.models import Evaluation, ItemTry, TryRecord
+from apps.evals.models import Evaluation, HumanGrade, ItemTry, TryRecord
 from apps.workers.bases import spell_tokens
 from tentalis.core.packing import unpack_float32, unpack_int32
 from tentalis.core.worlds import Verification
@@ -37,6 +37,7 @@ class TryView:
         record: None where it is of before these were kept.
         left_out: messages at its beginning that are not shown.
         verification: None where nothing is known of it.
+        human_grades: what people say of it.
         others: numbers of the item's tries, from 0; before, after: places of the items beside it, None at the ends.
     """
 
@@ -46,9 +47,15 @@ class TryView:
     left_out: int
     turns: Sequence[TurnTokens]
     verification: Verification | None
+    human_grades: Sequence[HumanGrade]
     others: Sequence[int]
     before: int | None
     after: int | None
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is anything that a person could grade."""
+        return not self.record.error if self.record else bool(self.item_try.answer)
 
     @property
     def checks(self) -> Sequence[Mapping[str, Any]]:
@@ -57,7 +64,7 @@ class TryView:
 
 def view_try(evaluation: Evaluation, place: int, number: int) -> TryView | None:
     """A constant number of queries; None where there is none."""
-    rows = evaluation.item_tries.select_related("record")
+    rows = evaluation.item_tries.select_related("record", "evaluation__project")
     if (found := rows.filter(place=place, number=number).first()) is None:
         return None
     record: TryRecord | None = getattr(found, "record", None)
@@ -70,6 +77,7 @@ def view_try(evaluation: Evaluation, place: int, number: int) -> TryView | None:
         left_out=max(0, len(said) - MOST_MESSAGES),
         turns=_read_turns(evaluation, record) if record else [],
         verification=Verification.from_json(record.verification) if record and record.verification else None,
+        human_grades=list(found.human_grades.all()),
         others=list(evaluation.item_tries.filter(place=place).order_by("number").values_list("number", flat=True)),
         before=places.filter(place__lt=place).last(),
         after=places.filter(place__gt=place).first(),

@@ -10,6 +10,7 @@ urlpatterns = [
     path("benchmarks/install/", benchmarks.install, name="benchmark-install"),
     path("benchmarks/<int:benchmark_id>/", benchmarks.show_benchmark, name="benchmark"),
     path("benchmarks/<int:benchmark_id>/run/", benchmarks.run, name="benchmark-run"),
+    path("benchmarks/<int:benchmark_id>/leaderboard/", benchmarks.show_leaderboard, name="leaderboard"),
     path("benchmarks/<int:benchmark_id>/learn/", courses.start, name="course-new"),
     path("courses/", courses.list_courses, name="course-list"),
     path("courses/<int:course_id>/", courses.show_course, name="course"),

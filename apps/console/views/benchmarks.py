@@ -9,9 +9,20 @@ from apps.accounts.rights import Right
 from apps.base.errors import BadInputError
 from apps.console.forms_benchmarks import BenchmarkRunForm, InstallForm
 from apps.console.selectors import benchmarks
-from apps.console.views.frame import Scene, fill_in, leave, posted, project_view, read_number, show, tidy
+from apps.console.views.frame import (
+    Scene,
+    fill_in,
+    found_or_404,
+    leave,
+    posted,
+    project_view,
+    read_number,
+    show,
+    tidy,
+)
 from apps.evals.benchmarks import install_benchmark
 from apps.evals.catalogue import CatalogueEntry, find_entry
+from apps.evals.leaderboards import find_leaderboard
 from apps.evals.models import Benchmark
 from apps.pipeline import flow
 
@@ -56,6 +67,20 @@ def install(request: HttpRequest, scene: Scene) -> HttpResponse:
 def show_benchmark(request: HttpRequest, scene: Scene, benchmark_id: int) -> HttpResponse:
     view = benchmarks.view_benchmark(find_benchmark_or_404(scene, benchmark_id))
     return show(request, scene, "benchmark", {"view": view, "benchmark": view.benchmark})
+
+
+@require_GET
+@project_view(Right.EVALS_READ)
+def show_leaderboard(request: HttpRequest, scene: Scene, benchmark_id: int) -> HttpResponse:
+    """Its models, ranked as far as they are told apart; with `worker`, only those of its line."""
+    if (shorter := tidy(request)) is not None:
+        return shorter
+    benchmark = find_benchmark_or_404(scene, benchmark_id)
+    lines = benchmarks.list_measured_lines(benchmark)
+    name = request.GET.get("worker", "")
+    line = found_or_404(next((one for one in lines if one.name == name), None), "no such line") if name else None
+    found = find_leaderboard(benchmark, line=line)
+    return show(request, scene, "leaderboard", {"benchmark": benchmark, "found": found, "lines": lines, "line": line})
 
 
 @require_http_methods(["GET", "POST"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
@@ -10,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.base.errors import TentalisError
-from apps.console.forms_evaluations import EvaluationForm, ExperimentForm
+from apps.console.forms_evaluations import EvaluationForm, ExperimentForm, HumanGradeForm
 from apps.console.selectors import evaluation_tries, evaluations, items_compared
 from apps.console.views.frame import (
     Scene,
@@ -21,12 +22,15 @@ from apps.console.views.frame import (
     posted,
     project_view,
     read_number,
+    require,
     show,
 )
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
 from apps.evals.experiments import make_experiment
-from apps.evals.models import Evaluation, Experiment
+from apps.evals.human_grades import find_agreement, grade_try
+from apps.evals.models import Evaluation, Experiment, HumanGrade
+from apps.feedback.rights import may_read_reference
 from apps.pipeline import flow
 
 State = Evaluation.State
@@ -68,6 +72,7 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
         "following": following,
         "comparable": comparable,
         "figures": evaluations.find_kept_figures(evaluation),
+        "agreement": find_agreement(evaluation),
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
         "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},
         "may_resume": evaluation.state in {State.PAUSED, State.FAILED},
@@ -111,13 +116,35 @@ def compare_items(request: HttpRequest, scene: Scene, evaluation_id: int, beside
     return show(request, scene, "evaluation_items", context)
 
 
-@require_GET
+@require_http_methods(["GET", "POST"])
 @project_view(Right.EVALS_READ)
 def show_try(request: HttpRequest, scene: Scene, evaluation_id: int, place: int, number: int) -> HttpResponse:
-    """One try: its conversation, its tokens and its grade."""
+    """One try: its conversation, its tokens, its grade, and what people say of it, which is said here too."""
     evaluation = _find(scene, evaluation_id)
     view = found_or_404(evaluation_tries.view_try(evaluation, place, number), "there is no such try")
-    return show(request, scene, "evaluation_try", {"evaluation": evaluation, "view": view, "number": place + 1})
+    mine = next((one for one in view.human_grades if one.author == scene.user.handle), None)
+    initial = {"grade": mine.value, "text": mine.text} if mine else {}
+    form = HumanGradeForm(posted(request), initial=initial)
+    if request.method == "POST":
+        require(scene, Right.REVIEWS_WRITE)
+
+    def do() -> HumanGrade:
+        return grade_try(item_try=view.item_try, value=form.value, text=form.cleaned_data["text"], by=scene.user)
+
+    made, status = fill_in(request, form, do)
+    if made is not None:
+        messages.success(request, _("Your grade is kept beside the grader's."))
+        return leave(scene, "evaluation-try", evaluation.pk, place, number)
+    context = {
+        "evaluation": evaluation,
+        "view": view,
+        "number": place + 1,
+        "form": form,
+        "mine": mine,
+        "may_grade": scene.may(Right.REVIEWS_WRITE) and not scene.user.is_agent and view.has_answer,
+        "may_know": may_read_reference(scene.user, scene.project),
+    }
+    return show(request, scene, "evaluation_try", context, status=status or 200)
 
 
 @require_POST

@@ -72,6 +72,11 @@ class Knowledge(Sender[Answer]):
     def get_benchmark(self, benchmark_id: int) -> Answer:
         return self._get(f"benchmarks/{benchmark_id}")
 
+    def get_leaderboard(self, benchmark_id: int, *, worker: str = "") -> Answer:
+        """A benchmark's models, ranked as far as they are told apart; `worker`: only of its line."""
+        told = {"worker": worker} if worker else {}
+        return self._get(f"benchmarks/{benchmark_id}/leaderboard", **told)
+
     def install_benchmark(self, *, project: str, name: str, **changes: Any) -> Answer:
         return self._post("benchmarks", project=project, name=name, **changes)
 
@@ -183,6 +188,15 @@ class Knowledge(Sender[Answer]):
     def get_try(self, evaluation_id: int, try_id: int) -> Answer:
         """One try, with its conversation, what was verified, and what it took."""
         return self._get(f"evaluations/{evaluation_id}/tries/{try_id}")
+
+    def grade_try(self, evaluation_id: int, try_id: int, *, value: float, text: str = "") -> Answer:
+        """Say how right its answer is, from 0 to 1, beside the grader's word."""
+        told = {"text": text} if text else {}
+        return self._post(f"evaluations/{evaluation_id}/tries/{try_id}/grade", value=value, **told)
+
+    def get_agreement(self, evaluation_id: int) -> Answer:
+        """How far an evaluation's graders agree with what people say of the same tries, and where they differ."""
+        return self._get(f"evaluations/{evaluation_id}/agreement")
 
     def import_run(self, *, project: str, file: str, **told: Any) -> Answer:
         """Take in a run that another tool made (`file`: its bytes in base64), as an evaluation that is done."""

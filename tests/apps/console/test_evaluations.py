@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Member, Project, User
 from apps.adapters.models import Adapter
 from apps.console.selectors.items_compared import SHOWN
 from apps.evals.models import Evaluation, Taskset, TryRecord
@@ -168,6 +168,30 @@ def test_a_try_is_read_with_its_calls_its_tokens_and_its_grade(client: Client, p
     assert path("evaluation-try", made.pk, 1, 0) in page
     assert "Its conversation was not kept." in read(client, path("evaluation-try", made.pk, 1, 0))
     assert client.get(path("evaluation-try", made.pk, 2, 0)).status_code == 404
+
+
+def test_a_person_grades_a_try_and_the_run_says_how_far_they_agree(
+    client: Client, project: Project, charlie: User
+) -> None:
+    made = make_measured(make_worker(project), None, [1, 0, 1], purpose="report", asked_by="user:alice")
+    made.item_tries.filter(place__lt=2).update(answer="12 lamps", grader="number@1")
+    assert "Graders beside people" not in read(client, path("evaluation", made.pk))
+    address = path("evaluation-try", made.pk, 0, 0)
+    assert "12 lamps" in read(client, address)
+    assert client.post(address, {"text": "?"}).status_code == 400
+    assert client.post(address, {"grade": "2"}).status_code == 400
+    assert client.post(address, {"verdict": "wrong", "text": "It <guessed>."}).status_code == 302
+    assert "It &lt;guessed&gt;." in read(client, address)
+    assert client.post(path("evaluation-try", made.pk, 1, 0), {"grade": "0.25"}).status_code == 302
+    page = read(client, path("evaluation", made.pk))
+    assert "Graders beside people" in page
+    assert "50.0 %" in page
+    assert "1 grade differs" in page
+    assert "Keep this grade" not in read(client, path("evaluation-try", made.pk, 2, 0))  # nobody can read its answer
+    Member.objects.create(project=project, user=charlie, role="viewer")
+    viewer = sign_in(charlie)
+    assert "Keep this grade" not in read(viewer, address)
+    assert viewer.post(address, {"verdict": "right"}).status_code == 403
 
 
 def test_figures_stand_by_category_where_items_have_one(client: Client, project: Project) -> None:

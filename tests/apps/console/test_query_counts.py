@@ -74,13 +74,14 @@ QUERIES: Mapping[str, int] = {
     "checks": 11,
     "evaluations": 10,
     "evaluation_new": 12,
-    "evaluation": 13,
-    "evaluation_beside": 16,
+    "evaluation": 14,  # what people say of its answers
+    "evaluation_beside": 17,
     "evaluation_items": 13,
-    "evaluation_try": 14,  # the item's other tries, and the items beside it
+    "evaluation_try": 16,  # the item's other tries, the items beside it, people's grades, who may read what was checked
     "benchmarks": 10,
     "catalogue": 10,
     "benchmark": 13,  # its runs and its courses
+    "leaderboard": 13,
     "benchmark_install": 9,
     "benchmark_run": 12,
     "courses": 10,
