@@ -167,6 +167,7 @@ class Kind(models.TextChoices):
     # evals, experiments
     TASKSET_CHANGED = "taskset.changed"
     TASKSET_FROZEN = "taskset.frozen"
+    REGRESSION_KEPT = "regression.kept"
     BENCHMARK_INSTALLED = "benchmark.installed"
     EVAL_QUEUED = "eval.queued"
     EVAL_STARTED = "eval.started"

@@ -117,19 +117,14 @@ class SplitForm(forms.Form):
         return data
 
 
-class TaskItemForm(forms.Form):
-    """A task as an item, with what a right answer holds."""
+class RightAnswerForm(forms.Form):
+    """What a right answer holds, as a reference."""
 
-    name = forms.CharField(
-        label=_("Taskset"), max_length=100, help_text=_("One that is there, or the name of a new one.")
-    )
-    split = forms.ChoiceField(label=_("Split"), choices=SPLITS)
     reference = forms.CharField(
         label=_("The right answer"),
         required=False,
         max_length=MAX_PROMPT_CHARS,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text=_("Empty: people or a judge say how good an answer is."),
     )
     reference_match = forms.ChoiceField(label=_("An attempt is right if its answer"), choices=MATCHES, required=False)
 
@@ -137,3 +132,17 @@ class TaskItemForm(forms.Form):
         data = super().clean() or {}
         data["reference"] = read_reference(str(data.get("reference") or ""), str(data.get("reference_match") or ""))
         return data
+
+
+class TaskItemForm(RightAnswerForm):
+    """A task as an item, with what a right answer holds."""
+
+    name = forms.CharField(
+        label=_("Taskset"), max_length=100, help_text=_("One that is there, or the name of a new one.")
+    )
+    split = forms.ChoiceField(label=_("Split"), choices=SPLITS)
+    field_order = ("name", "split", "reference", "reference_match")
+
+    def __init__(self, *told: Any, **options: Any) -> None:
+        super().__init__(*told, **options)
+        self.fields["reference"].help_text = _("Empty: people or a judge say how good an answer is.")

@@ -9,6 +9,7 @@ from apps.evals.models import (
     HumanGrade,
     Item,
     ItemTry,
+    RegressionCase,
     Scenario,
     Taskset,
     TryRecord,
@@ -28,3 +29,4 @@ show(
     search="=item_try__evaluation__id",
 )
 show(HumanGrade, "id item_try author value created_at", search="=item_try__evaluation__id author")
+show(RegressionCase, "id item worker adapter kept_by created_at", search="=item__id kept_by")

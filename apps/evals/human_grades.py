@@ -109,6 +109,18 @@ def grade_try(*, item_try: ItemTry, value: float, by: User, text: str = "") -> H
     return made
 
 
+def find_contradiction(item_try: ItemTry, grades: Sequence[HumanGrade] | None = None) -> HumanGrade | None:
+    """The newest grade of a person that is on the other side than the try's own; None where there is none.
+
+    Args:
+        grades: what people say of it, oldest first, where it was read already.
+    """
+    if item_try.outcome is None:
+        return None
+    told = list(item_try.human_grades.all()) if grades is None else grades
+    return next((one for one in reversed(told) if approves(one.value) != approves(item_try.outcome)), None)
+
+
 def find_agreement(evaluation: Evaluation) -> HumanAgreement | None:
     """How far the run's graders and people agree; None where nobody graded any of it. One query."""
     rows = HumanGrade.objects.filter(item_try__evaluation=evaluation).select_related("item_try")

@@ -26,6 +26,7 @@ class Taskset(Timestamped):
         MADE = "made", "Made by hand"
         OWN_WORK = "own_work", "Own work, put aside as it came"
         IMPORTED = "imported", "Asked in runs of other tools"
+        REGRESSIONS = "regressions", "Corrections that must hold"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="tasksets")
     name = models.SlugField(max_length=100)
@@ -484,3 +485,31 @@ class HumanGrade(Timestamped):
 
     def __str__(self) -> str:
         return f"{self.author} of try {self.item_try_id}: {self.value:g}"
+
+
+class RegressionCase(Timestamped):
+    """A correction that must hold from now on: an item that is only ever measured on, and whose answer was corrected.
+
+    Attributes:
+        worker, adapter: whose answer it was; no adapter: the base model's.
+        feedback_id: that corrected it (the row lives on a higher floor); grade: or a person's grade of a try that did.
+        kept_by: who made it a case.
+    """
+
+    item = models.ForeignKey(Item, models.CASCADE, related_name="regression_cases")
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="regression_cases")
+    adapter = models.ForeignKey(Adapter, models.CASCADE, null=True, blank=True, related_name="regression_cases")
+    feedback_id = models.BigIntegerField(null=True, blank=True)
+    grade = models.ForeignKey(HumanGrade, models.SET_NULL, null=True, blank=True, related_name="regression_cases")
+    kept_by = models.CharField(max_length=160)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["item", "worker", "adapter"], name="one_case_per_item_and_model", nulls_distinct=False
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"case {self.pk} of {self.adapter or self.worker}"

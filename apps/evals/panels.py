@@ -211,10 +211,10 @@ def _verifies_alone(environment: str) -> bool:
 
 def _find_tasksets(worker: Worker) -> list[Taskset]:
     """The one that was chosen for its gate; else the newest version of each that the worker can work at, but of what
-    other tools asked: their runs come and go, and what a gate measures stays."""
+    other tools asked, whose runs come and go, and of corrections that must hold: what a gate measures stays."""
     if (chosen := find_chosen(worker)) is not None:
         return [chosen]
-    own = find_newest(worker.project).exclude(origin=Taskset.Origin.IMPORTED)
+    own = find_newest(worker.project).exclude(origin__in=(Taskset.Origin.IMPORTED, Taskset.Origin.REGRESSIONS))
     return [one for one in own if not find_environment_error(worker, one.environment)]
 
 

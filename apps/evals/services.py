@@ -73,6 +73,7 @@ def add_items(
     about: str = "",
     learnt: Mapping[int, str] | None = None,
     is_whole: bool = False,
+    origin: str = Taskset.Origin.MADE,
 ) -> Added:
     """Add items to a taskset, made where there is none of that name; of a frozen one to its next version.
 
@@ -108,7 +109,7 @@ def add_items(
         }
         if faults:
             raise refuse_rows(faults)
-        taskset = _open(project, name, environment, origin=Taskset.Origin.MADE, about=about, takes_over=not is_whole)
+        taskset = _open(project, name, environment, origin=origin, about=about, takes_over=not is_whole)
         there = set(taskset.items.values_list("content_hash", flat=True))
         new: dict[str, Item] = {}
         for item in items:

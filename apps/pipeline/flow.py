@@ -32,6 +32,7 @@ from apps.evals import asking
 from apps.evals import importing as runs_of_others
 from apps.evals.limits import RunLimits
 from apps.evals.models import Evaluation
+from apps.evals.regressions import find_places
 from apps.feedback import expiry, skip
 from apps.feedback import jobs as feedback_jobs
 from apps.feedback import submit as judgements
@@ -269,6 +270,22 @@ def ask_evaluation(*, worker: Worker, by: User, **asked: Unpack[asking.AskedFiel
         if evaluation.state == Evaluation.State.QUEUED:
             outbox.start(SegmentKind.EVALUATE, subject_id=evaluation.pk, project_id=evaluation.project_id)
     return evaluation
+
+
+def ask_regressions(*, adapter: Adapter, by: User) -> list[Evaluation]:
+    """Ask an adapter the corrections that it inherits, by its likeliest answers: one evaluation an environment.
+
+    Raises:
+        ConflictError: it inherits none.
+    """
+    places = find_places(adapter)
+    if not places:
+        raise ConflictError(f"wanted corrections of answers before {adapter.name}, found none")
+    with transaction.atomic():
+        return [
+            ask_evaluation(worker=adapter.worker, adapter=adapter, taskset=taskset, indices=at, is_greedy=True, by=by)
+            for taskset, at in places
+        ]
 
 
 class ImportedRun(NamedTuple):

@@ -119,7 +119,7 @@ RULES: Mapping[str, KeepingRule] = {
     **dict.fromkeys(
         (
             *("adapters.Adapter", "adapters.Shadow", "adapters.Verdict", "evals.Evaluation", "evals.ItemTry"),
-            "evals.HumanGrade",
+            *("evals.HumanGrade", "evals.RegressionCase"),
             *("regrading.Regrading", "regrading.Regrade"),
             "gate.AnswerPair",
             *("calibration.Comparison", "conversations.Conversation", "conversations.Turn"),

@@ -74,7 +74,14 @@ def list_task_rows(project: Project, task_ids: Sequence[int], *, split: str) -> 
 
 
 def add_to_taskset(
-    *, project: Project, name: str, environment: str, rows: Sequence[ItemRow], by: User, about: str = ""
+    *,
+    project: Project,
+    name: str,
+    environment: str,
+    rows: Sequence[ItemRow],
+    by: User,
+    about: str = "",
+    origin: str = Taskset.Origin.MADE,
 ) -> Added:
     """See `apps.evals.services.add_items`: also refused is to measure on what something learnt from."""
     measured = [row for row in rows if row.split != Item.Split.TRAIN]
@@ -84,7 +91,16 @@ def add_to_taskset(
         for row in measured
         if row.prompt in taught
     }
-    return add_items(project=project, name=name, environment=environment, rows=rows, by=by, about=about, learnt=found)
+    return add_items(
+        project=project,
+        name=name,
+        environment=environment,
+        rows=rows,
+        by=by,
+        about=about,
+        learnt=found,
+        origin=origin,
+    )
 
 
 def divide(*, taskset: Taskset, shares: dict[str, int], seed: int, by: User) -> dict[str, int]:

@@ -50,6 +50,26 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def regressions(
+    name: Name,
+    measure: Annotated[bool, typer.Option("--measure", help="Ask it those corrections now.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show which corrections of answers before it still hold."""
+    with open_adapter(name) as (client, adapter):
+        asked = client.ask_regressions(adapter["id"])["results"] if measure else []
+        found = client.get_regressions(adapter["id"])
+    if as_json:
+        print_json(found | {"asked": [one["id"] for one in asked]})
+        return
+    for one in asked:
+        typer.echo(f"evaluation {one['id']}: {one['state']}")
+    print_row(found, as_json=False, skip={"cases"})
+    columns = ("id", "item", "adapter", "holds", "outcome", "evaluation")
+    print_rows(found["cases"], columns, as_json=False, empty="no corrections before it")
+
+
+@app.command()
 def promote(name: Name, as_json: AsJson = False) -> None:
     """Put an adapter into service by your decision."""
     with open_adapter(name) as (client, adapter):

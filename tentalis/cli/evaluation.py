@@ -18,7 +18,7 @@ from tentalis.cli.benchmark import (
     read_limits,
     run_benchmark,
 )
-from tentalis.cli.output import AsJson, Project, print_row, print_rows
+from tentalis.cli.output import AsJson, Match, Project, print_row, print_rows
 from tentalis.cli.reading import read_bytes, read_text
 from tentalis.cli.run_files import MOST_FILE, pack_run
 from tentalis.cli.session import choose_project, list_rows, open_client
@@ -143,6 +143,20 @@ def grade(
     """Say how right a try's answer is, beside the grader's word."""
     with open_client() as client:
         print_row(client.grade_try(evaluation_id, try_id, value=value, text=text), as_json=as_json)
+
+
+@app.command()
+def keep(
+    evaluation_id: EvaluationId,
+    try_id: Annotated[int, typer.Argument(min=1, help="Number of the try.")],
+    right: Annotated[str, typer.Option(help="What a right answer is.")],
+    match: Match = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make its item a regression case, where a person's grade contradicts the grader's."""
+    with open_client() as client:
+        made = client.keep_try(evaluation_id, try_id, right=right, match=match)
+    print_row(made, as_json=as_json)
 
 
 @app.command()

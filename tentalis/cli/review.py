@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
+from tentalis.cli.output import AsJson, Limit, Match, Project, print_json, print_result, print_row, print_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
@@ -134,6 +134,19 @@ def retract(
     with open_client() as client:
         done = client.retract_feedback(feedback_id, reason=reason)
     print_result(done, done["effect"], as_json=as_json)
+
+
+@app.command()
+def keep(
+    feedback_id: Annotated[int, typer.Argument(min=1, help="Number of the feedback.")],
+    right: Annotated[str, typer.Option(help="What a right answer is, where the task does not say it.")] = "",
+    match: Match = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a person's correction a regression case, which later adapters are measured on."""
+    with open_client() as client:
+        made = client.keep_feedback(feedback_id, right=right, match=match)
+    print_row(made, as_json=as_json)
 
 
 @app.command()

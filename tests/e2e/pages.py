@@ -144,6 +144,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "benchmark_run": path("benchmark-run", scene.project.benchmarks.earliest("pk").pk),
         "course_new": path("course-new", scene.project.benchmarks.earliest("pk").pk),
         "evaluation_try": path("evaluation-try", asked[0].pk, 0, 0),
+        "evaluation_try_keep": path("evaluation-try-keep", asked[0].pk, 0, 0),
+        "feedback_keep": path("feedback-keep", scene.reviewed.feedback.earliest("pk").pk),
         "evaluation_items": path("evaluation-items", asked[0].pk, asked[1].pk),
         "experiment_new": path("experiment-new"),
         "experiment": path("experiment", _experiment(scene, asked).pk),

@@ -168,6 +168,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST regradings": {"project": slug, "history": "attempts", "rubric": "Be brief."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
         "POST evaluations/{evaluation}/tries/{item_try}/grade": {"value": 0.5, "text": "Half of it."},
+        "POST evaluations/{evaluation}/tries/{item_try}/keep": {"right": "Red.", "match": "exact"},
         "POST evaluations/import": {
             "project": slug,
             "worker": "desk",
@@ -212,6 +213,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST reviews/{review}/skip": {"reason": "Mine.", "then": "nobody"},
         "POST reviews/{review}/assign": {"to": None},
         "PUT reviews/{review}/draft": {"version": 0, "data": {"text": "Go"}},
+        "POST feedback/{feedback}/keep": {"right": "hi", "match": "exact"},
         "POST feedback/{feedback}/retract": {"reason": "Wrong."},
         "POST feedback/{feedback}/appeal": {"reason": "It is right."},
         "POST sessions/{session}/feedback": {"score": 0.5},

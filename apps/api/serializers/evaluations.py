@@ -22,8 +22,9 @@ from apps.evals.experiments import MAX_NAME_CHARS, MOST_SCENARIOS
 from apps.evals.human_grades import MOST_DIFFERING
 from apps.evals.importing import NOT_TRAINABLE
 from apps.evals.limits import MOST_AT_ONCE, MOST_MINUTES, MOST_SECONDS, MOST_TOKENS, MOST_USD
-from apps.evals.models import Evaluation, Experiment, HumanGrade, Item, ItemTry, Scenario, TryRecord
-from tentalis.core.field_limits import MAX_COMMENT_CHARS
+from apps.evals.models import Evaluation, Experiment, HumanGrade, Item, ItemTry, RegressionCase, Scenario, TryRecord
+from apps.tasks.references import read_reference
+from tentalis.core.field_limits import MAX_COMMENT_CHARS, MAX_PROMPT_CHARS
 from tentalis.core.packing import unpack_float32, unpack_int32
 from tentalis.core.run_logs.reading import FORMS as RUN_FORMS
 from tentalis.limits import LIMITS
@@ -165,6 +166,71 @@ class HumanAgreementOut(serializers.Serializer[Any]):
     differ = serializers.IntegerField(help_text="Grades of people on the other side than the grader.")
     differing = DifferingGradeOut(many=True, help_text=f"The first {MOST_DIFFERING} of them.")
     uncompared = serializers.IntegerField(help_text="Grades of people on tries that have no outcome.")
+
+
+MATCHES = [(match, match) for match in ("exact", "contains", "number")]
+
+
+class RightAnswerIn(StrictSerializer):
+    """What is right, where nothing else says it."""
+
+    right = TextField(
+        max_length=MAX_PROMPT_CHARS,
+        required=False,
+        help_text="A right answer, or what it holds; a JSON object is taken as a reference of the environment.",
+    )
+    match = WordField(
+        choices=MATCHES,
+        required=False,
+        help_text="How an answer is right; default: number for a number, else contains.",
+    )
+
+    def validate(self, attrs: Any) -> Any:
+        return {"reference": read_reference(attrs.get("right", ""), attrs.get("match", ""))}
+
+
+class RegressionCaseOut(RowOut[RegressionCase]):
+    """A correction that must hold from now on."""
+
+    feedback = serializers.IntegerField(source="feedback_id", allow_null=True, help_text="That corrected the answer.")
+    taskset = serializers.IntegerField(source="item.taskset_id")
+
+    class Meta:
+        model = RegressionCase
+        fields = "id taskset item worker adapter feedback grade kept_by created_at"
+
+
+class AskedEvaluationsOut(serializers.Serializer[Any]):
+    """Evaluations that were asked for together."""
+
+    results = EvaluationOut(many=True)
+
+
+class InheritedCaseOut(serializers.Serializer[Any]):
+    """A correction of an ancestor's answer, and whether it still holds."""
+
+    id = serializers.IntegerField(source="case.pk")
+    item = serializers.IntegerField(source="case.item_id")
+    adapter = serializers.CharField(
+        source="case.adapter.name",
+        allow_null=True,
+        default=None,
+        help_text="Whose answer it was; null: the base model's.",
+    )
+    outcome = serializers.FloatField(allow_null=True, help_text="Of the adapter's own tries; null: not measured.")
+    holds = serializers.BooleanField(allow_null=True)
+    evaluation = serializers.IntegerField(source="evaluation_id", allow_null=True)
+
+
+class InheritanceOut(serializers.Serializer[Any]):
+    """Corrections of an adapter's ancestors, and the share of those measured that still hold."""
+
+    cases = InheritedCaseOut(many=True)
+    measured = serializers.IntegerField()
+    held = serializers.IntegerField()
+    share = serializers.FloatField(source="share.value", allow_null=True, default=None, help_text="null: not measured.")
+    low = serializers.FloatField(source="share.low", allow_null=True, default=None, help_text="Wilson's, at 95 %.")
+    high = serializers.FloatField(source="share.high", allow_null=True, default=None)
 
 
 class PassesOut(serializers.Serializer[Any]):

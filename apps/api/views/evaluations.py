@@ -31,6 +31,8 @@ from apps.api.serializers.evaluations import (
     ImportedRunOut,
     ItemTryOut,
     RecordedTryOut,
+    RegressionCaseOut,
+    RightAnswerIn,
     RunFileIn,
     ScenarioOut,
 )
@@ -50,6 +52,7 @@ from apps.evals.models import Benchmark, Evaluation, Experiment, ItemTry, Taskse
 from apps.feedback.rights import find_managed
 from apps.pipeline import flow
 from apps.reports.confounds import compare_lengths, find_confounds
+from apps.rollouts.regressions import keep_try
 
 EVALUATION = Evaluation.objects.select_related("project", "worker", "adapter", "taskset", "benchmark")
 
@@ -64,7 +67,7 @@ class EvaluationViewSet(ResourceViewSet):
         {
             Right.EVALS_READ: "list retrieve tries one_try figures agreement confounds export",
             Right.REVIEWS_WRITE: "grade",
-            Right.EVALS_WRITE: "create import_run pause resume replay cancel",
+            Right.EVALS_WRITE: "create import_run keep pause resume replay cancel",
         }
     )
 
@@ -123,8 +126,24 @@ class EvaluationViewSet(ResourceViewSet):
         row = self._find_try(item_try)
         return self.show(grade_try(item_try=row, by=current_user(request), **self.read_body(HumanGradeIn)))
 
+    @extend_schema(request=RightAnswerIn, responses={201: RegressionCaseOut}, filters=False)
+    @action(
+        detail=True,
+        methods=["post"],
+        url_path=r"tries/(?P<item_try>[0-9]{1,18})/keep",
+        pagination_class=None,
+        filterset_class=None,
+        serializer_class=RegressionCaseOut,
+    )
+    def keep(self, request: Request, pk: str, item_try: str) -> Response:
+        """Make its item a regression case, where a person's grade contradicts the grader's."""
+        row = self._find_try(item_try)
+        return self.show(keep_try(item_try=row, by=current_user(request), **self.read_body(RightAnswerIn)), 201)
+
     def _find_try(self, item_try: str) -> ItemTry:
-        rows = self.get_object().item_tries.select_related("record", "evaluation__project")
+        rows = self.get_object().item_tries.select_related(
+            "record", "evaluation__project", "evaluation__worker", "evaluation__adapter", "evaluation__taskset"
+        )
         row: ItemTry | None = rows.filter(pk=item_try).prefetch_related("human_grades").first()
         if row is None:
             raise refuse("try", "try", item_try)

@@ -12,6 +12,7 @@ from apps.accounts.rights import Right
 from apps.api.filters import ProjectFilterSet
 from apps.api.lookup import find_row
 from apps.api.permissions import by_right, current_user
+from apps.api.serializers.evaluations import RegressionCaseOut, RightAnswerIn
 from apps.api.serializers.judgement import (
     AppealIn,
     EffectOut,
@@ -27,6 +28,7 @@ from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback
 from apps.finding.feedback import FeedbackFilters
 from apps.pipeline import judging
+from apps.rollouts.regressions import keep_feedback
 from apps.tasks.models import Task
 
 
@@ -56,6 +58,7 @@ class FeedbackViewSet(ResourceViewSet):
             Right.FEEDBACK_READ: "list retrieve",
             Right.FEEDBACK_WRITE: "create retract appeal",
             Right.REVIEWS_WRITE: "undo",
+            Right.EVALS_WRITE: "keep",
         }
     )
 
@@ -98,6 +101,14 @@ class FeedbackViewSet(ResourceViewSet):
         reason = self.read_body(ReasonIn)["reason"]
         effect = judging.retract(feedback, by=current_user(request), reason=reason)
         return Response({"feedback": FeedbackOut(FEEDBACK.get(pk=feedback.pk)).data, "effect": effect})
+
+    @command(request=RightAnswerIn, responses={201: RegressionCaseOut})
+    def keep(self, request: Request, pk: str) -> Response:
+        """Make a person's correction a regression case: an item that is only ever measured on."""
+        feedback = self.get_object()
+        body = self.read_body(RightAnswerIn)
+        case = keep_feedback(feedback=feedback, by=current_user(request), **body)
+        return Response(RegressionCaseOut(case, context=self.get_serializer_context()).data, status=201)
 
     @command(
         request=AppealIn,

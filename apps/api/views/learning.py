@@ -21,6 +21,7 @@ from apps.api.downloads import Download, send_adapter
 from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import by_right, current_user
+from apps.api.serializers.evaluations import AskedEvaluationsOut, InheritanceOut
 from apps.api.serializers.judgement import ReasonIn
 from apps.api.serializers.learning import (
     AdapterOut,
@@ -41,9 +42,11 @@ from apps.api.serializers.learning import (
     VerdictOut,
 )
 from apps.api.serializers.returns import ReturnOut
+from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet, command
 from apps.base.errors import BadInputError, ConflictError
 from apps.base.streaming import stream
+from apps.evals.regressions import find_inheritance
 from apps.inference.selectors import IncompleteConversationError
 from apps.pipeline import canary_trials, flow, shadow_trials, trainings
 from apps.reports.lineage import trace_lineage
@@ -243,6 +246,8 @@ class AdapterViewSet(ResourceViewSet):
             Right.ADAPTERS_READ: "list retrieve verdicts provenance download canary shadow",
             Right.ADAPTERS_WRITE: "promote quarantine release rollback compare start_canary raise_canary stop_canary "
             "start_shadow stop_shadow",
+            Right.EVALS_READ: "regressions",
+            Right.EVALS_WRITE: "ask_regressions",
         }
     )
     extra_problems: ClassVar = {"canary": (409,), "shadow": (409,), "download": (409, 422)}
@@ -254,6 +259,21 @@ class AdapterViewSet(ResourceViewSet):
         adapter = self.get_object()
         self.check_no_parameters()
         return self.show_page(adapter.verdicts.all(), VerdictOut)
+
+    @extend_schema(responses=InheritanceOut, filters=False)
+    @action(detail=True, pagination_class=None, filterset_class=None, serializer_class=InheritanceOut)
+    def regressions(self, request: Request, pk: str) -> Response:
+        """Corrections of answers before it, and which still hold by its newest tries at them."""
+        adapter = self.get_object()
+        self.check_no_parameters()
+        return Response(InheritanceOut(find_inheritance(adapter)).data)
+
+    @extend_schema(request=NoFields, responses={201: AskedEvaluationsOut}, filters=False)
+    @regressions.mapping.post
+    def ask_regressions(self, request: Request, pk: str) -> Response:
+        """Ask it the corrections that it inherits, by its likeliest answers: one evaluation an environment."""
+        made = flow.ask_regressions(adapter=self.take_row(), by=current_user(request))
+        return Response(AskedEvaluationsOut({"results": made}, context=self.get_serializer_context()).data, status=201)
 
     @extend_schema(responses=ProvenanceOut)
     @action(detail=True)

@@ -59,7 +59,9 @@ class TryView:
 
     @property
     def checks(self) -> Sequence[Mapping[str, Any]]:
-        return self.verification.checks if self.verification else ()
+        """What each check said; its share of what is right by the name that pages have for it."""
+        told = self.verification.checks if self.verification else ()
+        return [{"outcome" if name == "share" else name: value for name, value in one.items()} for one in told]
 
 
 def view_try(evaluation: Evaluation, place: int, number: int) -> TryView | None:

@@ -67,6 +67,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "provider": Right.WORKERS_READ,
     "rater": Right.REVIEWS_READ,
     "regrading": Right.EVALS_READ,
+    "regression": Right.EVALS_READ,
     "review": Right.REVIEWS_READ,
     "reward_model": Right.RUNS_READ,
     "rollouts": Right.ROLLOUTS_READ,

@@ -31,4 +31,4 @@ def coefficient(agreement: Agreement) -> str:
 @register.filter
 def signed(value: float) -> str:
     """A coefficient's number, with a real minus sign."""
-    return f"{value:.2f}".replace("-", "−")
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")  # never minus zero

@@ -9,6 +9,7 @@ from apps.console.views import (
     dashboard,
     evaluations,
     operations,
+    regressions,
     search,
     sessions,
     suspicion,
@@ -37,6 +38,7 @@ urlpatterns = [
     path("adapters/<int:adapter_id>/compare/", training.ask_people, name="adapter-compare"),
     path("adapters/<int:adapter_id>/suspect/", suspicion.suspect, name="adapter-suspect"),
     path("adapters/<int:adapter_id>/release/", suspicion.release, name="adapter-release"),
+    path("adapters/<int:adapter_id>/regressions/", regressions.measure, name="adapter-regressions"),
     path("adapters/<int:adapter_id>/people/", trace.show_people, name="adapter-people"),
     path("adapters/<int:adapter_id>/moved/", trace.show_moved, name="adapter-moved"),
     path("feedback/<int:feedback_id>/", trace.show_feedback, name="feedback"),
@@ -72,6 +74,11 @@ urlpatterns = [
     ),
     path(
         "evaluations/<int:evaluation_id>/items/<int:place>/<int:number>/", evaluations.show_try, name="evaluation-try"
+    ),
+    path(
+        "evaluations/<int:evaluation_id>/items/<int:place>/<int:number>/keep/",
+        regressions.keep_graded,
+        name="evaluation-try-keep",
     ),
     path("evaluations/<int:evaluation_id>/pause/", evaluations.pause, name="evaluation-pause"),
     path("evaluations/<int:evaluation_id>/resume/", evaluations.resume, name="evaluation-resume"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.console.views import judging, review_bulk, reviews, tasks
+from apps.console.views import judging, regressions, review_bulk, reviews, tasks
 
 urlpatterns = [
     path("tasks/", tasks.list_tasks, name="task-list"),
@@ -32,6 +32,7 @@ urlpatterns = [
     path("reviews/<int:review_id>/assign/", reviews.assign_review, name="review-assign"),
     path("reviews/<int:review_id>/snooze/", reviews.snooze_review, name="review-snooze"),
     path("feedback/<int:feedback_id>/undo/", reviews.undo_feedback, name="feedback-undo"),
+    path("feedback/<int:feedback_id>/keep/", regressions.keep_correction, name="feedback-keep"),
     path("feedback/<int:feedback_id>/retract/", reviews.retract_feedback, name="feedback-retract"),
     path("feedback/<int:feedback_id>/appeal/", reviews.appeal, name="feedback-appeal"),
 ]

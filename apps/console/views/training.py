@@ -37,6 +37,7 @@ from apps.console.views.frame import (
 )
 from apps.console.views.trace import adapter_or_404
 from apps.console.words_learning import explain_alarms, explain_gates
+from apps.evals.regressions import find_inheritance
 from apps.pipeline import flow, trainings
 from apps.reports.learning_curve import find_accuracy
 from apps.training import naming, run_control
@@ -260,6 +261,7 @@ def show_adapter(request: HttpRequest, scene: Scene, adapter_id: int) -> HttpRes
         "view": view,
         "adapter": view.adapter,
         "alarms": explain_alarms(view.run.alarms) if view.run else (),
+        "inherits": find_inheritance(view.adapter) if scene.may(Right.EVALS_READ) else None,
         "fragments": {"adapter"},
     }
     return show(request, scene, "adapter", context)

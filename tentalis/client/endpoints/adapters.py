@@ -17,6 +17,14 @@ class Adapters(Sender[Answer]):
     def list_verdicts(self, adapter_id: int, **params: Any) -> Answer:
         return self._get(f"adapters/{adapter_id}/verdicts", **params)
 
+    def get_regressions(self, adapter_id: int) -> Answer:
+        """Corrections of answers before it, and which still hold."""
+        return self._get(f"adapters/{adapter_id}/regressions")
+
+    def ask_regressions(self, adapter_id: int) -> Answer:
+        """Ask it the corrections that it inherits: the evaluations that do so."""
+        return self._post(f"adapters/{adapter_id}/regressions")
+
     def get_provenance(self, adapter_id: int) -> Answer:
         return self._get(f"adapters/{adapter_id}/provenance")
 

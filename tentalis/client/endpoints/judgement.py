@@ -93,6 +93,12 @@ class Judgement(Sender[Answer]):
         """Let a judgement count for nothing from now on; `effect` says what had learnt from it."""
         return self._post(f"feedback/{feedback_id}/retract", reason=reason)
 
+    def keep_feedback(self, feedback_id: int, *, right: str = "", match: str = "") -> Answer:
+        """Make a person's correction a regression case; `right`: what is right, where neither task nor edit says it,
+        `match`: exact, contains or number."""
+        told = {"right": right, "match": match} if right else {}
+        return self._post(f"feedback/{feedback_id}/keep", **{name: value for name, value in told.items() if value})
+
     def appeal_feedback(self, feedback_id: int, *, reason: str) -> Answer:
         """Ask a third person about a judgement; the answer is their review."""
         return self._post(f"feedback/{feedback_id}/appeal", reason=reason)

@@ -194,6 +194,13 @@ class Knowledge(Sender[Answer]):
         told = {"text": text} if text else {}
         return self._post(f"evaluations/{evaluation_id}/tries/{try_id}/grade", value=value, **told)
 
+    def keep_try(self, evaluation_id: int, try_id: int, *, right: str, match: str = "") -> Answer:
+        """Make its item a regression case, where a person's grade contradicts the grader's; `right`: what is right,
+        `match`: exact, contains or number."""
+        told = {"right": right, "match": match}
+        path = f"evaluations/{evaluation_id}/tries/{try_id}/keep"
+        return self._post(path, **{name: value for name, value in told.items() if value})
+
     def get_agreement(self, evaluation_id: int) -> Answer:
         """How far an evaluation's graders agree with what people say of the same tries, and where they differ."""
         return self._get(f"evaluations/{evaluation_id}/agreement")

@@ -11,9 +11,10 @@ from apps.adapters.models import Adapter
 from apps.console.selectors.items_compared import SHOWN
 from apps.evals.models import Evaluation, Taskset, TryRecord
 from apps.evals.panels import key_of, read_item
+from apps.feedback.models import Feedback
 from tentalis.core.packing import pack_float32, pack_int32
 from tests.apps.console.builders import sign_in
-from tests.factories import make_measured, make_worker
+from tests.factories import make_attempt, make_measured, make_task, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -192,6 +193,35 @@ def test_a_person_grades_a_try_and_the_run_says_how_far_they_agree(
     viewer = sign_in(charlie)
     assert "Keep this grade" not in read(viewer, address)
     assert viewer.post(address, {"verdict": "right"}).status_code == 403
+
+
+def test_a_correction_is_kept_by_one_button_and_later_adapters_say_whether_it_holds(
+    client: Client, project: Project
+) -> None:
+    worker = make_worker(project, "talker", kind="chat")
+    adapter = Adapter.objects.create(
+        project=project, worker=worker, name="talker-v1", version=1, line_version=1, uri="file:///a", manifest={}
+    )
+    assert "Corrections before it" not in read(client, path("adapter", adapter.pk))
+    task = make_task(project, worker, prompt="Name the river of Rome.", state="done")
+    make_attempt(task, tokens=0)
+    said = {"project": project, "task": task, "source": "human", "author": "user:alice", "score": 0.0}
+    feedback = Feedback.objects.create(**said, edited_answer="Tiber")
+    keep = path("feedback-keep", feedback.pk)
+    assert f'action="{keep}"' in read(client, path("feedback", feedback.pk))
+    rejected = Feedback.objects.create(**said)
+    assert client.post(path("feedback-keep", rejected.pk), {}).status_code == 400
+    assert client.post(keep, {}).status_code == 302
+    item = Taskset.objects.get(name="regressions-chat").items.get()
+    assert (item.split, item.reference) == ("held_out", {"match": "contains", "value": "Tiber"})
+    assert "1 correction of an answer before it: not measured." in read(client, path("adapter", adapter.pk))
+    asked = client.post(path("adapter-regressions", adapter.pk))
+    evaluation = Evaluation.objects.get(adapter=adapter)
+    assert asked["Location"] == path("evaluation", evaluation.pk)
+    assert (evaluation.taskset, evaluation.indices, evaluation.is_greedy) == (item.taskset, [0], True)
+    evaluation.item_tries.create(place=0, key=key_of(read_item(item)), outcome=1.0)
+    Evaluation.objects.filter(pk=evaluation.pk).update(state="done")
+    assert "1 of 1 measured still hold: 100.0 %" in read(client, path("adapter", adapter.pk))
 
 
 def test_figures_stand_by_category_where_items_have_one(client: Client, project: Project) -> None:

@@ -50,8 +50,8 @@ QUERIES: Mapping[str, int] = {
     "run_paused": 17,
     "run_scorer": 13,
     "adapters": 21,
-    "adapter": 25,
-    "adapter_compared": 26,
+    "adapter": 26,
+    "adapter_compared": 27,
     "adapter_people": 14,
     "adapter_moved": 13,
     "feedback_trace": 21,
@@ -78,6 +78,8 @@ QUERIES: Mapping[str, int] = {
     "evaluation_beside": 17,
     "evaluation_items": 13,
     "evaluation_try": 16,  # the item's other tries, the items beside it, people's grades, who may read what was checked
+    "evaluation_try_keep": 12,
+    "feedback_keep": 12,
     "benchmarks": 10,
     "catalogue": 10,
     "benchmark": 13,  # its runs and its courses
@@ -114,7 +116,7 @@ QUERIES: Mapping[str, int] = {
     "rater_out": 13,
     "adapter_promote": 27,  # the shadow test that it ends
     "adapter_canary": 11,
-    "adapter_suspected": 25,
+    "adapter_suspected": 26,
     "adapter_shadow": 11,
     "shadow_stop": 10,
     "adapter_suspect": 10,
