@@ -14,6 +14,7 @@ from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.gold import GoldViewSet
 from apps.api.views.identity import ConfirmView, LoginView, LogoutView, WhoAmIView
 from apps.api.views.judgement import ReviewViewSet
+from apps.api.views.judges import JudgeProbeViewSet
 from apps.api.views.knowledge import SkillViewSet
 from apps.api.views.learning import AdapterViewSet, BatchViewSet, RolloutViewSet, RunViewSet
 from apps.api.views.managers import ManagerRunViewSet
@@ -67,6 +68,7 @@ router.register("courses", CourseViewSet)
 router.register("evaluations", EvaluationViewSet)
 router.register("experiments", ExperimentViewSet)
 router.register("regradings", RegradingViewSet)
+router.register("judge-probes", JudgeProbeViewSet)
 router.register("webhooks", WebhookViewSet)
 router.register("deliveries", DeliveryViewSet)
 router.register("audit", AuditViewSet, basename="audit")

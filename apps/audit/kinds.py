@@ -164,6 +164,11 @@ class Kind(models.TextChoices):
     # checks
     CHECK_WRITTEN = "check.written"
     CHECK_CHANGED = "check.changed"
+    # judges
+    JUDGE_PROBE_ASKED = "judge_probe.asked"
+    JUDGE_PROBE_STARTED = "judge_probe.started"
+    JUDGE_PROBE_FINISHED = "judge_probe.finished"
+    JUDGE_PROBE_FAILED = "judge_probe.failed"
     # evals, experiments
     TASKSET_CHANGED = "taskset.changed"
     TASKSET_FROZEN = "taskset.frozen"

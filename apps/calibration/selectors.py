@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from apps.calibration.models import Comparison, Rater
+from apps.judges.models import JudgeProbe
 from tentalis.core.scoring.calibration import Confusion, Interval, Standing, approves
 
 UNKNOWN_WEIGHT = 1.0
@@ -112,3 +113,15 @@ def trace_history(sittings: Iterable[tuple[datetime, list[Judged]]]) -> list[Poi
                 )
             )
     return found
+
+
+def find_words_beside_people(probe: JudgeProbe) -> list[Judged]:
+    """What the judge of a probe and people said of the same work, as AI manager or of pairs; the last `REMEMBERED`.
+
+    Handles name a model without its server: two servers' models of one name are told apart by nobody.
+    """
+    handles = [f"agent:{kind}:{probe.model}"[:120] for kind in ("llm", "pairs")]
+    rows = Comparison.objects.filter(
+        rater__project=probe.project_id, rater__handle__in=handles, source__in=("human", "gold")
+    )
+    return list(rows.order_by("-id").values_list("said", "truth")[:REMEMBERED])

@@ -13,6 +13,7 @@ from apps.base.errors import TentalisError
 from apps.checks.results import AskedPart, Said
 from apps.inference.errors import raise_if_paced
 from apps.inference.judges import VOTES, JudgeScorer, Voter, find_voter
+from apps.judges.selectors import find_training_voter
 from tentalis.core.canon import canonical_json, content_hash
 from tentalis.core.grading import GradedTask, Grader, UngradedError
 from tentalis.core.scoring.judging import find_prompt_version
@@ -108,15 +109,18 @@ class Graders:
         return opened
 
 
-def convene_graders(project: Project, checks: Any) -> Graders | None:
+def convene_graders(project: Project, checks: Any, *, trains: bool = False) -> Graders | None:
     """Those that are asked by checks, as these are stored; None where they ask nobody.
 
     What they cost is charged to whatever is charged while they are convened.
+
+    Args:
+        trains: what they say is learnt from: a judge that is below its bar is not asked.
     """
     if not (asked := frozenset(find_asked(checks))):
         return None
     models = {one.model for one in asked if asks_model(one)}
-    return Graders(project, asked, {model: _find_voter(project, model) for model in models})
+    return Graders(project, asked, {model: _find_voter(project, model, trains=trains) for model in models})
 
 
 def asks_model(asked: AskedPart) -> bool:
@@ -186,8 +190,9 @@ def _ask_judge(voter: Voter | Unscored, question: str) -> str:
     return str(answers[0].text)
 
 
-def _find_voter(project: Project, model: str) -> Voter | Unscored:
+def _find_voter(project: Project, model: str, *, trains: bool) -> Voter | Unscored:
+    find = find_training_voter if trains else find_voter
     try:
-        return find_voter(project, model) or Unscored("no model is configured to judge it")
+        return find(project, model) or Unscored("no model is configured to judge it")
     except TentalisError as error:
         return Unscored(f"its model cannot be asked: {error}"[:500])

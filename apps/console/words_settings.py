@@ -187,6 +187,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
             "installation's; without one the reviewer's words are the hint."
         ),
     ),
+    "only_probed_judges": (
+        _("Only probed judges train"),
+        _("What a model that judges says trains nothing before a probe found it above its bar."),
+    ),
     # gate
     "margin": (
         _("Non-inferiority margin"),

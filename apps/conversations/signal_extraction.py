@@ -6,12 +6,14 @@ from apps.conversations.policy import read_policy, redactor_for
 from apps.conversations.reading import ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.inference.errors import ProviderBusyError
-from apps.inference.judges import Voter, find_voter
+from apps.inference.judges import Voter
+from apps.judges.selectors import find_training_voter
 from apps.outbox.services import final_write
 from tentalis.core.conversations.asking import Heard, Vote, build_question, choose_hint, count_votes, parse_vote
 from tentalis.core.conversations.signals import Abstained, Signal, find_tool_errors, read_reaction
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.hints import MAX_HINT_CHARS
+from tentalis.core.scoring.protocol import Unscored
 from tentalis.core.session_policy import SessionPolicy
 from tentalis.outbound.scopes import ScopedThreadPool
 
@@ -30,12 +32,14 @@ def hear_turn(turn_id: int) -> None:
         return
     policy = read_policy(turn.project)
     redactor = redactor_for(policy, turn.session)
-    signals = _listen(read_turn(turn), policy, find_voter(turn.project) if policy.judge else None, redactor)
+    signals = _listen(read_turn(turn), policy, find_training_voter(turn.project) if policy.judge else None, redactor)
     with final_write():
         TurnSignal.objects.bulk_create(signals)
 
 
-def _listen(read: ReadTurn, policy: SessionPolicy, voter: Voter | None, redactor: Redactor) -> list[TurnSignal]:
+def _listen(
+    read: ReadTurn, policy: SessionPolicy, voter: Voter | Unscored | None, redactor: Redactor
+) -> list[TurnSignal]:
     """One signal of the whole, or why there is none; one a step whose tool failed. Models are asked in masked words."""
     steps = find_tool_errors(["\n".join(call.results) if call.results else None for call in read.calls])
     signals = [_store(read.turn, one, TurnSignal.Source.RULE) for one in steps]
@@ -51,7 +55,10 @@ def _listen(read: ReadTurn, policy: SessionPolicy, voter: Voter | None, redactor
     wants_hint = isinstance(found, Signal) and found.score < 0.5 and bool(read.reaction.strip())
     heard = Heard(found, [])
     votes: list[Vote] = []
-    if voter and (wants_hint or (isinstance(found, Abstained) and found.may_ask)):
+    is_asked = isinstance(found, Abstained) and found.may_ask
+    if isinstance(voter, Unscored):
+        heard = Heard(Abstained(voter.reason, may_ask=False), []) if is_asked else heard
+    elif voter and (wants_hint or is_asked):
         votes = _ask(read, voter, policy.votes, redactor)
         heard = count_votes(votes)
         if isinstance(found, Signal):

@@ -301,7 +301,7 @@ def choose_evidence(adapter: Adapter, policy: GatePolicy, *, by: str) -> SideByS
     if policy.blind_pairs or adapter.asks_people:
         return ByPeople(adapter, policy.people_per_pair, by)
     project = adapter.project
-    judge = find_judge(validate_review_policy(project.review_policy), project.pk)
+    judge = find_judge(validate_review_policy(project.review_policy), project)
     if not judge.model:
         return NoEvidence("no check says what is right, and no model is configured as a judge")
     try:

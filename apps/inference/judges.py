@@ -11,6 +11,7 @@ from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.inference.client import ModelClient
 from apps.inference.errors import raise_if_paced
+from apps.inference.models import Provider
 from apps.inference.services import client_for, find_server
 from tentalis.core.scoring.judging import (
     Criterion,
@@ -37,14 +38,18 @@ class Voter:
     client: ModelClient
 
 
+def find_judging_model(project_id: int, name: str = "") -> tuple[Provider | None, str]:
+    """The model of that name, as `find_server` reads it, or the installation's; "" where none is configured."""
+    return find_server(project_id, name or settings.TENTALIS["LLM_MODEL"])
+
+
 def find_voter(project: Project, name: str = "") -> Voter | None:
-    """The model of that name, as `find_server` reads it, or the installation's, asked for a project; None where none
-    is configured.
+    """What asks `find_judging_model` for a project; None where none is configured.
 
     Raises:
         NotGrantedError, ConflictError, SealedKeyError: as `client_for`.
     """
-    provider, model = find_server(project.pk, name or settings.TENTALIS["LLM_MODEL"])
+    provider, model = find_judging_model(project.pk, name)
     return Voter(model, client_for(provider, project.pk)) if model else None
 
 
@@ -53,19 +58,21 @@ class JudgeScorer:
     """Medians of the valid votes; broken ones are counted and stand for no number.
 
     Args:
-        voter: None: no model is configured, and nothing is scored.
+        voter: None: no model is configured, and nothing is scored; or why nobody is asked.
         pool: where votes are cast in parallel.
     """
 
     name: str
     criterion: Criterion
-    voter: Voter | None
+    voter: Voter | Unscored | None
     pool: Executor
 
     def score(self, context: AttemptContext) -> ScorerResult:
         voter = self.voter
         if voter is None:
             return ScorerResult(scorer=self.name, value=Unscored("no model is configured to judge it"))
+        if isinstance(voter, Unscored):
+            return ScorerResult(scorer=self.name, value=voter)
         request = build_judge_request(context, criterion=self.criterion)
         votes = list(self.pool.map(lambda seed: cast_vote(voter, request, seed=seed), range(VOTES)))
         tally = tally_judgements(votes, total_steps=len(context.steps))

@@ -34,6 +34,8 @@ class SegmentKind(StrEnum):
     """Have a model try items (an evaluation)."""
     REGRADE = "regrade"
     """Grade anew what was answered before (a set of new grades)."""
+    PROBE = "probe"
+    """Probe a judge (a probe)."""
     ADOPT_SCORER = "adopt_scorer"
     """Gate a step scorer (a reward model)."""
     META = "meta"

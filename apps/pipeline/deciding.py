@@ -32,7 +32,7 @@ def ask_model(proposal_id: int) -> None:
     if not policy.model_decides:
         return
     project = proposal.project
-    judge = find_judge(validate_review_policy(project.review_policy), project.pk)
+    judge = find_judge(validate_review_policy(project.review_policy), project)
     request = build_decision_request(
         prompt=proposal.task.prompt,
         action=json.dumps(proposal.action, ensure_ascii=False, sort_keys=True),

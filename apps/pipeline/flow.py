@@ -27,6 +27,7 @@ from apps.adapters import jobs as adapter_jobs
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter
 from apps.base.errors import BadInputError, ConflictError, TentalisError, log_and_continue
+from apps.calibration import jobs as calibration_jobs
 from apps.conversations import asked
 from apps.evals import asking
 from apps.evals import importing as runs_of_others
@@ -41,6 +42,9 @@ from apps.feedback.models import Feedback, Review, RowImport
 from apps.gate import awaiting, pairs
 from apps.gate import jobs as gate_jobs
 from apps.inference.models import Session
+from apps.judges import services as probes
+from apps.judges.models import JudgeProbe
+from apps.judges.selectors import find_unfinished as find_unfinished_probes
 from apps.outbox import services as outbox
 from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.pipeline import bulk as bulks
@@ -350,6 +354,29 @@ def ask_regrading(
     with transaction.atomic():
         made = regradings.ask_regrading(project=project, rule=rule, by=by, **asked)
         outbox.start(SegmentKind.REGRADE, subject_id=made.pk, project_id=made.project_id)
+    return made
+
+
+# --- judges are measured too: a few questions at a time --------------------------------------------------------------
+
+
+def go_on_probing(probe_ids: Sequence[int]) -> None:
+    """What a link left is the next segment's."""
+    outbox.start_many(SegmentKind.PROBE, find_unfinished_probes(probe_ids))
+
+
+KINDS[SegmentKind.PROBE] = Chain(
+    links=(calibration_jobs.probe_judge,),
+    then=go_on_probing,
+    on_dead=probes.fail_probe,
+)
+
+
+def ask_probe(*, project: Project, model: str, by: User) -> JudgeProbe:
+    """Have a judge probed; see `apps.judges.services.ask_probe`."""
+    with transaction.atomic():
+        made = probes.ask_probe(project=project, model=model, by=by)
+        outbox.start(SegmentKind.PROBE, subject_id=made.pk, project_id=made.project_id)
     return made
 
 

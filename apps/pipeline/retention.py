@@ -121,6 +121,7 @@ RULES: Mapping[str, KeepingRule] = {
             *("adapters.Adapter", "adapters.Shadow", "adapters.Verdict", "evals.Evaluation", "evals.ItemTry"),
             *("evals.HumanGrade", "evals.RegressionCase"),
             *("regrading.Regrading", "regrading.Regrade"),
+            "judges.JudgeProbe",
             "gate.AnswerPair",
             *("calibration.Comparison", "conversations.Conversation", "conversations.Turn"),
             *("conversations.TurnExchange", "conversations.TurnSignal", "evals.Item"),

@@ -19,6 +19,7 @@ from apps.inference.errors import raise_if_paced
 from apps.inference.judges import VOTES, Voter, find_voter
 from apps.inference.metering import charge
 from apps.inference.models import Exchange
+from apps.judges.selectors import find_training_voter
 from apps.outbox.services import final_write
 from apps.scoring.calibrating import find_trust, hold_against_verified, name_rater
 from apps.scoring.models import RewardModel, StepScore
@@ -144,7 +145,7 @@ class ScoringPanel:
     profile: WeightProfile
     trained: RewardModel | None
     raters: Mapping[str, str]
-    voter: Voter | None
+    voter: Voter | Unscored | None
     trust: Mapping[str, float]
 
 
@@ -155,7 +156,7 @@ def convene(task: Task, profile: WeightProfile) -> ScoringPanel:
     if trained is not None:
         raters[reward_model.NAME] = trained.rater
     asking = [name for name in raters if trained is None or name != reward_model.NAME]
-    voter = find_voter(task.project) if asking else None
+    voter = find_training_voter(task.project) if asking else None
     return ScoringPanel(profile, trained, raters, voter, find_trust(task.project_id, raters))
 
 
@@ -167,7 +168,7 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
     if panel.trained is not None:
         answered = [one for one in attempts if one.state != Attempt.State.FAILED]
         given = reward_model.score_attempts(panel.trained, answered)
-    profile, voter, graders = panel.profile, panel.voter, convene_graders(task.project, task.checks)
+    profile, voter, graders = panel.profile, panel.voter, convene_graders(task.project, task.checks, trains=True)
     votes_at_once = VOTES * ATTEMPTS_AT_ONCE if voter else 1
     with ScopedThreadPool(min(votes_at_once, 32)) as voting, ScopedThreadPool(ATTEMPTS_AT_ONCE) as working:
         scorers: list[Scorer] = []

@@ -153,7 +153,7 @@ def _play(task: Task, attempts: Sequence[Attempt], *, model: str, approvals: App
         running = [one for one in attempts if one.state == Attempt.State.RUNNING]
         rows = _Rows(task, running, model, approvals)
         with charge(project=task.project, turn="judge", task_id=task.pk):
-            rows.graders = convene_graders(task.project, task.checks)
+            rows.graders = convene_graders(task.project, task.checks, trains=True)
             play(rows.read(), world=world, agent=agent, model=model, journal=rows)
 
     try:

@@ -62,6 +62,7 @@ COMMANDS: dict[str, Entry] = {
     "course": Entry("tentalis.cli.course", "app", "Workers that learn a benchmark, round by round."),
     "run": Entry("tentalis.cli.run", "app", "Look at trainings and watch them."),
     "prm": Entry("tentalis.cli.prm", "app", "Trained step scorers: train one, look, retire."),
+    "judge": Entry("tentalis.cli.judge", "app", "Judges: is one fair, and as it was; may it train."),
     "manager": Entry("tentalis.cli.manager", "app", "Calibration of AI managers."),
     "adapter": Entry("tentalis.cli.adapter", "app", "What was learnt, and what serves."),
     "canary": Entry("tentalis.cli.canary", "app", "Adapters tried on a share of the work."),

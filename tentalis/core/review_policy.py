@@ -44,6 +44,8 @@ class ReviewPolicy(Checked):
             reviewer is not told, in [0, 1]; 0.05 is usual.
         undo_s: how long a person may take a judgement back as if it had not been, 0 s to an hour; only then it is
             learned from.
+        only_probed_judges: a model that judges trains nothing before a probe found it above its bar; else one that was
+            never probed may. One that is below its bar never does.
         blind: people judge before they see adapters, scores and what others said; the answers stand in an order by lot.
     Raises:
         FieldError: naming the field.
@@ -66,6 +68,7 @@ class ReviewPolicy(Checked):
     ai_manager: str = text("", 32)
     model: str = text("", 200)
     hint_model: str = text("", 200)
+    only_probed_judges: bool = flag(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

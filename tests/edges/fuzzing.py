@@ -57,7 +57,8 @@ NAMES = {
     "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
     "checks": "check",
     "tasksets": "taskset", "benchmarks": "benchmark", "courses": "course",
-    "evaluations": "evaluation", "regradings": "regrading", "experiments": "experiment", "webhooks": "webhook",
+    "evaluations": "evaluation", "regradings": "regrading",
+    "judge-probes": "judge_probe", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task",
 }  # fmt: skip
 ALL_HEALTH = tuple(HealthCheck)

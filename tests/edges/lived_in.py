@@ -15,6 +15,7 @@ from apps.evals.models import Benchmark, Experiment, Item, Taskset
 from apps.evals.panels import LEAST_OWN
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
+from apps.judges.models import JudgeProbe
 from apps.outbox.models import Segment
 from apps.regrading.models import Regrading
 from apps.rollouts.models import Batch, Rollout, TrainingUse
@@ -112,6 +113,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     regrading = Regrading.objects.create(
         project=project, source="attempts", rule={"rubric": "r"}, last_id=1, planned=1, asked_by=owner.handle
     )
+    probe = JudgeProbe.objects.create(project=project, model="judge", version="0", asked_by=owner.handle)
     webhook = Webhook.objects.create(project=project, url="https://hooks.example.com/secret", secret_sealed=b"")
     delivery = Delivery.objects.create(webhook=webhook, kind="task.done", body={}, state="dead")
     price = Price.objects.create(provider=provider, model="m", input=1, output=2, valid_from=timezone.now())
@@ -131,7 +133,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
         "benchmark": benchmark, "course": course,
         "evaluation": evaluation, "other": other,
-        "item_try": evaluation.item_tries.earliest("pk"), "regrading": regrading,
+        "item_try": evaluation.item_tries.earliest("pk"), "regrading": regrading, "judge_probe": probe,
         "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
@@ -165,6 +167,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "PATCH adapters/{adapter}/canary": {"percent": 20},
         "POST adapters/{adapter}/quarantine": {"reason": "Odd."},
         "POST adapters/{adapter}/release": {"reason": "Harmless."},
+        "POST judge-probes": {"project": slug, "model": "box/judge"},
         "POST regradings": {"project": slug, "history": "attempts", "rubric": "Be brief."},
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
         "POST evaluations/{evaluation}/tries/{item_try}/grade": {"value": 0.5, "text": "Half of it."},

@@ -25,7 +25,7 @@ PLACEHOLDERS = {
     "benchmarks": "{benchmark}",
     "courses": "{course}",
     "evaluations": "{evaluation}",
-    "regradings": "{regrading}",
+    "regradings": "{regrading}", "judge-probes": "{judge_probe}",
     "rewards": "{secret}",
     "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip

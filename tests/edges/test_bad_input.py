@@ -101,7 +101,8 @@ TEMPLATES = {
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}", "checks": "{check}",
     "gold": "{gold}", "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",
     "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}", "rewards": "{secret}",
-    "tasksets": "{taskset}", "evaluations": "{evaluation}", "regradings": "{regrading}", "courses": "{course}",
+    "tasksets": "{taskset}", "evaluations": "{evaluation}", "regradings": "{regrading}",
+    "judge-probes": "{judge_probe}", "courses": "{course}",
 }  # fmt: skip
 
 

@@ -59,6 +59,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "gold": Right.REVIEWS_READ,
     "import": Right.REVIEWS_READ,
     "hint": Right.FEEDBACK_READ,
+    "judge_probe": Right.EVALS_READ,
     "manager": Right.RUNS_READ,
     "member": Right.MEMBERS_READ,
     "price": Right.WORKERS_READ,

@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from django.conf import settings
-
+from apps.accounts.models import Project
 from apps.feedback.managers.llm import LlmManager
 from apps.feedback.managers.manager import Manager, ManagerWord, MissingManager, NoWord
 from apps.feedback.managers.rubric import RubricManager
 from apps.feedback.managers.rule_book import RuleBookManager
 from apps.feedback.managers.verdict import VerdictManager
-from apps.inference.services import client_for, find_server
+from apps.inference.judges import find_judging_model
+from apps.inference.services import client_for
+from apps.judges.selectors import find_bar
 from apps.tasks.models import Task
 from apps.worlds.registry import find_world
 from tentalis.core.review_policy import ReviewPolicy
@@ -36,20 +37,20 @@ def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
 
 
 def _make_rubric(rules: ReviewPolicy, task: Task) -> Manager:
-    judge = find_judge(rules, task.project_id)
-    return RubricManager(task.environment, judge.open_client, judge.model)
+    judge = find_judge(rules, task.project)
+    return RubricManager(task.environment, judge.open_client, judge.model, judge.find_bar)
 
 
-def find_judge(rules: ReviewPolicy, project_id: int) -> LlmManager:
+def find_judge(rules: ReviewPolicy, project: Project) -> LlmManager:
     """The model that judges where the rules want one: theirs, else the installation's."""
-    provider, model = find_server(project_id, rules.model or settings.TENTALIS["LLM_MODEL"])
-    return LlmManager(partial(client_for, provider, project_id), model)
+    provider, model = find_judging_model(project.pk, rules.model)
+    return LlmManager(partial(client_for, provider, project.pk), model, partial(find_bar, project, provider, model))
 
 
 def _list_own() -> Mapping[str, MakeManager]:
     return {
         "rule-book": lambda rules, task: RuleBookManager(),
-        "llm": lambda rules, task: find_judge(rules, task.project_id),
+        "llm": lambda rules, task: find_judge(rules, task.project),
         "rubric": _make_rubric,
         "verdict": lambda rules, task: VerdictManager(task.worker),
     }

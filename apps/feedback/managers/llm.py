@@ -51,10 +51,12 @@ class LlmManager:
     Args:
         open_client: called when something is asked.
         model: "": none is configured.
+        find_bar: called when it is to say what trains: why it may not; "" where it may.
     """
 
     open_client: Callable[[], ModelClient]
     model: str
+    find_bar: Callable[[], str] = str
 
     @property
     def author(self) -> str:
@@ -102,6 +104,8 @@ class LlmManager:
         """
         if not self.model:
             return Unscored("no model is configured for the AI manager")
+        if barred := self.find_bar():
+            return Unscored(barred)
         client = self.open_client()
         try:
             answers = client.chat(messages, model=self.model, max_tokens=DECISION_TOKENS, temperature=0.0)
@@ -114,6 +118,8 @@ class LlmManager:
             return NoWord("no model is configured for the AI manager")
         if not attempts:
             return NoWord("no attempt gave an answer")
+        if barred := self.find_bar():
+            return NoWord(barred)
         try:
             client = self.open_client()
         except TentalisError as error:

@@ -30,7 +30,7 @@ class AskingScorer:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def convene(self, voter: Voter | None, pool: Executor) -> Scorer:
+    def convene(self, voter: Voter | Unscored | None, pool: Executor) -> Scorer:
         """The scorer itself; see `JudgeScorer`."""
         judge = JudgeScorer(self.name, ASKING[self.name], voter, pool)
         return HallucinationScorer(judge) if self.name == HallucinationScorer.name else judge

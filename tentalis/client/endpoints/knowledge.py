@@ -250,6 +250,17 @@ class Knowledge(Sender[Answer]):
     def list_regradings(self, **params: Any) -> Answer:
         return self._get("regradings", **params)
 
+    def probe_judge(self, *, project: str, model: str = "") -> Answer:
+        """Ask a judge fixed questions with known answers: SERVER/MODEL, or the installation's judge."""
+        return self._post("judge-probes", project=project, **({"model": model} if model else {}))
+
+    def get_judge_probe(self, probe_id: int) -> Answer:
+        """What a probe found, each figure with its interval."""
+        return self._get(f"judge-probes/{probe_id}")
+
+    def list_judge_probes(self, **params: Any) -> Answer:
+        return self._get("judge-probes", **params)
+
     def make_experiment(self, *, project: str, experiment: str, scenarios: Sequence[Mapping[str, Any]]) -> Answer:
         """Write down which evaluations are compared: each scenario has a name, a `candidate` and a `reference`."""
         return self._post("experiments", project=project, experiment=experiment, scenarios=scenarios)

@@ -1,0 +1,87 @@
+"""What is known of judges: how the newest probe of each ended, and whether what it says may train."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import NamedTuple
+
+from apps.accounts.models import Project
+from apps.inference.judges import Voter, find_judging_model, find_voter
+from apps.inference.models import Provider
+from apps.judges.models import JudgeProbe
+from tentalis.core.scoring.protocol import Unscored
+
+DEMANDS_PROBES = "only_probed_judges"
+"""Of a review policy: whether a judge that was never probed may train."""
+NOT_PROBED = "not probed"
+
+
+class JudgeStanding(NamedTuple):
+    """How a judge stands by the newest probe that said something of it.
+
+    Args:
+        probe: None: none did.
+        barred: why what it says trains nothing; "" where it may.
+    """
+
+    probe: JudgeProbe | None
+    barred: str
+
+    @property
+    def words(self) -> str:
+        return self.barred or (f"above its bar (probe {self.probe.pk})" if self.probe else NOT_PROBED)
+
+    @property
+    def since(self) -> datetime | None:
+        return self.probe.finished_at if self.probe else None
+
+
+def find_standing(project: Project, provider: Provider | None, model: str) -> JudgeStanding:
+    """Of a model at a server. A probe that nothing was scored of changes nothing. One query."""
+    said = JudgeProbe.objects.filter(
+        project=project, provider=provider, model=model, verdict__in=("above", "below")
+    ).defer("answers")
+    probe = said.select_related("provider").order_by("-pk").first()
+    return JudgeStanding(probe, _say_bar(project, provider, model, probe))
+
+
+def find_bar(project: Project, provider: Provider | None, model: str) -> str:
+    """Why what a judge says trains nothing; "" where it may, or there is none."""
+    return find_standing(project, provider, model).barred if model else ""
+
+
+def _say_bar(project: Project, provider: Provider | None, model: str, probe: JudgeProbe | None) -> str:
+    name = f"{provider.name}/{model}" if provider else model
+    if probe is None:
+        return f"the judge {name} was not probed, as the project demands" if demands_probes(project) else ""
+    if probe.verdict == JudgeProbe.Verdict.BELOW:
+        return f"the judge {name} is below its bar (probe {probe.pk}), and trains nothing: {probe.words}"
+    return ""
+
+
+def demands_probes(project: Project) -> bool:
+    return bool(project.review_policy.get(DEMANDS_PROBES))
+
+
+def find_training_voter(project: Project, name: str = "") -> Voter | Unscored | None:
+    """As `find_voter`, of a judge whose word trains; why nobody is asked where it may not.
+
+    Raises: as `find_voter`.
+    """
+    provider, model = find_judging_model(project.pk, name)
+    if barred := find_bar(project, provider, model):
+        return Unscored(barred)
+    return find_voter(project, name)
+
+
+def find_first(row: JudgeProbe) -> JudgeProbe | None:
+    """The earliest probe that asked the same of the same judge and was scored; None: it is this one."""
+    same = JudgeProbe.objects.filter(
+        project=row.project_id, provider=row.provider_id, model=row.model, version=row.version, pk__lt=row.pk
+    )
+    return same.filter(verdict__in=("above", "below")).order_by("pk").first()
+
+
+def find_unfinished(probe_ids: Collection[int]) -> list[tuple[int, int]]:
+    """(id, project) of those that go on."""
+    running = JudgeProbe.objects.filter(pk__in=probe_ids, state=JudgeProbe.State.RUNNING)
+    return list(running.values_list("pk", "project_id"))

@@ -1,0 +1,194 @@
+"""Judges are probed, and what one says that is below its bar trains nothing."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import Settings
+
+from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.tokens import create_token
+from apps.audit.models import AuditEntry
+from apps.base.errors import BadInputError, ConflictError, NotAllowedError
+from apps.calibration.models import Comparison, Rater
+from apps.calibration.selectors import find_words_beside_people
+from apps.checks.graders import convene_graders
+from apps.feedback.create_reviews import open_reviews
+from apps.feedback.models import Feedback, Review
+from apps.inference.models import Exchange, Provider
+from apps.judges.models import JudgeProbe
+from apps.judges.selectors import find_standing
+from apps.judges.services import probe_judge
+from apps.outbox.models import Segment
+from apps.pipeline import flow
+from apps.scoring.models import StepScore
+from apps.scoring.services import score_tasks
+from tentalis.core.scoring.judge_probes import BAR
+from tentalis.core.scoring.probe_items import ITEMS
+from tests.apps.feedback.builders import make_chat_task
+from tests.edges.caller import Caller
+from tests.factories import make_attempt, make_task
+from tests.fakes import FakeModelServer
+from tests.scripted_judges import TASTES, ScriptedJudge
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeModelServer]:
+    with FakeModelServer(models=["judge"], is_plain=True, reply=ScriptedJudge().reply_to_json) as running:
+        yield running
+
+
+@pytest.fixture
+def box(project: Project, server: FakeModelServer, settings: Settings) -> Provider:
+    """The judge of a project's policy and the installation's are two names of models of one server."""
+    changes = {"LLM_MODEL": "judge", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": server.url}
+    settings.TENTALIS = settings.TENTALIS | changes
+    return Provider.objects.create(
+        project=project, name="box", kind="openai", base_url=server.url, allow_private=True, default_model="judge"
+    )
+
+
+def note_probe(project: Project, verdict: str, *, provider: Provider | None = None, days: int = 0) -> JudgeProbe:
+    """A probe that is done, without one being made."""
+    return JudgeProbe.objects.create(
+        project=project, provider=provider, model="judge", version="0" * 12, state="done", verdict=verdict,
+        words="position: +1.00" if verdict == "below" else "", asked_by="user:alice",
+        finished_at=timezone.now() - timedelta(days=days),
+    )  # fmt: skip
+
+
+def do(row: JudgeProbe) -> JudgeProbe:
+    assert Segment.objects.filter(kind="probe", subject_id=row.pk).exists()
+    probe_judge(row.pk, people=find_words_beside_people, by="judges")
+    row.refresh_from_db()
+    return row
+
+
+def test_a_judge_that_takes_the_first_is_found_out_and_trains_nothing_any_more(
+    project: Project, box: Provider, server: FakeModelServer, alice: User
+) -> None:
+    server.reply = ScriptedJudge(TASTES["first"]).reply_to_json
+    row = do(flow.ask_probe(project=project, model="box/judge", by=alice))
+    assert (row.state, row.verdict, row.judge, row.first) == ("done", "below", "box/judge", None)
+    figures = {one["name"]: one for one in row.figures}
+    assert (list(figures), figures["position"]["value"]) == (list(BAR), 1.0)
+    assert "position: +1.00" in row.words
+    told = AuditEntry.objects.get(kind="judge_probe.finished")
+    assert (told.subject_id, told.payload["verdict"], told.payload["judge"]) == (row.pk, "below", "box/judge")
+    costs = Exchange.objects.filter(project=project, turn="judge")
+    assert costs.count() == len(server.requests) == len(ITEMS) * 15, "each question costs as a judge's do"
+    project.review_policy = {"who": "ai", "ai_manager": "llm", "model": "box/judge"}
+    project.save()
+    before = len(server.requests)
+    task = make_chat_task(project, ["first"])
+    open_reviews([task.pk])
+    assert not Feedback.objects.filter(task=task).exists()
+    review = Review.objects.get(task=task)
+    assert review.state == Review.State.SKIPPED
+    assert f"the judge box/judge is below its bar (probe {row.pk}), and trains nothing: " in review.reason
+    assert len(server.requests) == before, "what would be set aside is not paid for"
+    standing = find_standing(project, None, "judge")
+    assert (standing.words, standing.barred) == ("not probed", ""), "of another server's model nothing is known"
+
+
+def test_a_fair_judge_goes_on_to_train_and_its_second_probe_tells_its_drift(
+    project: Project, box: Provider, server: FakeModelServer, alice: User
+) -> None:
+    project.review_policy = {"who": "ai", "ai_manager": "llm", "model": "box/judge", "only_probed_judges": True}
+    project.save()
+    early = make_chat_task(project, ["first"])
+    open_reviews([early.pk])
+    assert "was not probed, as the project demands" in Review.objects.get(task=early).reason
+    first = do(flow.ask_probe(project=project, model="box/judge", by=alice))
+    assert (first.verdict, first.words) == ("above", "")
+    later = make_chat_task(project, ["first"])
+    open_reviews([later.pk])
+    assert Feedback.objects.get(task=later).score == 0.8
+    server.reply = ScriptedJudge(score_right=0.2).reply_to_json
+    again = do(flow.ask_probe(project=project, model="box/judge", by=alice))
+    assert (again.verdict, again.first) == ("below", first)
+    assert again.words.startswith("drift: -0.30 ")
+
+
+def test_a_judge_that_is_away_is_unscored_and_stands_as_it_stood(
+    project: Project, box: Provider, server: FakeModelServer, alice: User
+) -> None:
+    note_probe(project, "above", provider=box)
+    server.mode = "refusing"
+    row = do(flow.ask_probe(project=project, model="box/judge", by=alice))
+    assert (row.state, row.verdict) == ("done", "unscored")
+    (known,) = [one for one in row.figures if one["name"] == "known"]
+    assert (known["value"], sum(known["unscored"].values())) == (None, len(ITEMS))
+    assert any("against the policy" in cause for cause in known["unscored"])
+    assert len(server.requests) == 2 * len(ITEMS), "of whom nothing can be scored nothing more is asked"
+    assert find_standing(project, box, "judge").words.startswith("above its bar")
+    note_probe(project, "below", provider=box)
+    do(flow.ask_probe(project=project, model="box/judge", by=alice))
+    assert find_standing(project, box, "judge").barred, "nor does being away bring one back that was below"
+
+
+def test_scorers_checks_and_signals_ask_no_judge_below_its_bar_and_say_so(
+    project: Project, box: Provider, server: FakeModelServer
+) -> None:
+    project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
+    project.save()
+    spec = {"check": "judge", "rubric": "Be right.", "model": ""}
+    note_probe(project, "above")
+    task = make_chat_task(project, ["first"])
+    score_tasks([task.pk])
+    assert StepScore.objects.get(attempt__task=task, scorer="prm", step=None).score == 0.8
+    row = note_probe(project, "below")
+    asked = len(server.requests)
+    task = make_chat_task(project, ["second"])
+    score_tasks([task.pk])
+    kept = StepScore.objects.get(attempt__task=task, scorer="prm", step=None)
+    assert (kept.score, kept.reason[:37]) == (None, "the judge judge is below its bar (pro")
+    attempt = task.attempts.get()
+    assert attempt.score is None, "how hard it tried says nothing by itself"
+    assert f"probe {row.pk}" in attempt.score_details["words"]
+    (trains, measures) = (convene_graders(project, [spec], trains=trains) for trains in (True, False))
+    assert trains is not None
+    assert measures is not None
+    assert f"probe {row.pk}" in str(trains.voters[""])
+    assert measures.names != trains.names, "an evaluation asks it still"
+    assert len(server.requests) == asked
+
+
+def test_what_is_asked_wrongly_is_refused(project: Project, alice: User, bob: User, settings: Settings) -> None:
+    settings.TENTALIS = settings.TENTALIS | {"LLM_MODEL": ""}
+    with pytest.raises(BadInputError, match="no model is configured to judge here"):
+        flow.ask_probe(project=project, model="", by=alice)
+    flow.ask_probe(project=project, model="mine", by=alice)
+    with pytest.raises(ConflictError, match="the judge mine is being probed"):
+        flow.ask_probe(project=project, model="mine", by=alice)
+    with pytest.raises(NotAllowedError):
+        flow.ask_probe(project=project, model="other", by=bob)
+    assert JudgeProbe.objects.count() == Segment.objects.filter(kind="probe").count() == 1
+
+
+def test_people_count_where_they_judged_the_same_work_as_the_judge(project: Project, box: Provider) -> None:
+    attempt = make_attempt(make_task(project))
+    for handle, source in (("agent:llm:judge", "human"), ("agent:llm:other", "human"), ("agent:pairs:judge", "peer")):
+        rater = Rater.objects.create(project=project, handle=handle, kind="ai")
+        Comparison.objects.create(
+            project=project, rater=rater, attempt=attempt, said=0.9, truth=1.0, source=source, counts=True
+        )
+    assert find_words_beside_people(JudgeProbe(project=project, model="judge")) == [(0.9, 1.0)]
+
+
+def test_probes_are_asked_for_and_read_by_rest(project: Project, alice: User, box: Provider) -> None:
+    note_probe(project, "below", provider=box)
+    _, text = create_token(user=alice, name="t", scopes=[Right.EVALS_READ, Right.EVALS_WRITE], by=alice)
+    caller = Caller(text)
+    made = caller.post("judge-probes", {"project": project.slug, "model": "box/judge"})
+    assert made.status == 201, made
+    assert {name: made.body[name] for name in ("judge", "state", "verdict")} == {
+        "judge": "box/judge", "state": "queued", "verdict": "",
+    }  # fmt: skip
+    found = caller.get("judge-probes?verdict=below").body["results"]
+    assert [one["words"] for one in found] == ["position: +1.00"]
+    assert caller.get(f"judge-probes/{made.body['id']}").body["model"] == "judge"
