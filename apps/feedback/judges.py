@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from apps.accounts.models import Project, User
@@ -12,6 +11,10 @@ from apps.accounts.services import change_project, require_right
 from apps.base.errors import BadInputError
 from apps.feedback.managers import choose_manager
 from apps.feedback.rules import validate_review_policy
+from apps.inference.judges import find_judging_model
+from apps.inference.models import Provider
+from apps.judges.models import name_judge
+from apps.judges.selectors import find_standing
 from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
 from apps.worlds.registry import DEFAULT
@@ -30,6 +33,7 @@ class Judges:
     Args:
         model: of the AI manager: SERVER/MODEL; "" is the installation's.
         is_model_missing: an AI manager would say nothing here, because no model is configured for it.
+        standing: of that model as a judge, by its probes, in words; "" without one.
     """
 
     who: str
@@ -37,16 +41,25 @@ class Judges:
     human_rate: float
     model: str
     is_model_missing: bool
+    standing: str
 
 
 def find_judges(project: Project) -> Judges:
     """As the project's policy has it."""
     policy = validate_review_policy(project.review_policy)
-    model = policy.model or settings.TENTALIS["LLM_MODEL"]
+    provider, model = find_judging_model(project.pk, policy.model)
+    standing = find_standing(project, provider, model).words if model else ""
     kinds = set(Worker.objects.filter(project=project, is_active=True).values_list("kind", flat=True))
     homes = {find_kind(kind).environment or DEFAULT for kind in kinds} or {DEFAULT}
     is_asked = any(choose_manager(policy, home) == "llm" for home in homes)
-    return Judges(policy.who, policy.rate, policy.human_rate, policy.model, is_asked and not model)
+    return Judges(policy.who, policy.rate, policy.human_rate, policy.model, is_asked and not model, standing)
+
+
+def find_named_judges(project: Project) -> list[tuple[Provider | None, str]]:
+    """Server and model of those that may judge a project's work: its AI manager's, and the installation's judge."""
+    policy = validate_review_policy(project.review_policy)
+    found = {name_judge(*one): one for name in (policy.model, "") if (one := find_judging_model(project.pk, name))[1]}
+    return list(found.values())
 
 
 def choose_judges(*, project: Project, by: User, **changes: Any) -> Judges:

@@ -11,6 +11,11 @@ from apps.base.models import Stateful
 from apps.inference.models import Provider
 
 
+def name_judge(provider: Provider | None, model: str) -> str:
+    """As a policy names it."""
+    return f"{provider.name}/{model}" if provider else model
+
+
 class JudgeProbe(Stateful):
     """One probe of a judge, which is a model at a server, in a project.
 
@@ -84,5 +89,4 @@ class JudgeProbe(Stateful):
 
     @property
     def judge(self) -> str:
-        """The model, as a policy names it."""
-        return f"{self.provider.name}/{self.model}" if self.provider else self.model
+        return name_judge(self.provider, self.model)

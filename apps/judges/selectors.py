@@ -1,18 +1,21 @@
 """What is known of judges: how the newest probe of each ended, and whether what it says may train."""
 
 from collections.abc import Collection
-from datetime import datetime
 from typing import NamedTuple
+
+from django.db.models import QuerySet
 
 from apps.accounts.models import Project
 from apps.inference.judges import Voter, find_judging_model, find_voter
 from apps.inference.models import Provider
-from apps.judges.models import JudgeProbe
+from apps.judges.models import JudgeProbe, name_judge
 from tentalis.core.scoring.protocol import Unscored
 
 DEMANDS_PROBES = "only_probed_judges"
 """Of a review policy: whether a judge that was never probed may train."""
 NOT_PROBED = "not probed"
+SAID = ("above", "below")
+"""The verdicts of probes that say something of a judge."""
 
 
 class JudgeStanding(NamedTuple):
@@ -30,17 +33,11 @@ class JudgeStanding(NamedTuple):
     def words(self) -> str:
         return self.barred or (f"above its bar (probe {self.probe.pk})" if self.probe else NOT_PROBED)
 
-    @property
-    def since(self) -> datetime | None:
-        return self.probe.finished_at if self.probe else None
-
 
 def find_standing(project: Project, provider: Provider | None, model: str) -> JudgeStanding:
     """Of a model at a server. A probe that nothing was scored of changes nothing. One query."""
-    said = JudgeProbe.objects.filter(
-        project=project, provider=provider, model=model, verdict__in=("above", "below")
-    ).defer("answers")
-    probe = said.select_related("provider").order_by("-pk").first()
+    said = JudgeProbe.objects.filter(project=project, provider=provider, model=model, verdict__in=SAID)
+    probe = said.defer("answers").order_by("-pk").first()
     return JudgeStanding(probe, _say_bar(project, provider, model, probe))
 
 
@@ -50,7 +47,7 @@ def find_bar(project: Project, provider: Provider | None, model: str) -> str:
 
 
 def _say_bar(project: Project, provider: Provider | None, model: str, probe: JudgeProbe | None) -> str:
-    name = f"{provider.name}/{model}" if provider else model
+    name = name_judge(provider, model)
     if probe is None:
         return f"the judge {name} was not probed, as the project demands" if demands_probes(project) else ""
     if probe.verdict == JudgeProbe.Verdict.BELOW:
@@ -73,12 +70,51 @@ def find_training_voter(project: Project, name: str = "") -> Voter | Unscored | 
     return find_voter(project, name)
 
 
+class ProbedJudge(NamedTuple):
+    """A judge as pages show it.
+
+    Args:
+        newest: probe, whatever came of it; None: it was never probed.
+    """
+
+    name: str
+    newest: JudgeProbe | None
+    standing: JudgeStanding
+
+
+def list_judges(project: Project, named: Collection[tuple[Provider | None, str]]) -> list[ProbedJudge]:
+    """Those that settings name, and those that were probed. Two queries.
+
+    Args:
+        named: server and model of each.
+    """
+    rows = JudgeProbe.objects.filter(project=project)
+    newest = {(row.provider_id, row.model): row for row in find_newest(rows)}
+    said = {(row.provider_id, row.model): row for row in find_newest(rows.filter(verdict__in=SAID))}
+    servers = {(provider.pk if provider else None, model): provider for provider, model in named}
+    servers |= {key: row.provider for key, row in newest.items()}
+    return [
+        ProbedJudge(
+            name_judge(provider, key[1]),
+            newest.get(key),
+            JudgeStanding(said.get(key), _say_bar(project, provider, key[1], said.get(key))),
+        )
+        for key, provider in servers.items()
+    ]
+
+
+def find_newest(rows: QuerySet[JudgeProbe]) -> QuerySet[JudgeProbe]:
+    """Of each judge of each project the newest of these probes."""
+    distinct = rows.order_by("project_id", "provider_id", "model", "-pk").distinct("project_id", "provider_id", "model")
+    return distinct.select_related("provider").defer("answers")
+
+
 def find_first(row: JudgeProbe) -> JudgeProbe | None:
     """The earliest probe that asked the same of the same judge and was scored; None: it is this one."""
     same = JudgeProbe.objects.filter(
         project=row.project_id, provider=row.provider_id, model=row.model, version=row.version, pk__lt=row.pk
     )
-    return same.filter(verdict__in=("above", "below")).order_by("pk").first()
+    return same.filter(verdict__in=SAID).order_by("pk").first()
 
 
 def find_unfinished(probe_ids: Collection[int]) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ from apps.operations.tracing import tell_spans
 from apps.pipeline import sweep
 from apps.pipeline.courses import go_on_with_courses
 from apps.pipeline.file_retention import delete_old_files
+from apps.pipeline.probing import probe_judges
 from apps.pipeline.retention import delete_old
 from apps.pipeline.shadow_trials import watch_shadows
 from apps.pipeline.watching import watch_served
@@ -66,6 +67,7 @@ TIMETABLE = Timetable(
         Entry("go on with courses", 2.0, go_on_with_courses),
         Entry("label steps", 30.0, sweep.label_steps),
         Entry("watch shadows", 10.0, watch_shadows),
+        Entry("probe judges", 3600.0, probe_judges),
         Entry("tell webhooks", 0.5, tell),
         Entry("forget what webhooks took", 600.0, forget_old),
         Entry("watch for alarms", 15.0, watch),

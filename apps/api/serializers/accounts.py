@@ -89,6 +89,9 @@ class JudgesOut(serializers.Serializer[Any]):
     is_model_missing = serializers.BooleanField(
         help_text="An AI manager would say nothing here: no model is configured for it."
     )
+    standing = serializers.CharField(
+        help_text="Of the AI manager's model by its probes: above its bar, below it and why, or not probed."
+    )
 
 
 class JudgesChange(StrictSerializer):

@@ -12,7 +12,10 @@ from apps.console.selectors import quality
 from apps.console.selectors.managers import find_fits
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.feedback import gold, rules
+from apps.feedback.judges import find_named_judges
 from apps.feedback.models import Feedback, GoldItem
+from apps.judges.selectors import list_judges
+from apps.pipeline import flow
 
 
 @require_GET
@@ -24,6 +27,8 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
         "sees_all": _sees_all(scene),
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "scorers": quality.find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
+        "probed": list_judges(scene.project, find_named_judges(scene.project)) if _sees_probes(scene) else (),
+        "may_probe": scene.may(Right.EVALS_WRITE),
         "gold": gold.list_gold(scene.project) if _sees_all(scene) else (),
         "gold_rate": rules.validate_review_policy(scene.project.review_policy).gold_rate,
         "fragments": {"quality"},
@@ -86,6 +91,20 @@ def remove_gold(request: HttpRequest, scene: Scene, gold_id: int) -> HttpRespons
     done = _("Removed from the control items; judgements of it are kept.")
     act(request, done, lambda: gold.remove_gold(item=item, by=scene.user))
     return leave(scene, "quality")
+
+
+@require_POST
+@project_view(Right.EVALS_WRITE)
+def probe_judge(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Have a judge probed."""
+    done = _("The judge is being probed; this page shows what comes of it.")
+    model = request.POST.get("model", "")
+    act(request, done, lambda: flow.ask_probe(project=scene.project, model=model, by=scene.user))
+    return leave(scene, "quality")
+
+
+def _sees_probes(scene: Scene) -> bool:
+    return _sees_all(scene) and scene.may(Right.EVALS_READ)
 
 
 def _sees_all(scene: Scene) -> bool:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -16,6 +18,7 @@ from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import find_words_beside_people
 from apps.checks.graders import convene_graders
 from apps.feedback.create_reviews import open_reviews
+from apps.feedback.judges import find_judges
 from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange, Provider
 from apps.judges.models import JudgeProbe
@@ -23,15 +26,16 @@ from apps.judges.selectors import find_standing
 from apps.judges.services import probe_judge
 from apps.outbox.models import Segment
 from apps.pipeline import flow
+from apps.pipeline.probing import AGAIN, EVERY, probe_judges
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
-from tentalis.core.scoring.judge_probes import BAR
+from tentalis.core.scoring.judge_probes import BAR, measure_judge
 from tentalis.core.scoring.probe_items import ITEMS
 from tests.apps.feedback.builders import make_chat_task
 from tests.edges.caller import Caller
 from tests.factories import make_attempt, make_task
 from tests.fakes import FakeModelServer
-from tests.scripted_judges import TASTES, ScriptedJudge
+from tests.scripted_judges import TASTES, ScriptedJudge, answers_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -192,3 +196,55 @@ def test_probes_are_asked_for_and_read_by_rest(project: Project, alice: User, bo
     found = caller.get("judge-probes?verdict=below").body["results"]
     assert [one["words"] for one in found] == ["position: +1.00"]
     assert caller.get(f"judge-probes/{made.body['id']}").body["model"] == "judge"
+
+
+def test_a_judge_in_use_is_probed_again_after_thirty_days_and_one_that_nobody_asks_is_not(
+    project: Project, box: Provider
+) -> None:
+    old, fresh = note_probe(project, "above", provider=box), note_probe(project, "below")
+    JudgeProbe.objects.filter(pk=old.pk).update(created_at=timezone.now() - EVERY - timedelta(hours=1))
+    assert probe_judges() == 0, "nobody asked the old one since, and the other one is fresh"
+    Exchange.objects.create(project=project, provider=box, model="judge", turn="main")
+    assert probe_judges() == 0, "its model worked, and judged nothing"
+    Exchange.objects.create(project=project, provider=box, model="judge", turn="manager")
+    assert [probe_judges(), probe_judges()] == [1, 0]
+    made = JudgeProbe.objects.exclude(pk__in=[old.pk, fresh.pk]).get()
+    assert (made.judge, made.state, made.asked_by) == ("box/judge", "queued", "timetable")
+    assert Segment.objects.filter(kind="probe", subject_id=made.pk).exists()
+    project.archived_at = timezone.now()
+    project.save()
+    JudgeProbe.objects.filter(pk=made.pk).delete()
+    assert probe_judges() == 0, "an archived project asks nobody"
+
+
+def test_where_probes_are_demanded_those_that_settings_name_are_probed_by_themselves(
+    project: Project, box: Provider
+) -> None:
+    assert probe_judges() == 0
+    project.review_policy = {"model": "box/judge", "only_probed_judges": True}
+    project.save()
+    assert [probe_judges(), probe_judges()] == [2, 0]
+    assert {one.judge for one in JudgeProbe.objects.all()} == {"box/judge", "judge"}
+    JudgeProbe.objects.update(state="done", verdict="unscored", created_at=timezone.now() - AGAIN)
+    assert probe_judges() == 2, "those that were away are asked again the next day"
+    JudgeProbe.objects.update(state="done", verdict="below", created_at=timezone.now() - AGAIN)
+    assert probe_judges() == 0, "one that is below its bar is probed when somebody wants it"
+
+
+def test_the_page_of_quality_shows_how_judges_stand_and_has_one_probed(
+    project: Project, box: Provider, alice: User
+) -> None:
+    project.review_policy = {"model": "box/judge"}
+    project.save()
+    client = Client()
+    client.force_login(alice)
+    row = note_probe(project, "below")
+    row.figures = [vars(one) for one in measure_judge(answers_of(ScriptedJudge(TASTES["first"])))]
+    row.save()
+    page = client.get(reverse("console:quality", args=(project.slug,))).content.decode()
+    assert page.count("not probed") == 1
+    assert f"the judge judge is below its bar (probe {row.pk}), and trains nothing: position: +1.00" in page
+    assert "it is the first time" in page
+    client.post(reverse("console:judge-probe", args=(project.slug,)), {"model": "box/judge"})
+    assert JudgeProbe.objects.get(state="queued").judge == "box/judge"
+    assert find_judges(project).standing == "not probed"
