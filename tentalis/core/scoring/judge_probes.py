@@ -14,10 +14,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from tentalis.core.canon import content_hash
 from tentalis.core.learning.gate import compare_paired
-from tentalis.core.learning.judged_pairs import join_orders
 from tentalis.core.scoring.agreement import cohen_kappa
 from tentalis.core.scoring.calibration import approves
-from tentalis.core.scoring.judging import JudgeRequest, build_judge_request, build_pair_request
+from tentalis.core.scoring.judging import JudgeRequest, build_judge_request, build_pair_request, join_orders
 from tentalis.core.scoring.probe_items import ITEMS, ProbeItem
 from tentalis.core.scoring.protocol import AttemptContext
 from tentalis.core.scoring.quoting import Message
