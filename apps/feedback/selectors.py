@@ -7,6 +7,7 @@ from typing import Any
 
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback, Hint
+from apps.feedback.set_aside import Aside, SilencedJudges, combine_others, find_silenced
 from apps.tasks.copies import annotate_copies, group_copies
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.rewards import RANKS, AttemptScores, Copies, EffectiveJudgement, Rating, judge_attempts
@@ -21,9 +22,10 @@ def effective_judgement(task: Task) -> dict[int, EffectiveJudgement]:
 
 
 def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, EffectiveJudgement]]:
-    """Task id -> attempt id -> judgement, for every attempt of tasks of one project. Five queries.
+    """Task id -> attempt id -> judgement, for every attempt of tasks of one project. Six queries.
 
-    What was retracted counts for nothing, and so does what was said of a gold item. Of one author only the last
+    What was retracted counts for nothing, and so does what was said of a gold item. What a judge that is below its bar
+    by now had said is set aside: an AI manager's words, and the scorers that asked it. Of one author only the last
     feedback with a number in it counts, trusted by its trust times the author's weight (how often they were right).
     How judgements become rewards: `tentalis.core.learning.rewards`.
     """
@@ -31,12 +33,20 @@ def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, Effective
     attempts: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
     for attempt in annotate_copies(told).order_by("index"):
         attempts[attempt.task_id].append(attempt)
-    ratings = _load_ratings(tasks)
-    scores = _load_scores([attempt for of_task in attempts.values() for attempt in of_task])
-    return {
+    silenced = find_silenced(tasks[0].project_id)
+    ratings, unheard = _load_ratings(tasks, silenced)
+    every = [attempt for of_task in attempts.values() for attempt in of_task]
+    asides = {one.pk: aside for one in every if (aside := silenced.find_aside(one.score_details))}
+    scores = _load_scores(every, asides)
+    found = {
         task: judge_attempts([scores[one.pk] for one in of_task], ratings[task], _find_copies(of_task))
         for task, of_task in attempts.items()
     }
+    for task, judged in found.items():
+        for pk, one in judged.items():
+            if words := asides[pk].words if pk in asides else unheard.get(task, ""):
+                judged[pk] = replace(one, set_aside=words)
+    return found
 
 
 def find_hint(task: Task) -> Hint | None:
@@ -73,11 +83,18 @@ def _find_copies(attempts: Sequence[Attempt]) -> Copies:
     return Copies([[one.pk for one in group] for group in groups], [place for of_group in steps for place in of_group])
 
 
-def _load_ratings(tasks: Sequence[Task]) -> dict[int, dict[str, list[Rating]]]:
-    """Task id -> source -> the last rating of each of its authors, trusted as far as they were right so far."""
+def _load_ratings(
+    tasks: Sequence[Task], silenced: SilencedJudges
+) -> tuple[dict[int, dict[str, list[Rating]]], dict[int, str]]:
+    """Task id -> source -> the last rating of each of its authors, trusted as far as they were right so far; and
+    task id -> whose ratings of it are set aside."""
+    unheard: dict[int, str] = {}
     last: dict[tuple[int, str, str], Rating] = {}
     counting = Feedback.objects.counting().filter(task__in=tasks, trust__gt=0)
     for feedback in counting.order_by("id").prefetch_related("steps"):
+        if words := silenced.silence(feedback):
+            unheard[feedback.task_id] = words
+            continue
         rating = _read_rating(feedback)
         if rating.says_something:
             last[feedback.task_id, feedback.source, feedback.author] = rating
@@ -86,7 +103,7 @@ def _load_ratings(tasks: Sequence[Task]) -> dict[int, dict[str, list[Rating]]]:
     for (task, source, author), rating in last.items():
         if weights[author] > 0:
             ratings[task][source].append(replace(rating, trust=rating.trust * weights[author]))
-    return ratings
+    return ratings, unheard
 
 
 def _read_rating(feedback: Feedback) -> Rating:
@@ -102,9 +119,15 @@ def _read_rating(feedback: Feedback) -> Rating:
     )
 
 
-def _load_scores(attempts: Sequence[Attempt]) -> dict[int, AttemptScores]:
-    """Attempt id -> its scores; a scorer's vote on a step weighs as much as the scorer."""
+def _load_scores(attempts: Sequence[Attempt], asides: Mapping[int, Aside]) -> dict[int, AttemptScores]:
+    """Attempt id -> its scores; a scorer's vote on a step weighs as much as the scorer.
+
+    Where scorers are set aside, of the others: one query more.
+    """
     weights = {one.pk: _read_scorer_weights(one.score_details) for one in attempts}
+    for pk, aside in asides.items():
+        weights[pk] |= dict.fromkeys(aside.scorers, 0.0)
+    combined = _combine_others([one for one in attempts if one.pk in asides], asides)
     rows = Attempt.objects.order_by().filter(
         pk__in=list(weights), step_scores__step__isnull=False, step_scores__score__isnull=False
     )
@@ -123,13 +146,26 @@ def _load_scores(attempts: Sequence[Attempt]) -> dict[int, AttemptScores]:
             id=one.pk,
             index=one.index,
             is_answered=one.state == Attempt.State.ANSWERED,
-            score=one.score,
+            score=combined.get(one.pk, one.score),
             outcome=one.outcome,
             step_votes=votes[one.pk],
             verified_steps=verified[one.pk],
         )
         for one in attempts
     }
+
+
+def _combine_others(attempts: Sequence[Attempt], asides: Mapping[int, Aside]) -> dict[int, float | None]:
+    """Attempt id -> its score without those that are set aside, of those attempts."""
+    if not attempts:
+        return {}
+    rows = Attempt.objects.order_by().filter(
+        pk__in=[one.pk for one in attempts], step_scores__step__isnull=True, step_scores__isnull=False
+    )
+    given: dict[int, dict[str, float | None]] = defaultdict(dict)
+    for pk, scorer, score in rows.values_list("pk", "step_scores__scorer", "step_scores__score"):
+        given[pk][scorer] = score
+    return {one.pk: combine_others(one, given[one.pk], asides[one.pk]) for one in attempts}
 
 
 def _read_scorer_weights(details: Mapping[str, Any]) -> dict[str, float]:

@@ -32,10 +32,11 @@ TEMPERATURE = 0.7
 
 @dataclass(frozen=True)
 class Voter:
-    """A model that votes."""
+    """A model that votes. `provider_id` is its server's; None: the installation's own."""
 
     model: str
     client: ModelClient
+    provider_id: int | None = None
 
 
 def find_judging_model(project_id: int, name: str = "") -> tuple[Provider | None, str]:
@@ -50,7 +51,7 @@ def find_voter(project: Project, name: str = "") -> Voter | None:
         NotGrantedError, ConflictError, SealedKeyError: as `client_for`.
     """
     provider, model = find_judging_model(project.pk, name)
-    return Voter(model, client_for(provider, project.pk)) if model else None
+    return Voter(model, client_for(provider, project.pk), provider.pk if provider else None) if model else None
 
 
 @dataclass(frozen=True)

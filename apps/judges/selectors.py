@@ -18,6 +18,10 @@ SAID = ("above", "below")
 """The verdicts of probes that say something of a judge."""
 
 
+JudgeKey = tuple[int | None, str]
+"""Id of the server, None of the installation's own, and the model."""
+
+
 class JudgeStanding(NamedTuple):
     """How a judge stands by the newest probe that said something of it.
 
@@ -51,8 +55,12 @@ def _say_bar(project: Project, provider: Provider | None, model: str, probe: Jud
     if probe is None:
         return f"the judge {name} was not probed, as the project demands" if demands_probes(project) else ""
     if probe.verdict == JudgeProbe.Verdict.BELOW:
-        return f"the judge {name} is below its bar (probe {probe.pk}), and trains nothing: {probe.words}"
+        return f"{say_below(probe, name)}: {probe.words}"
     return ""
+
+
+def say_below(probe: JudgeProbe, name: str = "") -> str:
+    return f"the judge {name or probe.judge} is below its bar (probe {probe.pk}), and trains nothing"
 
 
 def demands_probes(project: Project) -> bool:
@@ -107,6 +115,12 @@ def find_newest(rows: QuerySet[JudgeProbe]) -> QuerySet[JudgeProbe]:
     """Of each judge of each project the newest of these probes."""
     distinct = rows.order_by("project_id", "provider_id", "model", "-pk").distinct("project_id", "provider_id", "model")
     return distinct.select_related("provider").defer("answers")
+
+
+def find_below(project_id: int) -> dict[JudgeKey, JudgeProbe]:
+    """Those of a project that are below their bar, with the probe that says so. One query."""
+    said = find_newest(JudgeProbe.objects.filter(project=project_id, verdict__in=SAID))
+    return {(one.provider_id, one.model): one for one in said if one.verdict == JudgeProbe.Verdict.BELOW}
 
 
 def find_first(row: JudgeProbe) -> JudgeProbe | None:

@@ -134,7 +134,8 @@ def find_fault(
     if fault := find_obstacle(task, attempt, is_held_out=is_held_out):
         return fault
     if (judgement is None or judgement.reward is None) and hint is None:
-        return "neither a reward nor a hint: nobody judged it"
+        aside = judgement.set_aside if judgement else ""
+        return f"neither a reward nor a hint: {aside or 'nobody judged it'}"[:300]
     return ""
 
 

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -76,6 +76,7 @@ class ScoredAttempt:
     Args:
         trust: judging scorer -> factor on its weight, from its calibration.
         raters: judging scorer -> handle of the rater behind it.
+        asked: the judge that was asked, with the `scorers` that asked it; {}: nobody was.
     """
 
     attempt: Attempt
@@ -85,6 +86,7 @@ class ScoredAttempt:
     verification: Verification | None
     trust: Mapping[str, float]
     raters: Mapping[str, str]
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def value(self) -> float | None:
@@ -177,7 +179,15 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
             if not is_given and (scorer := SCORERS.get(name)):  # of one that is here no more there is no result
                 scorers.append(scorer.convene(voter, voting) if isinstance(scorer, AskingScorer) else scorer)
         score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given, graders)
-        return list(working.map(score, attempts) if voter or graders else map(score, attempts))
+        found = list(working.map(score, attempts) if voter or graders else map(score, attempts))
+    asked = _name_asked(voter, [scorer.name for scorer in scorers if scorer.name in ASKING])
+    return [replace(one, asked=asked) for one in found]
+
+
+def _name_asked(voter: Voter | Unscored | None, scorers: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(voter, Voter) or not scorers:
+        return {}
+    return {"provider": voter.provider_id, "model": voter.model, "scorers": scorers}
 
 
 def score_unsaved_sample(
@@ -361,6 +371,7 @@ def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
             "profile": profile.to_json(),
             "weights": dict(one.combined.used_weights),
             "trust": dict(one.trust),
+            **({"judge": dict(one.asked)} if one.asked else {}),
             "redistributed": [
                 {"scorer": lost.scorer, "weight": lost.weight, "reason": lost.reason}
                 for lost in one.combined.redistributed_from

@@ -30,6 +30,11 @@ PAIR_TOKENS = DECISION_TOKENS = 1024
 AT_ONCE = 8
 
 
+def name_llm_manager(model: str) -> str:
+    """Handle of the AI manager that is a model."""
+    return f"agent:llm:{model}"[:120]
+
+
 @dataclass(frozen=True)
 class PairQuestion:
     """Two answers to a task, of which one may be better."""
@@ -60,7 +65,7 @@ class LlmManager:
 
     @property
     def author(self) -> str:
-        return f"agent:llm:{self.model}"[:120]
+        return name_llm_manager(self.model)
 
     @property
     def rater(self) -> str:

@@ -123,6 +123,7 @@ class EffectiveJudgement:
         weight: in [0, 1], how far the reward is trusted: the mean trust of the ratings behind it, 1 without any.
         step_scores: step id -> in [0, 1], each from the highest rank below a person's that spoke of exactly that step.
         human_step_scores: step id -> what persons said of exactly that step: mean score by trust, and mean trust.
+        set_aside: what was said and does not count, in words; "" where all counts.
     """
 
     reward: float | None
@@ -130,6 +131,7 @@ class EffectiveJudgement:
     weight: float = 1.0
     step_scores: Mapping[int, float] = field(default_factory=dict)
     human_step_scores: Mapping[int, TrustedScore] = field(default_factory=dict)
+    set_aside: str = ""
 
 
 def judge_attempts(

@@ -20,6 +20,7 @@ from apps.checks.graders import convene_graders
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.judges import find_judges
 from apps.feedback.models import Feedback, Review
+from apps.feedback.selectors import effective_judgement
 from apps.inference.models import Exchange, Provider
 from apps.judges.models import JudgeProbe
 from apps.judges.selectors import find_standing
@@ -27,8 +28,10 @@ from apps.judges.services import probe_judge
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.pipeline.probing import AGAIN, EVERY, probe_judges
+from apps.rollouts.services import find_fault
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
+from apps.tasks.models import Task
 from tentalis.core.scoring.judge_probes import BAR, measure_judge
 from tentalis.core.scoring.probe_items import ITEMS
 from tests.apps.feedback.builders import make_chat_task
@@ -248,3 +251,38 @@ def test_the_page_of_quality_shows_how_judges_stand_and_has_one_probed(
     client.post(reverse("console:judge-probe", args=(project.slug,)), {"model": "box/judge"})
     assert JudgeProbe.objects.get(state="queued").judge == "box/judge"
     assert find_judges(project).standing == "not probed"
+
+
+def test_what_a_judge_said_before_it_fell_is_set_aside_where_rewards_are_made(
+    project: Project, box: Provider, alice: User
+) -> None:
+    project.weight_profiles = {"chat": {"prm": 0.75, "effort": 0.25}}
+    project.review_policy = {"who": "ai", "ai_manager": "llm", "model": "box/judge"}
+    project.save()
+    task = make_chat_task(project, ["first"])
+    score_tasks([task.pk])
+    (attempt,) = task.attempts.all()
+    asked = attempt.score_details["judge"]
+    assert asked == {"provider": None, "model": "judge", "scorers": ["prm"]}
+    task.state = Task.State.SCORING
+    task.save()
+    open_reviews([task.pk])
+    (judged,) = effective_judgement(task).values()
+    assert (judged.reward, judged.reward_source, judged.set_aside) == (0.8, "ai", "")
+    row = note_probe(project, "below", provider=box)
+    (judged,) = effective_judgement(task).values()
+    assert judged.reward == pytest.approx(0.75 * 0.8 + 0.25 * 2 / 3), "scorers asked another judge, and count"
+    assert judged.set_aside == f"the judge box/judge is below its bar (probe {row.pk}), and trains nothing"
+    steps = set(judged.step_scores.values())
+    row = note_probe(project, "below")
+    (judged,) = effective_judgement(task).values()
+    assert (judged.reward, judged.step_scores) == (None, {}), "how hard it tried is no reward by itself"
+    assert steps == {0.5}
+    assert f"probe {row.pk}" in judged.set_aside
+    whole = make_attempt(make_task(project))
+    fault = find_fault(task, whole, judged, None, is_held_out=False)
+    assert fault == f"neither a reward nor a hint: {judged.set_aside}"
+    note_probe(project, "above")
+    note_probe(project, "above", provider=box)
+    (judged,) = effective_judgement(task).values()
+    assert (judged.reward, judged.set_aside) == (0.8, ""), "back above its bar, all of it counts again"

@@ -1,0 +1,68 @@
+"""What judges said that are below their bar by now: set aside where rewards are made of it, and said to be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from apps.feedback.managers.llm import name_llm_manager
+from apps.feedback.models import Feedback
+from apps.judges.models import JudgeProbe
+from apps.judges.selectors import JudgeKey, find_below, say_below
+from apps.tasks.models import Attempt
+from tentalis.core.scoring.protocol import Score, Unscored
+from tentalis.core.scoring.weights import WeightProfile, combine
+
+UNSCORED = Unscored("it gave none")
+
+
+class Aside(NamedTuple):
+    """The scorers of an attempt that asked a judge which is below its bar, and which that is, in words."""
+
+    scorers: frozenset[str]
+    words: str
+
+
+@dataclass(frozen=True)
+class SilencedJudges:
+    """The judges of a project that are below their bar, with the probes that say so."""
+
+    below: Mapping[JudgeKey, JudgeProbe]
+
+    def find_aside(self, score_details: Mapping[str, Any]) -> Aside | None:
+        """What is set aside of an attempt's scores; None where all of them count."""
+        judge = score_details.get("judge") or {}
+        probe = self.below.get((judge.get("provider"), judge.get("model", "")))
+        return None if probe is None else Aside(frozenset(judge["scorers"]), say_below(probe))
+
+    def silence(self, feedback: Feedback) -> str:
+        """Why an AI manager's word does not count; "" where it does.
+
+        Handles name a model without its server. The judge that was found out is asked no more: what came later under
+        its name is another's.
+        """
+        for (_, model), probe in self.below.items():
+            is_before = probe.finished_at is not None and feedback.created_at <= probe.finished_at
+            if is_before and feedback.author == name_llm_manager(model):
+                return say_below(probe)
+        return ""
+
+
+def find_silenced(project_id: int) -> SilencedJudges:
+    """One query."""
+    return SilencedJudges(find_below(project_id))
+
+
+def combine_others(attempt: Attempt, scores: Mapping[str, float | None], aside: Aside) -> float | None:
+    """The score of an attempt as if the scorers that are set aside had none.
+
+    Args:
+        scores: scorer -> what it gave the whole; None where it gave nothing.
+    """
+    details = attempt.score_details
+    profile = WeightProfile("kept", details["profile"])
+    kept: dict[str, Score] = {
+        name: UNSCORED if (value := scores.get(name)) is None else value
+        for name in profile.weights
+        if name not in aside.scorers
+    }
+    return combine(kept, profile, trust=details.get("trust")).value
