@@ -104,7 +104,7 @@ def _find_voter(row: JudgeProbe) -> Voter | Unscored:
 def _is_mute(row: JudgeProbe) -> bool:
     """Whether the first part was asked in full and has not a single number."""
     asked = row.answers.get(PARTS[0], ())
-    return len(asked) == len(ITEMS) and not any(isinstance(one, float) for said in asked for one in said)
+    return len(asked) == len(ITEMS) and all(isinstance(one, str) for said in asked for one in said)
 
 
 def _ask_some(row: JudgeProbe, part: str, voter: Voter | Unscored) -> None:

@@ -14,6 +14,7 @@ from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError, raise_if_paced
 from apps.inference.services import client_for
+from apps.judges.selectors import find_bar
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -77,6 +78,8 @@ class VerdictManager:
         base = find_base_model(self.worker)
         if not base:
             return NoWord(f"{self.worker.name} has no model to judge by")
+        if not adapter and (barred := find_bar(task.project, self.worker.provider, base)):
+            return NoWord(barred)
         try:
             client = client_for(self.worker.provider, task.project_id)
             model = JudgingModel(**adapter) if adapter else JudgingModel(base)
