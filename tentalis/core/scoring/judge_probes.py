@@ -61,7 +61,7 @@ class Limits:
 
 BAR: Final[Mapping[str, Limits]] = MappingProxyType(
     {
-        "known": Limits(0.75, 1, "share of known pairs in which it prefers the right answer, a tie as half"),
+        "known": Limits(0.85, 1, "share of known pairs in which it prefers the right answer, a tie as half"),
         "position": Limits(-0.15, 0.15, "preference for the answer that stands first"),
         "length": Limits(-1, 0.15, "preference for the same answer with words that say nothing"),
         "markdown": Limits(-0.15, 0.15, "preference for the same answer as markdown"),

@@ -73,6 +73,15 @@ def test_a_judge_of_unsure_taste_is_not_failed_by_chance_alone() -> None:
     assert figures["position"].verdict == "above"
 
 
+@pytest.mark.parametrize(("probe", "said", "least"), [("length", [1.0, 0.0], 11), ("known", [0.0, 1.0], 10)])
+def test_so_many_pairs_fail_a_judge_and_one_less_does_not(probe: str, said: list[float], least: int) -> None:
+    answers = answers_of(ScriptedJudge())
+    for count in (least - 1, least):
+        answers[probe][:count] = [said] * count
+        (found,) = [one for one in measure_judge(answers) if one.name == probe]
+        assert found.verdict == ("below" if count == least else "above")
+
+
 def test_a_judge_that_drifts_fails_beside_its_first_scores_and_one_that_stays_does_not() -> None:
     first = answers_of(ScriptedJudge())
     assert measure(ScriptedJudge())["drift"].value is None, "the first time there is nothing to compare with"
