@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback, Hint
-from apps.feedback.set_aside import Aside, SilencedJudges, combine_others, find_silenced
+from apps.feedback.set_aside import Aside, SilencedJudges, combine_others
 from apps.tasks.copies import annotate_copies, group_copies
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.rewards import RANKS, AttemptScores, Copies, EffectiveJudgement, Rating, judge_attempts
@@ -22,7 +22,8 @@ def effective_judgement(task: Task) -> dict[int, EffectiveJudgement]:
 
 
 def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, EffectiveJudgement]]:
-    """Task id -> attempt id -> judgement, for every attempt of tasks of one project. Six queries.
+    """Task id -> attempt id -> judgement, for every attempt of tasks of one project. Five queries, one more where a
+    judge had a word.
 
     What was retracted counts for nothing, and so does what was said of a gold item. What a judge that is below its bar
     by now had said is set aside: an AI manager's words, and the scorers that asked it. Of one author only the last
@@ -33,7 +34,7 @@ def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, Effective
     attempts: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
     for attempt in annotate_copies(told).order_by("index"):
         attempts[attempt.task_id].append(attempt)
-    silenced = find_silenced(tasks[0].project_id)
+    silenced = SilencedJudges(tasks[0].project_id)
     ratings, unheard = _load_ratings(tasks, silenced)
     every = [attempt for of_task in attempts.values() for attempt in of_task]
     asides = {one.pk: aside for one in every if (aside := silenced.find_aside(one.score_details))}

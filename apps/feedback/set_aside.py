@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from apps.feedback.managers.llm import name_llm_manager
@@ -24,14 +25,18 @@ class Aside(NamedTuple):
 
 @dataclass(frozen=True)
 class SilencedJudges:
-    """The judges of a project that are below their bar, with the probes that say so."""
+    """The judges of a project that are below their bar. One query, where any judge had a word."""
 
-    below: Mapping[JudgeKey, JudgeProbe]
+    project_id: int
+
+    @cached_property
+    def _below(self) -> Mapping[JudgeKey, JudgeProbe]:
+        return find_below(self.project_id)
 
     def find_aside(self, score_details: Mapping[str, Any]) -> Aside | None:
         """What is set aside of an attempt's scores; None where all of them count."""
-        judge = score_details.get("judge") or {}
-        probe = self.below.get((judge.get("provider"), judge.get("model", "")))
+        judge = score_details.get("judge")
+        probe = self._below.get((judge["provider"], judge["model"])) if judge else None
         return None if probe is None else Aside(frozenset(judge["scorers"]), say_below(probe))
 
     def silence(self, feedback: Feedback) -> str:
@@ -40,16 +45,13 @@ class SilencedJudges:
         Handles name a model without its server. The judge that was found out is asked no more: what came later under
         its name is another's.
         """
-        for (_, model), probe in self.below.items():
+        if not feedback.author.startswith(name_llm_manager("")):
+            return ""
+        for (_, model), probe in self._below.items():
             is_before = probe.finished_at is not None and feedback.created_at <= probe.finished_at
             if is_before and feedback.author == name_llm_manager(model):
                 return say_below(probe)
         return ""
-
-
-def find_silenced(project_id: int) -> SilencedJudges:
-    """One query."""
-    return SilencedJudges(find_below(project_id))
 
 
 def combine_others(attempt: Attempt, scores: Mapping[str, float | None], aside: Aside) -> float | None:
