@@ -35,7 +35,7 @@ class SilencedJudges:
 
     def find_aside(self, score_details: Mapping[str, Any]) -> Aside | None:
         """What is set aside of an attempt's scores; None where all of them count."""
-        judge = score_details.get("judge")
+        judge = score_details.get("judge", {})
         probe = self._below.get((judge["provider"], judge["model"])) if judge else None
         return None if probe is None else Aside(frozenset(judge["scorers"]), say_below(probe))
 
