@@ -91,11 +91,13 @@ def test_by_keyboard_alone_three_are_answered(address: str, opened: tuple[Page, 
     page.keyboard.press("j")
     page.keyboard.press("a")
     expect(page.locator("article.proposal")).to_have_count(2)
-    page.keyboard.press("r")  # the next one is chosen already
+    expect(page.locator("article.proposal:focus")).to_have_count(1)  # the next one is chosen already
+    page.keyboard.press("r")
     page.keyboard.type("area: too much")  # keys are letters while somebody types
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("article.proposal")).to_have_count(1)
+    expect(page.locator("article.proposal:focus")).to_have_count(1)
     page.keyboard.press("e")
     page.keyboard.press("Escape")
     page.keyboard.press("h")
