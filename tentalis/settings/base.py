@@ -317,6 +317,7 @@ SPECTACULAR_SETTINGS = {
         "ReviewPurposeEnum": "apps.api.serializers.judgement.PURPOSES",
         "TaskFormEnum": "apps.api.serializers.work.TASK_FORMS",
         "RowFormEnum": "apps.api.serializers.benchmarks.ROW_FORMS",
+        "ProbeVerdictEnum": "apps.judges.models.JudgeProbe.Verdict",
     },
 }
 
