@@ -6,6 +6,7 @@
     measures     ndcg, map, mrr, precision, recall, IoU: scikit-learn, to 1e-9
     diff         patches, whole and broken: git apply
     cheats       what answers nothing, and what names everything, by every grader of texts
+    beside       probes that earn nothing, by our graders and by inspect_ai's, lm-eval's and verifiers' scorers
     speed        graded answers a second of a processor
     code, ifeval, bfcl  those that run programs or parse calls and instructions (`tests.bench.graders_code`)
 
@@ -114,7 +115,7 @@ def ask_peer(python: Path, part: str, cases: Any) -> Any:
     with tempfile.TemporaryDirectory() as place:
         source, out = Path(place) / "cases.json", Path(place) / "out.json"
         source.write_text(json.dumps(cases))
-        argv = [str(python), str(Path(__file__).with_name("graders_peer.py")), part, str(source), str(out)]
+        argv = [str(python), "-P", str(Path(__file__).with_name("graders_peer.py")), part, str(source), str(out)]
         subprocess.run(
             argv, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "TRANSFORMERS_VERBOSITY": "error"}
         )
@@ -586,6 +587,23 @@ def bench_speed(peer: Path) -> list[Bar]:
     return bars
 
 
+def bench_beside(_: Path) -> list[Bar]:
+    from tests.bench import graders_beside, overhead
+
+    cases = graders_beside.make_cases()
+    rows = graders_beside.grade_ours(cases)
+    for tool, wanted in overhead.PEERS.items():
+        rows += graders_beside.grade_theirs(tool, install(overhead.CACHE.resolve() / tool, wanted), cases)
+    graders_beside.print_rows(rows)
+    print(json.dumps({"bench": "graders", "part": "beside", "rows": rows}))
+    count, missed = len(graders_beside.PROBES), graders_beside.find_misses(rows)
+    return [
+        Bar("beside", f"probes by {kind}", count - len(some), count, examples=some)
+        for kind in dict.fromkeys(case["kind"] for case in cases)
+        for some in [[miss for miss in missed if miss.startswith(f"{kind}:")]]
+    ]
+
+
 PARTS: Mapping[str, Callable[[Path], list[Bar]]] = {
     "translation": bench_translation,
     "math": bench_math,
@@ -593,6 +611,7 @@ PARTS: Mapping[str, Callable[[Path], list[Bar]]] = {
     "measures": bench_measures,
     "diff": bench_diff,
     "cheats": bench_cheats,
+    "beside": bench_beside,
     "speed": bench_speed,
 }
 

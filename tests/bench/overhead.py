@@ -129,7 +129,7 @@ def run(tool: str, argv: Sequence[str], plan: dict[str, Any], place: Path, envir
     httpx.get(f"{root}/told")
     log = place / "log"
     with log.open("w") as said:
-        environ = environment if tool == OURS else {**os.environ, "PYTHONPATH": ""}
+        environ = environment if tool == OURS else {**os.environ, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": ""}
         done = subprocess.run([*argv, str(source), str(out)], stdout=said, stderr=said, env=environ, check=False)
     if done.returncode:
         raise RuntimeError(f"{tool} with {plan['at_once']} at once:\n{log.read_text()[-3_000:]}")
