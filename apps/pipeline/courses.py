@@ -115,7 +115,7 @@ def _go_on_with_round(course: Course, current: CourseRound) -> None:
 def _train(course: Course, current: CourseRound) -> None:
     changes: Mapping[str, Any] | None = course.recipe or None
     if current.is_shown:
-        changes = {**course.recipe, **course.shown_recipe, **courses.SHOWN}
+        changes = courses.recipe_of_shown(course.shown, {**course.recipe, **course.shown_recipe})
     if missing := say_missing(course.worker.line):
         raise ConflictError(missing)
     try:

@@ -31,8 +31,8 @@ from tentalis.core.task_files import TaskRow
 from tentalis.plugins import name_backends
 
 MOST_ROUNDS, MOST_TASKS, MOST_PATIENCE, MOST_SHOWN = 1_000, 1_000, 100, 2_000
-SHOWN: Final[Mapping[str, Any]] = {"algorithm": "sft"}
-"""Of a recipe, where known answers are imitated."""
+SHOWN_TOGETHER, SHOWN_EPOCHS = 16, 4
+"""Where nobody says otherwise: answers that are imitated in an update, and how often each."""
 OPEN_ADAPTERS: Final = (Adapter.State.CANDIDATE, Adapter.State.VERIFIED)
 
 
@@ -76,7 +76,7 @@ def start_course(
     if words := find_environment_error(worker, benchmark.taskset.environment):
         raise BadInputError.at("benchmark", words)
     read_recipe(worker, recipe)
-    read_recipe(worker, {**(recipe or {}), **(shown_recipe or {}), **SHOWN})
+    read_recipe(worker, recipe_of_shown(shown, {**(recipe or {}), **(shown_recipe or {})}))
     group = worker.project.group_size if group_size is None else group_size
     if group < 2:
         raise BadInputError.at("group_size", f"wanted at least 2 attempts, which are compared, found {group}")
@@ -206,6 +206,14 @@ def choose_round(course: Course) -> tuple[Choice, list[TaskRow]]:
         for place, pk in enumerate(choice.items, start=1)
     ]
     return choice, rows
+
+
+def recipe_of_shown(shown: int, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """How so many known answers are imitated: by `changes`, and where these say nothing by many small updates."""
+    updates = max(1, shown // SHOWN_TOGETHER)
+    return {
+        "epochs": SHOWN_EPOCHS, "minibatches": updates, "schedule": "linear", **changes, "algorithm": "sft",
+    }  # fmt: skip
 
 
 def choose_shown(course: Course) -> list[Item]:

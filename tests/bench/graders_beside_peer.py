@@ -24,7 +24,7 @@ def list_inspect() -> dict[str, tuple[str, Score]]:
             )  # fmt: skip
             said = asyncio.run(scorer(state, Target(case["reference"])))
             value = said.value if said is not None else 0.0
-            return {"C": 1.0, "I": 0.0}.get(value, value) if isinstance(value, str) else float(value)
+            return {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}[value] if isinstance(value, str) else float(value)
 
         return score
 

@@ -187,7 +187,7 @@ def test_known_answers_are_imitated_in_the_first_round_and_own_work_in_the_next(
     benchmark.taskset.items.filter(split="train").update(answer="Answer: A")
     with pytest.raises(BadInputError, match="wanted at most 6, whose right answer is known"):
         start(worker, benchmark, alice, shown=7)
-    course = start(worker, benchmark, alice, shown=5, shown_recipe={"learning_rate": 0.002})
+    course = start(worker, benchmark, alice, shown=5, shown_recipe={"learning_rate": 0.002, "minibatches": 2})
     shown = last_round(course)
     assert (shown.choice, len(shown.items)) == ({"shown": 5}, 5)
     prompts = dict(benchmark.taskset.items.filter(split="train").values_list("pk", "prompt"))
@@ -203,7 +203,8 @@ def test_known_answers_are_imitated_in_the_first_round_and_own_work_in_the_next(
     assert shown.run is not None
     assert shown.run.batch is not None
     assert shown.run.batch.kind == "demonstrations"
-    assert (shown.run.recipe["algorithm"], shown.run.recipe["learning_rate"]) == ("sft", 0.002)
+    learnt = {name: shown.run.recipe[name] for name in ("algorithm", "learning_rate", "epochs", "minibatches")}
+    assert learnt == {"algorithm": "sft", "learning_rate": 0.002, "epochs": 4, "minibatches": 2}
     assert set(shown.run.batch.demonstrations.values_list("task", flat=True)) == {one.pk for one in told.values()}
     TrainingRun.objects.filter(pk=shown.run.pk).update(state="cancelled")
     for _ in range(2):
