@@ -39,6 +39,7 @@ def test_the_flow_knows_its_segments() -> None:
         "try",
         "decide",
         "regrade",
+        "probe",
     }
 
 
