@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from django.test import override_settings
 
+from apps.worlds import sandboxes
 from apps.worlds.examining import examine
 from apps.worlds.swe.world import SweWorld
 from tentalis.core.swe.mini_repos import MiniRepo, draw_task, make_task
@@ -134,7 +135,10 @@ def test_tests_that_hang_are_ended_and_are_no_reward(world: SweWorld, monkeypatc
     assert (found.outcome, found.details["status"]) == (0.0, "timeout")
 
 
-def test_where_no_sandbox_can_be_had_nothing_is_known_and_nothing_rewarded(world: SweWorld, tmp_path: Path) -> None:
+def test_where_no_sandbox_can_be_had_nothing_is_known_and_nothing_rewarded(
+    world: SweWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandboxes, "PATIENCE_S", 0.1)  # nobody starts one here
     task = make_task("cabin", 77)
     script = Script(world, task.text)
     script.mend(next(iter(task.mistake.ways)))
