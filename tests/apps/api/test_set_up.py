@@ -33,7 +33,7 @@ def test_who_judges_is_read_and_chosen_and_the_rest_of_the_policy_stays(
     assert as_alice.patch("projects/shop/judges", {"who": "none"}).status == 403
     said = {"who": "both", "rate": 0.25, "model": "box/judge"}
     changed = as_owner.patch("projects/shop/judges", said)
-    assert changed.body == {**usual, **said, "is_model_missing": False}
+    assert changed.body == {**usual, **said, "is_model_missing": False, "standing": "not probed"}
     project.refresh_from_db()
     assert project.review_policy == {"patience_s": 60, **said}
     refused = as_owner.patch("projects/shop/judges", {"rate": 0})
