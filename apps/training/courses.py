@@ -76,7 +76,6 @@ def start_course(
     if words := find_environment_error(worker, benchmark.taskset.environment):
         raise BadInputError.at("benchmark", words)
     read_recipe(worker, recipe)
-    read_recipe(worker, recipe_of_shown(shown, {**(recipe or {}), **(shown_recipe or {})}))
     group = worker.project.group_size if group_size is None else group_size
     if group < 2:
         raise BadInputError.at("group_size", f"wanted at least 2 attempts, which are compared, found {group}")
@@ -86,7 +85,9 @@ def start_course(
     if not 0 <= shown <= answers:
         words = f"wanted at most {answers}, whose right answer is known, of {benchmark}; found {shown}"
         raise BadInputError.at("shown", words)
-    if shown_recipe and not shown:
+    if shown:
+        read_recipe(worker, recipe_of_shown(shown, {**(recipe or {}), **(shown_recipe or {})}))
+    elif shown_recipe:
         raise BadInputError.at("shown_recipe", "wanted with it how many answers are shown (shown), found none")
     if not train:
         raise BadInputError.at("benchmark", f"wanted items to train on, found none in {benchmark}: it only measures")
