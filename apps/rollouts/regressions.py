@@ -54,7 +54,7 @@ def keep_feedback(*, feedback: Feedback, by: User, reference: Any = None) -> Reg
     return _keep(
         task.project,
         task.environment,
-        row._replace(source=f"{feedback}"),
+        row,
         by,
         worker,
         corrected.adapter if corrected else None,
@@ -80,6 +80,8 @@ def keep_try(*, item_try: ItemTry, by: User, reference: Any = None) -> Regressio
     item = item_set.items[item_try.place]
     if key_of(item) != item_try.key:
         raise ConflictError("the item is not what it was when it was tried")
+    copied = Item.objects.filter(taskset=evaluation.taskset_id, content_hash=hash_item(item.prompt, item.messages))
+    source = copied.values_list("source", flat=True).first()
     row = ItemRow(
         0,
         item.prompt,
@@ -87,7 +89,7 @@ def keep_try(*, item_try: ItemTry, by: User, reference: Any = None) -> Regressio
         reference,
         messages=item.messages,
         seed=item.seed,
-        source=f"try {item_try.pk} of evaluation {evaluation.pk}",
+        source=source or f"try {item_try.pk} of evaluation {evaluation.pk}",  # who is forgotten is found by it
         category=item.category,
     )
     return _keep(evaluation.project, item_set.world.name, row, by, evaluation.worker, evaluation.adapter, grade=grade)

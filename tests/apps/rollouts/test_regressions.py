@@ -8,20 +8,22 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
+from apps.erasure.records import forget_person
 from apps.evals.asking import open_items
 from apps.evals.holding import is_held_out
 from apps.evals.human_grades import grade_try
-from apps.evals.models import Evaluation, ItemTry, RegressionCase, Taskset
+from apps.evals.models import Evaluation, Item, ItemTry, RegressionCase, Taskset
 from apps.evals.panels import find_own, key_of, read_item
 from apps.evals.regressions import find_inheritance, find_places
 from apps.feedback.models import Feedback
 from apps.pipeline import flow
+from apps.rollouts.items import add_to_taskset, list_task_rows
 from apps.rollouts.models import Batch, Demonstration
 from apps.rollouts.regressions import keep_feedback, keep_try
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tentalis.core.near_duplicates import list_bands
-from tests.factories import make_attempt, make_measured, make_task, make_worker
+from tests.factories import make_attempt, make_measured, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 RIGHT = {"match": "contains", "value": "42"}
@@ -167,3 +169,25 @@ def test_the_gates_own_items_are_not_those_of_regressions(talker: Worker, alice:
     project.refresh_from_db()
     assert project.has_held_out
     assert find_own(Worker.objects.select_related("project").get(pk=talker.pk)) == {}
+
+
+def test_no_case_is_left_of_a_task_of_somebody_who_is_forgotten(talker: Worker, alice: User, project: Project) -> None:
+    root = make_user("root", is_superuser=True)
+    feedback = correct(talker, None, "Six times seven?", text="Maria Rossi asked it.")
+    keep_feedback(feedback=feedback, by=alice, reference=RIGHT)
+    tried = correct(talker, None, "Three times seven?", text="Maria Rossi asked this too.").task
+    rows = list_task_rows(project, [tried.pk], split="held_out")
+    taskset = add_to_taskset(project=project, name="exam", environment="chat", rows=rows, by=alice).taskset
+    run = make_measured(
+        talker, None, [0.0], keys=open_items(taskset, "held_out", count=1).keys, purpose="report",
+        asked_by="user:alice", taskset=taskset, split="held_out",
+    )  # fmt: skip
+    Evaluation.objects.filter(pk=run.pk).update(item_set_hash=open_items(taskset, "held_out", count=1).hash)
+    run.item_tries.update(answer="21")
+    row = ItemTry.objects.get(evaluation=run)
+    grade_try(item_try=row, value=1, by=alice)
+    keep_try(item_try=row, by=alice, reference=RIGHT)
+    keep_feedback(feedback=correct(talker, None, "Who discovered radium?"), by=alice, reference=RIGHT)
+    forget_person(project=project, by=root, text="Maria Rossi")
+    assert [case.item.prompt for case in RegressionCase.objects.all()] == ["Who discovered radium?"]
+    assert [one.prompt for one in Item.objects.all()] == ["Who discovered radium?"]
