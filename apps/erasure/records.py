@@ -251,8 +251,12 @@ def _find_items(project: Project, sessions: Sequence[int], tasks: Sequence[int],
     if text:
         quoted = json.dumps(text.strip(), ensure_ascii=False)[1:-1]
         said = Concat(Cast("messages", TextField()), Cast("reference", TextField()), Cast("checks", TextField()))
+        plain = text.strip()
         held = Item.objects.annotate(said=said).filter(
-            Q(prompt__icontains=text.strip()) | Q(source__icontains=text.strip()) | Q(said__icontains=quoted)
+            Q(prompt__icontains=plain)
+            | Q(answer__icontains=plain)
+            | Q(source__icontains=plain)
+            | Q(said__icontains=quoted)
         )
         made |= Q(pk__in=held.filter(taskset__project=project).values("pk"))
     return Item.objects.filter(made, taskset__project=project)

@@ -192,3 +192,10 @@ def test_who_is_forgotten_is_in_no_item(project: Project) -> None:
     forgotten = forget_person(project=project, by=olivia, text="Grace Hopper-Smith")
     assert forgotten.counts["items"] == 3
     assert [one.prompt for one in Item.objects.all()] == ["Name a hill."]
+
+
+def test_who_is_forgotten_is_in_no_known_answer(project: Project) -> None:
+    olivia = make_user("olivia", is_superuser=True)
+    add(project, olivia, item(1, "Who wrote it?", "train", answer="Grace Hopper-Smith."), item(2, "Name a hill."))
+    forget_person(project=project, by=olivia, text="grace hopper-smith")
+    assert [one.prompt for one in Item.objects.all()] == ["Name a hill."]
