@@ -128,19 +128,13 @@ def _measured_how(evaluation: Evaluation) -> str:
 
 def _rank(models: Sequence[Evaluation]) -> Board:
     rows = sorted(models[:MOST_RANKED], key=lambda one: (-(one.mean_outcome or 0), one.pk))
-    pairs = list(combinations(rows, 2))
-    better, compared, why = _find_better(pairs)
+    better, compared, why = _find_better(rows)
     places = find_places([one.pk for one in rows], better)
     first = rows[0]
     return Board(
         rows=[
-            RankedModel(
-                one,
-                places[one.pk],
-                behind=sum(worse == one.pk for _, worse in better),
-                ahead=sum(best == one.pk for best, _ in better),
-            )
-            for one in rows
+            RankedModel(one, place, behind=place.best - 1, ahead=len(rows) - place.worst)
+            for one, place in zip(rows, places.values(), strict=True)
         ],
         is_greedy=first.is_greedy,
         graders=first.asked_with.get("graders", []),
@@ -151,13 +145,13 @@ def _rank(models: Sequence[Evaluation]) -> Board:
     )
 
 
-def _find_better(pairs: Sequence[tuple[Evaluation, Evaluation]]) -> tuple[list[tuple[int, int]], int, list[str]]:
+def _find_better(rows: Sequence[Evaluation]) -> tuple[list[tuple[int, int]], int, list[str]]:
     """(who is shown to be better, than whom), how many pairs were compared, and why others were not. Of the same runs
     the same, so it is found once."""
-    key = "leaderboard:" + content_hash([[one.pk, str(one.finished_at)] for pair in pairs for one in pair])
+    key = "leaderboard:" + content_hash([[one.pk, str(one.finished_at)] for one in rows])
     kept: Mapping[str, Any] | None = cache.get(key)
     if kept is None:
-        answers = compare_together(pairs, with_steps=False)
+        answers = compare_together(list(combinations(rows, 2)), with_steps=False)
         found = [one for one in answers if isinstance(one, EvaluationComparison)]
         shown = [one for one in found if one.outcomes.verdict != "no difference shown"]
         kept = {
