@@ -83,7 +83,7 @@ def find_places(adapter: Adapter) -> list[tuple[Taskset, Sequence[int]]]:
 def _find_cases(adapter: Adapter) -> dict[int, RegressionCase]:
     """Key of an item -> its first case, of the adapter's ancestors. One query where its line has none, else two."""
     line = Q(worker=adapter.worker_id) | Q(worker__learns_with=adapter.worker_id)
-    rows = RegressionCase.objects.filter(line).order_by("id").select_related("item__taskset", "adapter", "worker")
+    rows = RegressionCase.objects.filter(line).order_by("id").select_related("item", "adapter")
     if not (found := list(rows)):
         return {}
     parents = dict(Adapter.objects.filter(worker=adapter.worker_id).values_list("pk", "parent_id"))
