@@ -95,9 +95,8 @@ def grade_try(*, item_try: ItemTry, value: float, by: User, text: str = "") -> H
     if not 0 <= value <= 1:
         raise BadInputError.at("value", f"wanted a number from 0, wrong, to 1, right; found {value}")
     words = require_text("text", text, MAX_COMMENT_CHARS) if text.strip() else ""
-    kept = TryRecord.objects.filter(item_try=item_try).values_list("error", flat=True).first()
-    if kept or (kept is None and not item_try.answer):
-        raise ConflictError("there is no answer to grade" if kept else "its answer was not kept: nobody can grade it")
+    if obstacle := find_obstacle(item_try):
+        raise ConflictError(obstacle)
     with transaction.atomic():
         mine = HumanGrade.objects.select_for_update().filter(item_try=item_try, author=by.handle)
         before = mine.values_list("value", flat=True).first()
@@ -107,6 +106,14 @@ def grade_try(*, item_try: ItemTry, value: float, by: User, text: str = "") -> H
         payload = {"item_try": item_try.pk, "value": value, "before": before}
         record(Kind.EVAL_GRADED, subject=evaluation, by=by.handle, payload=payload)
     return made
+
+
+def find_obstacle(item_try: ItemTry) -> str:
+    """Why nobody can grade a try's answer, in words; "" where people can. A query where its record was not read."""
+    record: TryRecord | None = getattr(item_try, "record", None)
+    if record is not None:
+        return "there is no answer to grade" if record.error else ""
+    return "" if item_try.answer else "its answer was not kept: nobody can grade it"
 
 
 def find_contradiction(item_try: ItemTry, grades: Sequence[HumanGrade] | None = None) -> HumanGrade | None:

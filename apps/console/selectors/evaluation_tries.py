@@ -53,11 +53,6 @@ class TryView:
     after: int | None
 
     @property
-    def has_answer(self) -> bool:
-        """Whether there is anything that a person could grade."""
-        return not self.record.error if self.record else bool(self.item_try.answer)
-
-    @property
     def checks(self) -> Sequence[Mapping[str, Any]]:
         """What each check said; its share of what is right by the name that pages have for it."""
         told = self.verification.checks if self.verification else ()

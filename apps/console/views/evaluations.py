@@ -28,7 +28,7 @@ from apps.console.views.frame import (
 from apps.evals import asking
 from apps.evals.comparing import compare_evaluations
 from apps.evals.experiments import make_experiment
-from apps.evals.human_grades import find_agreement, find_contradiction, grade_try
+from apps.evals.human_grades import find_agreement, find_contradiction, find_obstacle, grade_try
 from apps.evals.models import Evaluation, Experiment, HumanGrade
 from apps.feedback.rights import may_read_reference
 from apps.pipeline import flow
@@ -141,7 +141,7 @@ def show_try(request: HttpRequest, scene: Scene, evaluation_id: int, place: int,
         "number": place + 1,
         "form": form,
         "mine": mine,
-        "may_grade": scene.may(Right.REVIEWS_WRITE) and not scene.user.is_agent and view.has_answer,
+        "may_grade": scene.may(Right.REVIEWS_WRITE) and not scene.user.is_agent and not find_obstacle(view.item_try),
         "contradicted": scene.may(Right.EVALS_WRITE)
         and find_contradiction(view.item_try, view.human_grades) is not None,
         "may_know": may_read_reference(scene.user, scene.project),
