@@ -5,9 +5,10 @@ from django.utils.translation import gettext as _
 
 from apps.console.templatetags.console import share
 from tentalis.core.scoring.agreement import Agreement
-from tentalis.core.scoring.calibration import Interval
+from tentalis.core.scoring.calibration import Interval, approves
 
 register = template.Library()
+register.filter(approves)
 
 
 @register.filter

@@ -209,7 +209,9 @@ def test_a_correction_is_kept_by_one_button_and_later_adapters_say_whether_it_ho
     feedback = Feedback.objects.create(**said, edited_answer="Tiber")
     keep = path("feedback-keep", feedback.pk)
     assert f'action="{keep}"' in read(client, path("feedback", feedback.pk))
-    rejected = Feedback.objects.create(**said)
+    rejected, approved = Feedback.objects.create(**said), Feedback.objects.create(**said | {"score": 0.5})
+    assert f'href="{path("feedback-keep", rejected.pk)}"' in read(client, path("feedback", rejected.pk))
+    assert path("feedback-keep", approved.pk) not in read(client, path("feedback", approved.pk))
     assert client.post(path("feedback-keep", rejected.pk), {}).status_code == 400
     assert client.post(keep, {}).status_code == 302
     item = Taskset.objects.get(name="regressions-chat").items.get()
