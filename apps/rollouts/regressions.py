@@ -36,7 +36,7 @@ def keep_feedback(*, feedback: Feedback, by: User, reference: Any = None) -> Reg
     Raises:
         NotFoundError, NotAllowedError: `by` may not.
         BadInputError: nothing says what is right, or what it says was learnt from already.
-        ConflictError: nobody was corrected.
+        ConflictError: nobody was corrected, or a taskset of that name holds other items.
     """
     task = feedback.task
     require_right(by, task.project, Right.EVALS_WRITE)
@@ -70,7 +70,7 @@ def keep_try(*, item_try: ItemTry, by: User, reference: Any = None) -> Regressio
     Raises:
         NotFoundError, NotAllowedError: `by` may not.
         BadInputError: it does not say what is right, or what the item says was learnt from already.
-        ConflictError: nobody contradicts the grader, or the item is not what it was.
+        ConflictError: nobody contradicts the grader, the item is not what it was, or as in `keep_feedback`.
     """
     evaluation = item_try.evaluation
     require_right(by, evaluation.project, Right.EVALS_WRITE)
@@ -117,6 +117,8 @@ def _keep(
             about=_ABOUT,
             origin=Taskset.Origin.REGRESSIONS,
         )
+        if made.taskset.origin != Taskset.Origin.REGRESSIONS:
+            raise ConflictError(f"{made.taskset} holds other items: wanted that name for corrections that must hold")
         item = made.taskset.items.get(content_hash=hash_item(row.prompt, list(row.messages)))
         case, is_new = RegressionCase.objects.get_or_create(
             item=item, worker=worker, adapter=adapter, defaults={"kept_by": by.handle, **correction}

@@ -191,3 +191,12 @@ def test_no_case_is_left_of_a_task_of_somebody_who_is_forgotten(talker: Worker, 
     forget_person(project=project, by=root, text="Maria Rossi")
     assert [case.item.prompt for case in RegressionCase.objects.all()] == ["Who discovered radium?"]
     assert [one.prompt for one in Item.objects.all()] == ["Who discovered radium?"]
+
+
+def test_a_taskset_of_that_name_that_holds_other_items_takes_no_case(
+    talker: Worker, alice: User, project: Project
+) -> None:
+    taskset = Taskset.objects.create(project=project, name="regressions-chat", environment="chat")
+    with pytest.raises(ConflictError, match="holds other items"):
+        keep_feedback(feedback=correct(talker, None, "Six times seven?"), by=alice, reference=RIGHT)
+    assert not taskset.items.exists()
