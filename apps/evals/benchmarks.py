@@ -257,7 +257,7 @@ def list_tried_rows(evaluation: Evaluation, *, outcome: str) -> list[ItemRow]:
             messages=row.messages,
             seed=row.seed,
             weight=row.weight,
-            source=f"evaluation {evaluation.pk}; {row.source}",
+            source=row.source or f"evaluation {evaluation.pk}",  # who is forgotten is found by it
             category=row.category,
         )
         for place, row in enumerate(rows, start=1)

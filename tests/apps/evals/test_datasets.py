@@ -201,6 +201,9 @@ def test_wrong_answers_make_a_taskset_and_what_was_measured_on_is_kept(
     evaluation = Evaluation.objects.get(pk=asked.body["id"])
     assert [row.prompt for row in list_tried_rows(evaluation, outcome="wrong")] == ["Say 3", "Say 6"]
     assert len(list_tried_rows(evaluation, outcome="right")) == 4
+    benchmark.taskset.items.filter(prompt="Say 3").update(source="task 7")
+    sources = [row.source for row in list_tried_rows(evaluation, outcome="wrong")]
+    assert sources == ["task 7", "own/said, held_out 6"], "who is forgotten is found by it"
 
     made = as_alice.send("POST", "tasksets", {"project": "shop", "name": "failed", "environment": "chat"})
     body = {"split": "held_out", "evaluation": evaluation.pk, "outcome": "wrong"}
