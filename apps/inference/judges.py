@@ -45,13 +45,18 @@ def find_judging_model(project_id: int, name: str = "") -> tuple[Provider | None
 
 
 def find_voter(project: Project, name: str = "") -> Voter | None:
-    """What asks `find_judging_model` for a project; None where none is configured.
+    """What asks `find_judging_model` for a project; None where none is configured. Raises: as `open_voter`."""
+    provider, model = find_judging_model(project.pk, name)
+    return open_voter(project.pk, provider, model) if model else None
+
+
+def open_voter(project_id: int, provider: Provider | None, model: str) -> Voter:
+    """What asks a model at a server for a project.
 
     Raises:
         NotGrantedError, ConflictError, SealedKeyError: as `client_for`.
     """
-    provider, model = find_judging_model(project.pk, name)
-    return Voter(model, client_for(provider, project.pk), provider.pk if provider else None) if model else None
+    return Voter(model, client_for(provider, project_id), provider.pk if provider else None)
 
 
 @dataclass(frozen=True)

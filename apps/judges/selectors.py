@@ -6,7 +6,7 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from apps.accounts.models import Project
-from apps.inference.judges import Voter, find_judging_model, find_voter
+from apps.inference.judges import Voter, find_judging_model, open_voter
 from apps.inference.models import Provider
 from apps.judges.models import JudgeProbe, name_judge
 from tentalis.core.scoring.protocol import Unscored
@@ -46,8 +46,8 @@ def find_standing(project: Project, provider: Provider | None, model: str) -> Ju
 
 
 def find_bar(project: Project, provider: Provider | None, model: str) -> str:
-    """Why what a judge says trains nothing; "" where it may, or there is none."""
-    return find_standing(project, provider, model).barred if model else ""
+    """Why what a judge says trains nothing; "" where it may."""
+    return find_standing(project, provider, model).barred
 
 
 def _say_bar(project: Project, provider: Provider | None, model: str, probe: JudgeProbe | None) -> str:
@@ -70,12 +70,14 @@ def demands_probes(project: Project) -> bool:
 def find_training_voter(project: Project, name: str = "") -> Voter | Unscored | None:
     """As `find_voter`, of a judge whose word trains; why nobody is asked where it may not.
 
-    Raises: as `find_voter`.
+    Raises: as `open_voter`.
     """
     provider, model = find_judging_model(project.pk, name)
+    if not model:
+        return None
     if barred := find_bar(project, provider, model):
         return Unscored(barred)
-    return find_voter(project, name)
+    return open_voter(project.pk, provider, model)
 
 
 class ProbedJudge(NamedTuple):

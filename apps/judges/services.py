@@ -15,9 +15,8 @@ from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError, TentalisError
-from apps.inference.judges import Voter, find_judging_model
+from apps.inference.judges import Voter, find_judging_model, open_voter
 from apps.inference.metering import charge
-from apps.inference.services import client_for
 from apps.judges.asking import ask_item, cut_cause
 from apps.judges.models import JudgeProbe
 from apps.judges.selectors import find_first
@@ -96,7 +95,7 @@ def probe_judge(probe_id: int, *, people: Callable[[JudgeProbe], Sequence[tuple[
 
 def _find_voter(row: JudgeProbe) -> Voter | Unscored:
     try:
-        return Voter(row.model, client_for(row.provider, row.project_id))
+        return open_voter(row.project_id, row.provider, row.model)
     except TentalisError as error:
         return Unscored(f"its model cannot be asked: {error}")
 
