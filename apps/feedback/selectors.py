@@ -30,6 +30,8 @@ def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, Effective
     feedback with a number in it counts, trusted by its trust times the author's weight (how often they were right).
     How judgements become rewards: `tentalis.core.learning.rewards`.
     """
+    if not tasks:
+        return {}
     told = Attempt.objects.filter(task__in=tasks).only("task_id", "index", "state", "outcome", "score", "score_details")
     attempts: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
     for attempt in annotate_copies(told).order_by("index"):

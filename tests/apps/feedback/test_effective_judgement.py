@@ -9,7 +9,7 @@ from apps.calibration.selectors import weights_of
 from apps.feedback.hints import extract_hints
 from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback
-from apps.feedback.selectors import effective_judgement, find_hint
+from apps.feedback.selectors import effective_judgement, effective_judgements, find_hint
 from apps.feedback.submit import give_task_feedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
@@ -50,6 +50,10 @@ def test_each_rank_outranks_the_ones_below_it(project: Project, bob: User) -> No
     assert rewards(task) == [(0.5, "human")]
     # his word contradicts what was verified, which costs it some of its weight at once
     assert judge(task)[0].weight == weights_of(project.pk, ["user:bob"])["user:bob"] < 1.0
+
+
+def test_of_no_tasks_there_are_no_judgements() -> None:
+    assert effective_judgements([]) == {}, "all tasks of a set may be another's by the time they are judged"
 
 
 def test_a_persons_score_of_a_step_touches_exactly_that_step(project: Project, bob: User) -> None:
