@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from apps.calibration.models import Comparison, Rater
-from apps.judges.models import JudgeProbe
+from apps.judges.models import JudgeProbe, name_llm_manager, name_pair_rater
 from tentalis.core.scoring.calibration import Confusion, Interval, Standing, approves
 
 UNKNOWN_WEIGHT = 1.0
@@ -120,7 +120,7 @@ def find_words_beside_people(probe: JudgeProbe) -> list[Judged]:
 
     Handles name a model without its server: two servers' models of one name are told apart by nobody.
     """
-    handles = [f"agent:{kind}:{probe.model}"[:120] for kind in ("llm", "pairs")]
+    handles = [name_llm_manager(probe.model), name_pair_rater(probe.model)]
     rows = Comparison.objects.filter(
         rater__project=probe.project_id, rater__handle__in=handles, source__in=("human", "gold")
     )

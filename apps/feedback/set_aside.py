@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from apps.feedback.managers.llm import name_llm_manager
 from apps.feedback.models import Feedback
-from apps.judges.models import JudgeProbe
+from apps.judges.models import JudgeProbe, name_llm_manager
 from apps.judges.selectors import JudgeKey, find_below, say_below
 from apps.tasks.models import Attempt
 from tentalis.core.scoring.protocol import Score, Unscored

@@ -16,6 +16,16 @@ def name_judge(provider: Provider | None, model: str) -> str:
     return f"{provider.name}/{model}" if provider else model
 
 
+def name_llm_manager(model: str) -> str:
+    """Handle of the AI manager that is a model; it names no server."""
+    return f"agent:llm:{model}"[:120]
+
+
+def name_pair_rater(model: str) -> str:
+    """Handle of that manager where it says which of two answers is better."""
+    return f"agent:pairs:{model}"[:120]
+
+
 class JudgeProbe(Stateful):
     """One probe of a judge, which is a model at a server, in a project.
 

@@ -11,6 +11,7 @@ from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.inference.errors import ProviderRefusedError
 from apps.inference.judges import Voter, cast_vote
+from apps.judges.models import name_llm_manager, name_pair_rater
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from tentalis.core.scoring.judging import (
@@ -28,11 +29,6 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 PAIR_TOKENS = DECISION_TOKENS = 1024
 AT_ONCE = 8
-
-
-def name_llm_manager(model: str) -> str:
-    """Handle of the AI manager that is a model."""
-    return f"agent:llm:{model}"[:120]
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class LlmManager:
     @property
     def rater(self) -> str:
         """Its handle where it says which of two answers is better, which is another skill than scoring one."""
-        return f"agent:pairs:{self.model}"[:120]
+        return name_pair_rater(self.model)
 
     def prefer(self, pairs: Sequence[PairQuestion]) -> list[Score]:
         """How far the first answer of each is better, in [0, 1], each pair asked in both orders.
