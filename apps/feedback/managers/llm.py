@@ -57,7 +57,7 @@ class LlmManager:
 
     open_client: Callable[[], ModelClient]
     model: str
-    find_bar: Callable[[], str] = str
+    find_bar: Callable[[], str]
 
     @property
     def author(self) -> str:

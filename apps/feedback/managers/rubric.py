@@ -60,7 +60,7 @@ class RubricManager:
     environment: str
     open_client: Callable[[], ModelClient]
     model: str
-    find_bar: Callable[[], str] = str
+    find_bar: Callable[[], str]
 
     @property
     def author(self) -> str:
