@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.models import Project
@@ -46,8 +47,7 @@ def _find_demanded() -> Iterable[JudgeProbe]:
     for project in Project.objects.filter(archived_at=None, learning_enabled=True, **demanding):
         for provider, model in find_named_judges(project):
             known = JudgeProbe.objects.filter(project=project, provider=provider, model=model)
-            is_said = known.filter(verdict__in=SAID).exists()
-            if not is_said and not known.filter(created_at__gt=since).exists():
+            if not known.filter(Q(verdict__in=SAID) | Q(created_at__gt=since)).exists():
                 yield JudgeProbe(project=project, provider=provider, model=model)
 
 
