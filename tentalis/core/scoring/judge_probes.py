@@ -8,7 +8,7 @@ one fails only where its whole interval lies outside what is allowed: chance alo
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
@@ -179,7 +179,7 @@ def measure_judge(
     known = answers.get("known", ())
     figures = {
         "known": _measure("known", _each(known, join_orders), scale=_read_share),
-        "position": _measure("position", _each(known, lambda one, other: (one + other) / 2)),
+        "position": _measure("position", _each(known, _average)),
         "drift": _measure_drift(answers.get(SCORES, ()), None if first is None else first.get(SCORES, ())),
         "people": _measure_people(people),
     }
@@ -217,6 +217,10 @@ def _find_cause(said: Said) -> str:
     return next((one for one in said if isinstance(one, str)), "" if len(said) == 2 else "it was not asked")
 
 
+def _average(one: float, other: float) -> float:
+    return (one + other) / 2
+
+
 def _read_share(difference: float) -> float:
     return (1 + difference) / 2
 
@@ -247,8 +251,7 @@ def _measure(name: str, values: Sequence[Value], *, others: Sequence[float] = ()
 def _measure_drift(now: Sequence[Said], first: Sequence[Said] | None) -> ProbeFigure:
     if first is None:
         return ProbeFigure(name="drift", unscored={"it is the first time": len(now)} if now else {})
-    before = _each(first, lambda right, wrong: (right + wrong) / 2)
-    values = _each(now, lambda right, wrong: (right + wrong) / 2)
+    before, values = _each(first, _average), _each(now, _average)
     both: list[Value] = [
         f"at first: {old}" if isinstance(old, str) else new for new, old in zip(values, before, strict=False)
     ]
@@ -261,7 +264,7 @@ def _measure_people(people: Sequence[tuple[float, float]]) -> ProbeFigure:
     sides = [(approves(mine), approves(theirs)) for mine, theirs in people]
     found = _measure("people", [float(mine == theirs) for mine, theirs in sides], scale=_read_share)
     kappa = cohen_kappa([mine for mine, _ in sides], [theirs for _, theirs in sides]).value
-    return ProbeFigure(**{**found.__dict__, "kappa": kappa})
+    return replace(found, kappa=kappa)
 
 
 # --- forms of the same answer ----------------------------------------------------------------------------------------
