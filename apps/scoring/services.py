@@ -111,7 +111,7 @@ def score_tasks(task_ids: Sequence[int], *, by: str = "scorer") -> None:
     scored: dict[Task, Sequence[ScoredAttempt]] = {}
     for task in tasks:
         with charge(project=task.project, turn="judge", task_id=task.pk):
-            if panel is None or panel.voter:  # what judges cost is each task's own
+            if panel is None or panel.asks:  # what judges cost is each task's own
                 panel = convene(task, profile)
             scored[task] = score_attempts(task, attempts[task.pk], panel)
     with final_write(task_ids) as kept:
@@ -150,6 +150,11 @@ class ScoringPanel:
     voter: Voter | Unscored | None
     trust: Mapping[str, float]
 
+    @property
+    def asks(self) -> bool:
+        """Whether a judge is asked: there is one, and it may train."""
+        return isinstance(self.voter, Voter)
+
 
 def convene(task: Task, profile: WeightProfile) -> ScoringPanel:
     """Those who score a task, and others of its worker and environment."""
@@ -171,7 +176,7 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
         answered = [one for one in attempts if one.state != Attempt.State.FAILED]
         given = reward_model.score_attempts(panel.trained, answered)
     profile, voter, graders = panel.profile, panel.voter, convene_graders(task.project, task.checks, trains=True)
-    votes_at_once = VOTES * ATTEMPTS_AT_ONCE if voter else 1
+    votes_at_once = VOTES * ATTEMPTS_AT_ONCE if panel.asks else 1
     with ScopedThreadPool(min(votes_at_once, 32)) as voting, ScopedThreadPool(ATTEMPTS_AT_ONCE) as working:
         scorers: list[Scorer] = []
         for name in profile.weights:
@@ -179,7 +184,7 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
             if not is_given and (scorer := SCORERS.get(name)):  # of one that is here no more there is no result
                 scorers.append(scorer.convene(voter, voting) if isinstance(scorer, AskingScorer) else scorer)
         score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given, graders)
-        found = list(working.map(score, attempts) if voter or graders else map(score, attempts))
+        found = list(working.map(score, attempts) if panel.asks or graders else map(score, attempts))
     asked = _name_asked(voter, [scorer.name for scorer in scorers if scorer.name in ASKING])
     return [replace(one, asked=asked) for one in found]
 
