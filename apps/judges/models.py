@@ -56,7 +56,7 @@ class JudgeProbe(Stateful):
         State.QUEUED: frozenset({State.RUNNING, State.FAILED}),
         State.RUNNING: frozenset({State.DONE, State.FAILED}),
         State.DONE: frozenset(),
-        State.FAILED: frozenset(),
+        State.FAILED: frozenset({State.RUNNING}),
     }
     EVENTS: ClassVar = {
         State.RUNNING: Kind.JUDGE_PROBE_STARTED,

@@ -141,3 +141,15 @@ def fail_probe(probe_id: int, *, link: str, reason: str, by: str) -> None:
     row = JudgeProbe.objects.get(pk=probe_id)
     if row.state in {JudgeProbe.State.QUEUED, JudgeProbe.State.RUNNING}:
         move(row, JudgeProbe.State.FAILED, by=by, failure=reason)
+
+
+def revive_probe(probe_id: int, *, link: str, by: str) -> None:
+    """Let one that failed go on with what was not asked. Raises ConflictError: its judge is being probed."""
+    row = JudgeProbe.objects.select_related("provider").get(pk=probe_id)
+    if row.state != JudgeProbe.State.FAILED:
+        return
+    try:
+        with transaction.atomic():
+            move(row, JudgeProbe.State.RUNNING, by=by, failure="")
+    except IntegrityError:
+        raise ConflictError(f"the judge {row.judge} is being probed") from None

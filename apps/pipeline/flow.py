@@ -369,6 +369,7 @@ KINDS[SegmentKind.PROBE] = Chain(
     links=(calibration_jobs.probe_judge,),
     then=go_on_probing,
     on_dead=probes.fail_probe,
+    on_replay=probes.revive_probe,
 )
 
 

@@ -24,7 +24,8 @@ from apps.feedback.selectors import effective_judgement
 from apps.inference.models import Exchange, Provider
 from apps.judges.models import JudgeProbe
 from apps.judges.selectors import find_standing
-from apps.judges.services import probe_judge
+from apps.judges.services import fail_probe, probe_judge
+from apps.outbox.kinds import KINDS, SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.pipeline.probing import AGAIN, EVERY, probe_judges
@@ -136,6 +137,26 @@ def test_a_judge_that_is_away_is_unscored_and_stands_as_it_stood(
     note_probe(project, "below", provider=box)
     do(flow.ask_probe(project=project, model="box/judge", by=alice))
     assert find_standing(project, box, "judge").barred, "nor does being away bring one back that was below"
+
+
+def test_a_probe_that_failed_goes_on_when_it_is_replayed_unless_its_judge_is_probed_again(
+    project: Project, box: Provider, server: FakeModelServer, alice: User
+) -> None:
+    revive = KINDS[SegmentKind.PROBE].on_replay
+    assert revive is not None
+    row = flow.ask_probe(project=project, model="box/judge", by=alice)
+    fail_probe(row.pk, link="calibration.probe_judge", reason="gone", by="judges")
+    other = flow.ask_probe(project=project, model="box/judge", by=alice)
+    with pytest.raises(ConflictError, match="the judge box/judge is being probed"):
+        revive(row.pk, link="calibration.probe_judge", by="user:alice")
+    fail_probe(other.pk, link="calibration.probe_judge", reason="gone", by="judges")
+    assert do(row).state == "failed", "nobody took it up again"
+    assert server.requests == []
+    JudgeProbe.objects.filter(pk=row.pk).update(answers=answers_of(ScriptedJudge()))
+    revive(row.pk, link="calibration.probe_judge", by="user:alice")
+    row = do(row)
+    assert (row.state, row.verdict, row.failure) == ("done", "above", "")
+    assert server.requests == [], "what was asked before is not asked again"
 
 
 def test_scorers_checks_and_signals_ask_no_judge_below_its_bar_and_say_so(
