@@ -341,6 +341,7 @@ def commit(measured: Measured, rows: Sequence[ItemTry], *, is_last: bool, by: st
         if not evaluation._state.adding and theirs.tries.keys() <= before:  # it is about something else
             raise
         measured.evaluation, measured.tries = theirs.evaluation, theirs.tries
+        measured.__dict__.pop("spent", None)  # ours are counted again, and theirs were not
         ours = [row for row in rows if (row.place, row.number) not in theirs.tries]
         for row in ours:
             row.pk, row._state.adding = None, True

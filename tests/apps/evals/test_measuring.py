@@ -102,6 +102,17 @@ def test_two_who_measure_the_same_have_one_evaluation_and_each_try_once(worker: 
         row.save()
 
 
+def test_what_two_who_measure_the_same_spent_is_what_its_tries_took(worker: Worker, server: FakeModelServer) -> None:
+    server.usage = {"prompt_tokens": 90, "completion_tokens": 10}
+    items = make_set(6)
+    play(WantedTries(find_measured(worker, None, items, REPORT), items, range(1)))
+    mine, theirs = (read_measured(Evaluation.objects.get()) for _ in range(2))
+    assert (mine.spent.tokens, theirs.spent.tokens) == (100, 100)
+    play(WantedTries(theirs, items, range(4)))
+    play(WantedTries(mine, items))
+    assert (ItemTry.objects.count(), mine.spent.tokens) == (6, 600)
+
+
 def test_what_could_not_be_asked_is_tried_again_and_is_never_wrong(worker: Worker, server: FakeModelServer) -> None:
     refuse(server, {4})
     measured = measure(worker, None, make_set(20), REPORT)
