@@ -167,9 +167,10 @@ class _Stream:
         if (scope := current_scope()) is not None:
             scope.require()
         for future in done:
-            running = self.running.pop(future)
-            for one, row in self._read(running, future):
+            for one, row in self._read(self.running[future], future):
                 self.ended.setdefault(one.asked, []).append(row)
+        for future in done:  # not before: all of them were under way together
+            del self.running[future]
         for one, row in self._drop_late():
             self.ended.setdefault(one.asked, []).append(row)
 
@@ -213,7 +214,7 @@ class _Stream:
         if not wants_fewer(error) or self.width <= 1:
             self.failure = self.failure or error
         elif running.generation == self.generation:
-            self.width = max(1, min(self.width, len(self.running) + 1) // 2)
+            self.width = max(1, min(self.width, len(self.running)) // 2)
             self.generation += 1
 
     def _try_again(self, one: WantedTry, row: ItemTry) -> list[tuple[WantedTry, ItemTry]]:

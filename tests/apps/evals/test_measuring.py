@@ -3,6 +3,8 @@
 import itertools
 import json
 from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
 from typing import Any
 
 import pytest
@@ -132,6 +134,19 @@ def test_where_a_server_wants_fewer_at_a_time_fewer_are_asked_and_none_is_wrong(
     limit(server, {3: times})
     measured = measure(worker, None, make_set(2 * BLOCK), REPORT)
     assert list(measured.outcomes.values()) == [float(number % 3 != 0) for number in range(1, 2 * BLOCK + 1)]
+    assert (measured.evaluation.state, measured.evaluation.unscored) == ("done", 0)
+
+
+def test_fewer_than_were_asked_together_are_asked_though_the_others_were_answered_meanwhile(
+    worker: Worker, server: FakeModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_for_all(running: Iterable[Future[Any]], **_: Any) -> tuple[list[Future[Any]], set[Future[Any]]]:
+        done, left = wait(running, timeout=20)
+        return sorted(done, key=lambda one: one.exception() is not None), left
+
+    monkeypatch.setattr("apps.evals.streaming.wait", wait_for_all)
+    limit(server, {3: 3})
+    measured = measure(worker, None, make_set(2 * BLOCK), REPORT)
     assert (measured.evaluation.state, measured.evaluation.unscored) == ("done", 0)
 
 
