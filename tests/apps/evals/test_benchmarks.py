@@ -114,6 +114,7 @@ def test_a_world_is_a_benchmark_that_the_world_verifies(alice: User, project: An
         assert size * 0.9 <= splits.count(split) <= size
 
 
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")  # of a package that reasoning-gym imports
 def test_what_is_drawn_to_train_on_and_says_what_is_held_out_is_left_out(alice: User, project: Any) -> None:
     benchmark = install_benchmark(project=project, name="rg/chain_sum:0", by=alice)
     splits = list(benchmark.taskset.items.values_list("split", flat=True))
