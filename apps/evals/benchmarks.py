@@ -107,12 +107,11 @@ def name_graders(entry: CatalogueEntry, items: Sequence[CatalogueItem]) -> str:
 def _list_items(entry: CatalogueEntry, *, seed: int) -> dict[str, list[CatalogueItem]]:
     """Its own, by split. What is drawn to train on and says nearly what is held out is left out."""
     items = {split: entry.list_items(split, seed=seed) for split in entry.sizes}
-    held_out = NearTexts()
-    for item in items.get(Item.Split.HELD_OUT, []):
-        held_out.add(entry.name, item.prompt, list_bands(item.prompt))
-    drawn = items.get(Item.Split.TRAIN, [])
-    fit = [item for item in drawn if held_out.find(entry.name, item.prompt, list_bands(item.prompt)) is None]
-    return items | ({Item.Split.TRAIN: fit} if drawn else {})
+    if not (drawn := items.get(Item.Split.TRAIN)):
+        return items
+    held_out = NearTexts((entry.name, one.prompt, list_bands(one.prompt)) for one in items.get(Item.Split.HELD_OUT, []))
+    fit = [one for one in drawn if held_out.find(entry.name, one.prompt, list_bands(one.prompt)) is None]
+    return items | {Item.Split.TRAIN: fit}
 
 
 def _read_rows(entry: CatalogueEntry, rows: Sequence[Any]) -> dict[str, list[CatalogueItem]]:
