@@ -13,9 +13,8 @@ from tentalis.core.grading import Grade, GradedTask, Grader, decide_grade
 from tentalis.core.scoring.protocol import AttemptContext
 
 MOST_DOCUMENTS: Final = 5_000
-_TO_METRES: Final = {"mm": 0.001, "cm": 0.01, "dm": 0.1, "m": 1.0, "km": 1000.0, "in": 0.0254, "ft": 0.3048}
-_UNITS: Final = ("m", *(unit for unit in _TO_METRES if unit != "m"))
-_MEASURES: Final = ("ndcg", *(measure for measure in MEASURES if measure != "ndcg"))
+_TO_METRES: Final = {"m": 1.0, "mm": 0.001, "cm": 0.01, "dm": 0.1, "km": 1000.0, "in": 0.0254, "ft": 0.3048}
+_UNITS: Final = tuple(_TO_METRES)
 _UNIT: Final = re2.compile(
     r"(?i)^[\s*_~]{0,4}(mm|cm|dm|km|millimet(?:er|re)s?|centimet(?:er|re)s?|met(?:er|re)s?|m|inch(?:es)?|in|f(?:ee|oo)?t)\b"
 )
@@ -145,7 +144,7 @@ def check_retrieval(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
     if not any(gain > 0 for gain in _read_gains(reference).values()):
         raise ValueError("reference: wanted a document that is relevant, found none")
-    read_word(options, "measure", _MEASURES)
+    read_word(options, "measure", MEASURES)
     read_count(options, "k", 10, least=1, most=1_000)
 
 
@@ -154,7 +153,7 @@ def grade_retrieval(task: GradedTask, episode: AttemptContext) -> Grade:
     k = read_count(task.options, "k", 10, least=1, most=1_000)
     ranking = read_ranking(episode.answer or "")
     measures = measure_ranking(ranking, _read_gains(task.reference), k=k)
-    value = measures[read_word(task.options, "measure", _MEASURES)]
+    value = measures[read_word(task.options, "measure", MEASURES)]
     signals = {f"{name}_at_{k}": number for name, number in measures.items()}
     return Grade(value=value, signals=signals, evidence={"ranked": len(ranking)})
 
@@ -226,6 +225,6 @@ GRADERS: Final = (
         about="A ranking of documents, by the measures of retrieval.",
         grade=grade_retrieval,
         check=check_retrieval,
-        options={"measure": f"what it is worth: one of {', '.join(_MEASURES)}", "k": "how many places count; 10"},
+        options={"measure": f"what it is worth: one of {', '.join(MEASURES)}", "k": "how many places count; 10"},
     ),
 )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-MEASURES: Final = ("recall", "precision", "hit", "mrr", "map", "ndcg")
+MEASURES: Final = ("ndcg", "recall", "precision", "hit", "mrr", "map")
 
 
 def measure_ranking(ranking: Sequence[str], gains: Mapping[str, float], *, k: int) -> dict[str, float]:
