@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -87,20 +87,20 @@ def keep_apart(plugin: Plugin, point: EntryPoint, told: Mapping[str, Any]) -> Gr
         name=plugin.name,
         version=str(said.get("version") or plugin.package.rpartition(" ")[2] or "0"),
         about=str(said.get("about", told.get("about", ""))),
-        grade=partial(_grade, point),
+        grade=partial(_grade, point, KeptImage(partial(_lay_image, point))),
         options={str(name): str(about) for name, about in (said.get("options") or {}).items()},
         wants_reference=bool(said.get("wants_reference", False)),
         is_pure=False,
     )
 
 
-def _grade(point: EntryPoint, task: GradedTask, episode: AttemptContext) -> Grade:
+def _grade(point: EntryPoint, image: KeptImage, task: GradedTask, episode: AttemptContext) -> Grade:
     given = {"prompt": task.prompt, "reference": task.reference, "options": dict(task.options)}
     asked = {"value": point.value, "task": given, "episode": asdict(episode)}
     try:
         argv = [str(_find_python().path), "-I", "-c", _PROGRAM]
         client = open_client()
-        with _keep_image(point).open(client, limits=LIMITS) as sandbox:
+        with image.open(client, limits=LIMITS) as sandbox:
             done = client.run(sandbox, argv, stdin=json.dumps(asked, default=str).encode(), timeout_s=GRADE_S)
     except (SandboxError, BuildError) as error:
         raise UngradedError(f"no sandbox could be had to grade in: {error}") from None
@@ -122,11 +122,6 @@ def _leave(cause: str) -> Grade:
 def _find_python() -> Interpreter:
     """Of our own version. Raises BuildError."""
     return find_interpreter(f"{sys.version_info[0]}.{sys.version_info[1]}")
-
-
-@lru_cache(maxsize=64)
-def _keep_image(point: EntryPoint) -> KeptImage:
-    return KeptImage(partial(_lay_image, point))
 
 
 def _lay_image(point: EntryPoint, root: Path) -> None:
