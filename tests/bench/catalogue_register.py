@@ -4,31 +4,19 @@ A process of its own, with a database of its own; what it says is one line of JS
 """
 
 import json
-import os
 import resource
 import sys
 import time
+
+from tests.bench.databases import own_database
 
 ROWS = 10_000
 
 
 def main() -> int:
     """Prints seconds of the clock and of the processor, and by how many MiB the process grew at most."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tentalis.settings.test")
-    import django
-
-    import tests.embedded_servers  # noqa: F401 - starts them before Django reads where they are
-
-    django.setup()
-    from django.conf import settings
-    from django.test.utils import get_runner
-
-    runner = get_runner(settings)(verbosity=0, interactive=False)
-    databases = runner.setup_databases()
-    try:
+    with own_database():
         found = register(ROWS)
-    finally:
-        runner.teardown_databases(databases)
     print(json.dumps(found))
     return 0
 

@@ -6,12 +6,14 @@ The last line is the JSON of the house's benches; exit 1 where anything was foun
 
 import argparse
 import json
-import os
+import logging
 import sys
 import time
 
 from rich.console import Console
 from rich.table import Table
+
+from tests.bench.databases import own_database
 
 CASES = 20_000
 EACH = 16
@@ -24,26 +26,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=20_261_121)
     parser.add_argument("--only", default="", help="operations whose path holds this")
     options = parser.parse_args()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tentalis.settings.test")
-    import django
-
-    import tests.embedded_servers  # noqa: F401 - starts them before Django reads where they are
-
-    django.setup()
-    import logging
-
-    from django.db import transaction
-    from django.test.utils import get_runner, setup_test_environment
-
     logging.disable(logging.CRITICAL)
-    setup_test_environment()
-    runner = get_runner(__import__("django.conf").conf.settings)(verbosity=0, interactive=False)
-    databases = runner.setup_databases()
-    try:
+    with own_database():
+        from django.db import transaction
+        from django.test.utils import setup_test_environment
+
+        setup_test_environment()
         with transaction.atomic():
             return run(options.cases, options.seed, options.only)
-    finally:
-        runner.teardown_databases(databases)
 
 
 def run(cases: int, seed: int, only: str) -> int:

@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tentalis.core.learning.gate import GatePolicy
+from tests.bench.databases import own_database
 from tests.bench.gate_answers import find_answers
 from tests.bench.gate_rates import (
     MARKS,
@@ -192,18 +193,10 @@ def measure_rates(home: Path, *, repeats: int, console: Console) -> dict[str, fl
 
 def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> list[Judged]:
     """Every candidate of every ground through the product's services, one after the other."""
-    import django
+    with own_database():
+        from django.conf import settings
 
-    import tests.embedded_servers  # noqa: F401 - starts them before Django reads where they are
-
-    django.setup()
-    from django.conf import settings
-    from django.test.utils import get_runner
-
-    settings.ARTIFACTS = home
-    runner = get_runner(settings)(verbosity=0, interactive=False)
-    databases = runner.setup_databases()
-    try:
+        settings.ARTIFACTS = home
         judged = []
         for ground, found in kept.items():
             counter = make_counter(ground, found)
@@ -216,8 +209,6 @@ def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> l
                 if only in one["group"]
             ]
         return judged
-    finally:
-        runner.teardown_databases(databases)
 
 
 def make_counter(ground: str, kept: dict[str, Any]) -> Any:

@@ -1,6 +1,6 @@
 """`make bench BENCH=rescore`: 20,000 attempts that are kept, graded anew under another rubric of their world.
 
-In a Postgres of its own. The grades that were there must be the same bytes afterwards, and the diff what a statement
+In a database of its own. The grades that were there must be the same bytes afterwards, and the diff what a statement
 written by hand counts; a pure grader goes over the tries of a run of as many. Seconds are by the clock, so that a
 machine that others use misses the bars; of CPU are those of the process that grades, without Postgres.
 """
@@ -8,16 +8,15 @@ machine that others use misses the bars; of CPU are those of the process that gr
 import argparse
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from tests.bench.databases import own_database
 
 ATTEMPTS, LONGEST_S, LEAST_RATE = 20_000, 60.0, 2_000.0
 BY_HAND = """
@@ -33,11 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--attempts", type=int, default=ATTEMPTS)
     options = parser.parse_args(argv)
-    home = Path(tempfile.mkdtemp(prefix="tentalis-rescore-"))
-    try:
-        found = measure(home, options.attempts)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    os.environ["TENTALIS_TASK_TIMEOUT_SECONDS"] = "3600"
+    with own_database():
+        found = measure(options.attempts)
     bars = {
         "seconds": found["seconds"] <= LONGEST_S * options.attempts / ATTEMPTS,
         "old grades are the same bytes": found["is_same"],
@@ -60,25 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if misses else 0
 
 
-def measure(home: Path, count: int) -> dict[str, Any]:
-    from tentalis.platform.home import Home
-    from tentalis.platform.up import ensure_embedded_servers
-
-    database, redis = ensure_embedded_servers(Home(home))
-    os.environ |= {
-        "DJANGO_SETTINGS_MODULE": "tentalis.settings.test",
-        "TENTALIS_HOME": str(home),
-        "TENTALIS_DATABASE_URL": database,
-        "TENTALIS_REDIS_URL": redis,
-        "TENTALIS_TASK_TIMEOUT_SECONDS": "3600",
-    }
-    import django
-
-    django.setup()
-    from django.core.management import call_command
+def measure(count: int) -> dict[str, Any]:
     from django.db import connection
 
-    call_command("migrate", verbosity=0)
     row, run = put_history(count)
     before = spell_grades()
     began, cpu = time.monotonic(), time.process_time()

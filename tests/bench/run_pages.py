@@ -16,6 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.databases import own_database
+
 RESULTS, ITEMS, MOST_MS, TIMES = 100_000, 5_000, 300.0, 9
 FILL = """
     INSERT INTO evals_itemtry (evaluation_id, place, key, number, weight, outcome, step_score, cause, reason, traits,
@@ -37,21 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=int, default=RESULTS)
     options = parser.parse_args(argv)
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tentalis.settings.test")
-    import django
-
-    import tests.embedded_servers  # noqa: F401 - starts them before Django reads where they are
-
-    django.setup()
-    from django.conf import settings
-    from django.test.utils import get_runner
-
-    runner = get_runner(settings)(verbosity=0, interactive=False)
-    databases = runner.setup_databases()
-    try:
+    with own_database():
         rows = measure(options.results)
-    finally:
-        runner.teardown_databases(databases)
     table = Table("page", "first, ms", "then, ms", "of CPU", "queries", title=f"A run with {options.results:,} results")
     for row in rows:
         table.add_row(
