@@ -289,10 +289,7 @@ class ArmWithJudge(ArmWithPeople):
         class Judge(LocalHandler):
             def do_POST(self) -> None:
                 said = arm.say(json.loads(self.read())["messages"][-1]["content"])
-                message = {"role": "assistant", "content": json.dumps(said)}
-                choice = {"index": 0, "message": message, "finish_reason": "stop"}
-                data = json.dumps({"id": "0", "object": "chat.completion", "model": "wise", "choices": [choice]})
-                self.answer(200, data.encode(), Content_Type="application/json")
+                self.answer_chat(json.dumps(said), model="wise")
 
         self.server = LocalServer(Judge)
         self.server.__enter__()

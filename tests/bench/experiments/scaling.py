@@ -102,10 +102,7 @@ class ThinkingServer:
                     server.asked[prompt] += 1
                     server.by_process[self.asker] += 1
                 time.sleep(THINK_S)
-                message = {"role": "assistant", "content": answer_to(prompt)}
-                choice = {"index": 0, "message": message, "finish_reason": "stop"}
-                told = {"id": "0", "object": "chat.completion", "model": asked["model"], "choices": [choice]}
-                self.answer(200, json.dumps(told).encode(), Content_Type="application/json")
+                self.answer_chat(answer_to(prompt), model=asked["model"])
 
         with LocalServer(Handler) as running:
             yield f"{running.url}/v1"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tests.local_server import LocalHandler, LocalServer
+from tests.scripted_judges import read_block
 
 READS_FOR: Final = (
     "whether it parses, has the name and parameters that were asked for, gives something back, uses all it is given, "
@@ -23,7 +24,6 @@ JUDGES: Final[Mapping[str, Callable[[float], float]]] = {
 }
 """By the name of its model."""
 _SIGNATURE: Final = re.compile(r"`(\w+)\((.*?)\)`")
-_BLOCK: Final = re.compile(r"<<<(?P<name>[A-Z0-9 ]+) (?P<fence>\S+)\n(?P<text>.*?)\n(?P=fence) (?P=name)>>>", re.DOTALL)
 _CASES: Final[Mapping[str, tuple[str, ...]]] = {
     "empty": ("if not ", "len(", ".split()", " or ", " if "),
     "ignor": (".lower()", ".casefold()"),
@@ -81,10 +81,7 @@ def run_scripted_judge() -> Iterator[str]:
         def do_POST(self) -> None:
             asked = json.loads(self.read())
             said = answer_question(asked["messages"][-1]["content"], asked["model"])
-            message = {"role": "assistant", "content": json.dumps(said)}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            told = {"id": "0", "object": "chat.completion", "model": asked["model"], "choices": [choice]}
-            self.answer(200, json.dumps(told).encode(), Content_Type="application/json")
+            self.answer_chat(json.dumps(said), model=asked["model"])
 
     with LocalServer(Judge) as server:
         yield f"{server.url}/v1"
@@ -92,9 +89,7 @@ def run_scripted_judge() -> Iterator[str]:
 
 def answer_question(question: str, model: str) -> Mapping[str, Any]:
     """A verdict in the form that the question asks for."""
-    blocks = {found["name"]: found["text"] for found in _BLOCK.finditer(question)}
-    score, missed = read_code(blocks["TASK"], blocks["ANSWER"])
+    score, missed = read_code(read_block(question, "TASK"), read_block(question, "ANSWER"))
     score = JUDGES[model](score)
-    count = sum(name.startswith("STEP ") for name in blocks)
-    steps = [{"index": index, "score": score, "reason": ""} for index in range(count)]
+    steps = [{"index": index, "score": score, "reason": ""} for index in range(question.count("<<<STEP "))]
     return {"steps": steps, "overall": score, "reason": missed}
