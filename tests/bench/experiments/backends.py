@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from tentalis.client.endpoints.calls import Call
 from tests.bench.courses import measure
-from tests.bench.experiments.ground import Bar, Findings, Ground, ModelServer, find_percentile, make_table
+from tests.bench.experiments.ground import Bar, Findings, Ground, ModelServer, add_provider, find_percentile, make_table
 from tests.fakes import FakeModelServer
 
 TITLE: Final = "Backends beside each other"
@@ -113,8 +112,7 @@ def ask(
         (row, what became of each item, in their order: messages, text and outcome).
     """
     team, worker = ground.team, f"asker-{time.time_ns() // 10**6}"
-    provider = {"project": slug, "name": worker, "kind": server.kind, "base_url": server.url, "allow_private": True}
-    team.send(Call("POST", "providers", body=provider | ({"api_key": server.key} if server.key else {})))
+    add_provider(team, slug, worker, server)
     sampling = {"max_tokens": LONGEST}
     team.create_worker(
         project=slug, name=worker, kind="chat", provider=worker, base_model=server.model, sampling=sampling

@@ -16,12 +16,11 @@ from typing import Any, Final
 import httpx
 from django.conf import settings
 
-from tentalis.client.endpoints.calls import Call
 from tentalis.core.grading import GradedTask, UngradedError
 from tentalis.core.scoring.agreement import Agreement, bootstrap_interval, spearman, weighted_kappa
 from tentalis.core.scoring.protocol import AttemptContext
 from tests.bench.experiments.code_tasks import TASKS, CodeTask
-from tests.bench.experiments.ground import Bar, Findings, Ground, ModelServer, make_table
+from tests.bench.experiments.ground import Bar, Findings, Ground, ModelServer, add_provider, make_table
 from tests.bench.experiments.scripted_judge import JUDGES, READS_FOR, run_scripted_judge
 from tests.bench.own_work import LoopOpenError, wait_for
 from tests.chaos.stage import read_admin_token
@@ -125,8 +124,7 @@ def judge_answers(
     team, slug = ground.team, f"judged-{time.time_ns() // 10**6}"
     policy = {"who": "ai", "ai_manager": "llm", "model": f"judge/{server.model}", "undo_s": 0}
     team.create_project(slug=slug, name=f"Judged by {name}", group_size=1, batch_tasks=1_000, review_policy=policy)
-    provider = {"project": slug, "name": "judge", "kind": server.kind, "base_url": server.url, "allow_private": True}
-    team.send(Call("POST", "providers", body=provider))
+    add_provider(team, slug, "judge", server)
     team.create_worker(project=slug, name="coder", kind="outside")
     handed_in = [(task.prompt, answer) for task in tasks for answer in task.answers]
     url = f"{ground.stack.state().addresses['console_url']}/bridge/"

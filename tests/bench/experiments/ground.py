@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from rich.table import Table
 
 from tentalis.client.clients import Client
+from tentalis.client.endpoints.calls import Call
 from tentalis.platform.up import RunningStack
 from tests.bench.own_work import LoopOpenError
 from tests.bench.world_loop import STACK
@@ -51,6 +52,12 @@ class ModelServer:
     url: str
     model: str
     key: str = ""
+
+
+def add_provider(team: Client, project: str, name: str, server: ModelServer) -> None:
+    """Make a server known to a project."""
+    body = {"project": project, "name": name, "kind": server.kind, "base_url": server.url, "allow_private": True}
+    team.send(Call("POST", "providers", body=body | ({"api_key": server.key} if server.key else {})))
 
 
 @dataclass

@@ -19,9 +19,8 @@ import psutil
 import psycopg
 
 from tentalis.client.clients import Client
-from tentalis.client.endpoints.calls import Call
 from tentalis.platform.up import RunningStack
-from tests.bench.experiments.ground import Bar, Findings, Ground, find_percentile, make_table
+from tests.bench.experiments.ground import Bar, Findings, Ground, ModelServer, add_provider, find_percentile, make_table
 from tests.bench.own_work import wait_for
 from tests.bench.world_loop import STACK
 from tests.chaos.stage import chaos_stack, read_admin_token
@@ -173,8 +172,7 @@ def set_up(team: Client, slug: str, url: str) -> None:
     """A team whose worker asks the thinking server."""
     policy = {"who": "none"}
     team.create_project(slug=slug, name=slug, group_size=1, batch_tasks=1_000, review_policy=policy)
-    provider = {"project": slug, "name": "thinker", "kind": "custom", "base_url": url, "allow_private": True}
-    team.send(Call("POST", "providers", body=provider))
+    add_provider(team, slug, "thinker", ModelServer("custom", url, "thinker"))
     team.create_worker(project=slug, name="asker", kind="chat", provider="thinker", base_model="thinker")
 
 
