@@ -232,7 +232,6 @@ def run_ours(items: int, episodes: int, kills: int) -> list[Found]:
                 before, after = (read_tries(url, pk) for pk in (quiet, again))
                 row.tries = len(before)
                 row.differ = sum(after.get(place) != said for place, said in before.items())
-                row.again = len(script.tap.asked_again)
                 row.again_ms = sorted(round(1_000 * find_distance(at, times)) for at in script.tap.asked_again)
                 row.again, row.again_late = len(row.again_ms), sum(one > 1_000 * MARGIN_S for one in row.again_ms)
                 found.append(row)
