@@ -110,15 +110,14 @@ def install(place: Path, wanted: Sequence[str], alone: Sequence[str] = ()) -> Pa
     return python
 
 
-def ask_peer(python: Path, part: str, cases: Any) -> Any:
+def ask_peer(python: Path, part: str, cases: Any, *, script: str = "graders_peer.py") -> Any:
     """What the references say."""
+    told = {"PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     with tempfile.TemporaryDirectory() as place:
         source, out = Path(place) / "cases.json", Path(place) / "out.json"
         source.write_text(json.dumps(cases))
-        argv = [str(python), "-P", str(Path(__file__).with_name("graders_peer.py")), part, str(source), str(out)]
-        subprocess.run(
-            argv, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "TRANSFORMERS_VERBOSITY": "error"}
-        )
+        argv = [str(python), "-P", str(Path(__file__).with_name(script)), part, str(source), str(out)]
+        subprocess.run(argv, check=True, stderr=subprocess.DEVNULL, env={**os.environ, **told})
         return json.loads(out.read_text())
 
 
@@ -593,7 +592,8 @@ def bench_beside(_: Path) -> list[Bar]:
     cases = graders_beside.make_cases()
     rows = graders_beside.grade_ours(cases)
     for tool, wanted in overhead.PEERS.items():
-        rows += graders_beside.grade_theirs(tool, install(overhead.CACHE.resolve() / tool, wanted), cases)
+        said = ask_peer(install(overhead.CACHE.resolve() / tool, wanted), tool, cases, script="graders_beside_peer.py")
+        rows += [row | {"tool": tool} for row in said]
     graders_beside.print_rows(rows)
     print(json.dumps({"bench": "graders", "part": "beside", "rows": rows}))
     count, missed = len(graders_beside.PROBES), graders_beside.find_misses(rows)

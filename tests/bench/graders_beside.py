@@ -1,12 +1,7 @@
 """Probes of the catalogue by our graders, and by the scorers that inspect_ai, lm-eval and verifiers have for the same:
 what is right, nothing, garbage, a refusal, and what is right for another item."""
 
-import json
-import os
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 PROBES: Final = ("right", "empty", "garbage", "refusal", "of another item")
@@ -56,16 +51,6 @@ def grade_ours(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         }
         found.append({"kind": kind, "tool": "tentalis", "scorer": kind, "shares": shares})
     return found
-
-
-def grade_theirs(tool: str, python: Path, cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as name:
-        source, out = Path(name) / "cases.json", Path(name) / "out.json"
-        source.write_text(json.dumps(cases))
-        script = str(Path(__file__).with_name("graders_beside_peer.py"))
-        told = {**os.environ, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "", "HF_HUB_OFFLINE": "1"}
-        subprocess.run([str(python), "-P", script, tool, str(source), str(out)], check=True, env=told)
-        return [one | {"tool": tool} for one in json.loads(out.read_text())]
 
 
 def find_misses(rows: Sequence[Mapping[str, Any]]) -> list[str]:
