@@ -11,6 +11,7 @@ Source: dynamic thresholds, Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998, with a
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from django.conf import settings
 
@@ -90,13 +91,16 @@ class Places:
         by_project: dict[int | None, deque[Kept]] = {}
         for kept in waiting:
             by_project.setdefault(kept.project_id, deque()).append(kept)
-        while by_project:
-            project_id = min(
-                by_project,
-                key=lambda one: (
-                    self.count_of(one), sum(granted[k] for k in by_project[one]), self.turns.get(one, 0),
-                ),
-            )  # fmt: skip
+        at = {project_id: place for place, project_id in enumerate(by_project)}
+
+        def rank(one: int | None) -> tuple[int, int, int, int, int | None]:
+            """Who comes first; what is done for one project changes the rank of no other."""
+            here = sum(granted[kept] for kept in by_project[one])
+            return self.count_of(one), here, self.turns.get(one, 0), at[one], one
+
+        ranked = sorted(map(rank, by_project))
+        while ranked:
+            *_, project_id = heappop(ranked)
             queue = by_project[project_id]
             kept = queue.popleft()
             pools = self.find_ahead(kept.kind, kept.position)
@@ -108,6 +112,6 @@ class Places:
                 self.turns[project_id] = turn
                 self.take(Kept(kept.kind, kept.position, project_id, 1))
                 queue.append(kept)  # its other kinds have their turn first
-            if not queue:
-                del by_project[project_id]
+            if queue:
+                heappush(ranked, rank(project_id))
         return granted
