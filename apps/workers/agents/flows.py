@@ -230,6 +230,7 @@ class _Processes:
     def __init__(self) -> None:
         self._free: defaultdict[FlowProgram, list[_Process]] = defaultdict(list)
         self._lock = Lock()
+        self._is_watched = False
 
     def make(
         self, program: FlowProgram, tries: Sequence[Mapping[str, Any]], *, timeout_s: float
@@ -244,12 +245,18 @@ class _Processes:
             if is_whole:
                 with self._lock:
                     self._free[program].append(process)
-                timer = Timer(IDLE_S + 1, self._end_idle)
-                timer.daemon = True
-                timer.start()
+                    if not self._is_watched:
+                        self._watch(IDLE_S + 1)
             else:
                 process.end()
         return came
+
+    def _watch(self, wait_s: float) -> None:
+        """Look after so long whether some are idle; one thread waits for all, and none where none is free."""
+        self._is_watched = True
+        timer = Timer(wait_s, self._end_idle)
+        timer.daemon = True
+        timer.start()
 
     def _end_idle(self) -> None:
         with self._lock:
@@ -261,6 +268,10 @@ class _Processes:
             ]
             for program, one in idle:
                 self._free[program].remove(one)
+            left = [one.used_at for free in self._free.values() for one in free]
+            self._is_watched = False
+            if left:
+                self._watch(min(left) + IDLE_S + 1 - time.monotonic())
         for _, one in idle:
             one.end()
 
