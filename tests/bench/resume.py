@@ -145,6 +145,7 @@ class Found:
         differ: tries that came out otherwise. again: answers that were delivered, and asked for once more.
         again_ms: of these, how long before a kill each was delivered, or behind the death that it brought; 0: between.
         again_late: of these, those by more than 50 ms.
+        down_s: of what was lost, how long the supervisor left it dead: twice as long after each kill, up to 30 s.
     """
 
     tool: str
@@ -157,6 +158,7 @@ class Found:
     again_ms: list[int] = field(default_factory=list)
     quiet_s: float = 0.0
     disturbed_s: float = 0.0
+    down_s: float = 0.0
     load: float = 0.0
 
     @property
@@ -174,12 +176,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     rows = run_ours(options.items, options.episodes, options.kills) if overhead.OURS in options.tools else []
     rows += [run_peer(tool, options.items, options.kills) for tool in options.tools if tool != overhead.OURS]
-    table = Table("tool", "run", "tries", "kills", "come out otherwise", "asked again", "lost a kill")
+    table = Table(
+        "tool", "run", "tries", "kills", "come out otherwise", "asked again", "lost a kill", "of it, left dead"
+    )
     misses = []
     for one in rows:
         again = f"{one.again_late} (+{one.again - one.again_late} within {MARGIN_S * 1000:.0f} ms)"
         again = again if one.tool == overhead.OURS else str(one.again)
-        table.add_row(one.tool, one.run, str(one.tries), str(one.kills), str(one.differ), again, f"{one.lost_s:.1f} s")
+        down = f"{one.down_s / max(one.kills, 1):.1f} s"
+        lost = f"{one.lost_s:.1f} s"
+        table.add_row(one.tool, one.run, str(one.tries), str(one.kills), str(one.differ), again, lost, down)
         if one.tool == overhead.OURS:
             misses += [f"{one.run}: {one.differ} tries came out otherwise"] if one.differ else []
             misses += [f"{one.run}: {one.again_late} were asked again"] if one.again_late else []
@@ -273,6 +279,8 @@ def kill(stack: Any, url: str, evaluation: int, row: Found, *, kills: int, seed:
             time.sleep(0.001)
         times.append((began, time.monotonic()))
         row.kills += 1
+        stack.wait_until(lambda state: state.of("queue-gates").pid not in (None, process.pid))  # noqa: B023
+        row.down_s += time.monotonic() - times[-1][1]
     return times
 
 
