@@ -52,7 +52,8 @@ class PlayedTurn:
 
     Attributes:
         added: what it added to the conversation before its observations.
-        seen: None while its calls are made; fewer than calls where one ended the episode.
+        seen: None while its calls are made; fewer than calls where one ended the episode. Of a turn without calls, what
+            a user in the world said to its words; nothing where they were the last.
         instead: number of a call -> what is done in its place.
         is_unmade: of its calls none was made, for sure.
         usd: paid for its call, as far as known.
@@ -83,6 +84,8 @@ class PlayedTurn:
         """All that it added to the conversation."""
         said = zip(self.calls, self.seen or (), strict=False)
         told = [{"role": "tool", "tool_call_id": call.id, "content": seen.text} for call, seen in said]
+        if not self.calls:
+            told = [{"role": "user", "content": seen.text} for seen in self.seen or ()]
         return [*self.added, *told]
 
     @property
@@ -124,6 +127,7 @@ class Episode:
         graders: who is asked by its checks.
         seed: of the world; sampling_seed: of its model.
         opening: messages that it begins with.
+        offered: hash of the tools that its model was asked with last; "" where nobody knows.
         left_at: hash of its state as its last call left it.
         ended_by: the limit that it reached; "" where its model or its world ended it.
         lost: the fault that ended it, which says nothing of its model; "" where none did.
@@ -139,6 +143,7 @@ class Episode:
     seed: int | None = None
     sampling_seed: int | None = None
     opening: Sequence[Any] = ()
+    offered: str = ""
     turns: list[PlayedTurn] = field(default_factory=list)
     state: Any = None
     left_at: str = ""

@@ -145,13 +145,14 @@ class _Player:
             if _has_ended(episode, self.world.limits):
                 self._act(_finish, episode)
             elif self.failure is None:
-                ready.setdefault(content_hash(self.world.tools(episode.prompt)), []).append(episode)
-        for together in ready.values():
-            self._ask(together)
+                offered = content_hash(self.world.tools_now(episode.prompt, episode.state))
+                ready.setdefault(offered, []).append(episode)
+        for offered, together in ready.items():
+            self._ask(together, offered)
 
-    def _ask(self, episodes: list[Episode]) -> None:
-        tools = list(self.world.tools(episodes[0].prompt))
-        asked = [_ask_turn(episode) for episode in episodes]
+    def _ask(self, episodes: list[Episode], offered: str) -> None:
+        tools = list(self.world.tools_now(episodes[0].prompt, episodes[0].state))
+        asked = [_ask_turn(self.world, episode, offered) for episode in episodes]
         future = self.pool.submit(
             _closing_connections,
             partial(self.agent.take_turns, asked, world=self.world, tools=tools, model=self.model, greedy=self.greedy),
@@ -173,7 +174,7 @@ class _Player:
                 draft = one.draft if one.draft.messages else replace(one.draft, messages=episode.list_messages())
                 calls = [_check_call(call, tools) for call in one.calls]
                 turn = PlayedTurn(draft=draft, calls=calls, added=one.messages, started_at=started_at)
-                if not one.calls:  # its last word: there is nothing to do
+                if not one.calls and not self.world.has_users:  # its last word: there is nothing to do
                     turn.seen, turn.ended_at = (), timezone.now()
                 episode.turns.append(turn)
             if said:
@@ -203,8 +204,11 @@ def _closing_connections(do: Callable[[], Any]) -> Any:
         connection.close()
 
 
-def _ask_turn(episode: Episode) -> TurnAsked:
-    last = episode.turns[-1].draft if episode.turns else AttemptDraft()
+def _ask_turn(world: World, episode: Episode, offered: str) -> TurnAsked:
+    """Where other tools are offered than before, they stand in another prompt, which goes on from no tokens."""
+    before = episode.offered or (content_hash(world.tools(episode.prompt)) if episode.turns else offered)
+    episode.offered = offered
+    last = episode.turns[-1].draft if episode.turns and before == offered else AttemptDraft()
     place = len(episode.turns)
     return TurnAsked(
         messages=episode.list_messages(),
@@ -222,7 +226,7 @@ def _has_ended(episode: Episode, limits: EpisodeLimits) -> bool:
     if not episode.turns:
         return False
     last = episode.turns[-1]
-    if not last.calls or any(seen.ends for seen in last.seen or ()):
+    if not (last.calls or last.seen) or any(seen.ends for seen in last.seen or ()):
         return True
     reached = {
         "turns": len(episode.turns) >= limits.turns,
@@ -249,6 +253,7 @@ def _count_bad_calls(episode: Episode) -> int:
 # --- what a world does, in a thread of the pool: what it raises ends the episode -------------------------------------
 
 
+Reply: Final = Observation | None
 Begun = dict[tuple[str, int | None], str]
 """Prompt and seed -> the hash of the state that their first episode began in."""
 
@@ -272,7 +277,7 @@ def _begin(world: World, episode: Episode, *, begun: Begun) -> None:
             episode.state, episode.is_open = world.restore(episode.prompt, done[start].snapshot or b""), True
             _compare(world, episode, start)
         for place in range(0 if start is None else start + 1, len(done)):
-            if done[place].calls:
+            if done[place].calls or done[place].seen:
                 _require_repeatable(world, f"turn {place + 1} is in no snapshot")
                 _call(world, episode, place, most=len(done[place].seen or ()))
                 _compare(world, episode, place)
@@ -326,8 +331,11 @@ def _do_calls(world: World, episode: Episode) -> None:
 
 
 def _call(world: World, episode: Episode, place: int, *, most: int) -> list[Seen]:
-    """Make the first `most` calls of a turn, up to one that ends the episode."""
+    """Make the first `most` calls of a turn, up to one that ends the episode; of one without calls, hear the reply."""
     seen: list[Seen] = []
+    if not (turn := episode.turns[place]).calls:
+        said = _require("reply", world.reply(episode.state, turn.draft.answer, f"{episode.key}-{place}"), Reply)
+        return [] if said is None else [_show(said, world.limits.output_chars)]
     for number in range(most):
         said = _do_call(world, episode, place, number)
         seen.append(_show(said, world.limits.output_chars))

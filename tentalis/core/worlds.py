@@ -276,8 +276,9 @@ class World:
     """One environment, and all that is its own. What a world leaves out is as in a plain conversation.
 
     A world whose `tools` are none answers once. One with tools has turns, and a state that they change: an episode is
-    `reset`, then in each turn the model's calls, `act` for each, until the model makes none, an observation ends it or
-    a limit is reached; then `verify_state`, and `close`. A state is the world's own: nobody else looks into it.
+    `reset`, then in each turn the model's calls, `act` for each, until the model makes none and nobody has a `reply` to
+    that, an observation ends it or a limit is reached; then `verify_state`, and `close`. A state is the world's own:
+    nobody else looks into it.
 
     Attributes:
         label: what people call it; noun: what they call a task here, such as `task` or `ticket`.
@@ -339,9 +340,27 @@ class World:
         """
         raise NotImplementedError(f"{self.name} has tools, and no `act`")
 
+    @property
+    def has_users(self) -> bool:
+        """Whether somebody in it may have more to say to words without a call."""
+        return type(self).reply is not World.reply
+
+    def reply(self, state: Any, text: str, key: str) -> Observation | None:
+        """What a user in this world says to words without a call, which may change the state as `act` may; None: the
+        words were the last.
+
+        Args:
+            key: as of `act`.
+        """
+        return None
+
+    def tools_now(self, prompt: str, state: Any) -> Sequence[Mapping[str, Any]]:
+        """What may be called from here on, where that changes within an episode; it begins with `tools`."""
+        return self.tools(prompt)
+
     def hash_state(self, state: Any) -> str:
-        """The same for states in which everything goes on alike, and another only behind `act`; of a state that is
-        JSON, its content's."""
+        """The same for states in which everything goes on alike, and another only behind `act` and `reply`; of a state
+        that is JSON, its content's."""
         return content_hash(state)
 
     def snapshot(self, state: Any) -> bytes | None:

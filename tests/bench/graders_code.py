@@ -200,15 +200,21 @@ def compare_calls(python: Path, data: Path) -> list[Bar]:
 
 
 def compare_turns(python: Path, data: Path) -> list[Bar]:
+    from apps.worlds.bfcl.machines import play_right
+    from apps.worlds.bfcl.rows import load_rows
     from tentalis.core.graders.calls import match_turns
-    from tests.bench.graders_code_calls import TURNS, list_turns
+    from tests.bench.graders_code_calls import TURNS, list_turns, play_turns
 
     bars = []
     for category in TURNS:
         rows = list(list_turns(data, [category]))
         theirs = ask_reference(python, "bfcl", [["turns", one.entry, one.played, one.wanted] for one in rows])
-        wrong, right = list[Any](), 0
+        wrong, right, odd = list[Any](), 0, list[Any]()
         for row, told in zip(rows, theirs, strict=True):
+            known = load_rows(category)[row.entry["id"]]
+            why = match_turns(play_turns(known, row.played), play_right(known))
+            if isinstance(told, str) or told["valid"] != (not why):
+                odd.append((row.entry["id"], row.way, why, told if isinstance(told, str) else told["valid"]))
             if isinstance(told, str):
                 wrong.append((row.entry["id"], row.way, told))
                 continue
@@ -219,6 +225,7 @@ def compare_turns(python: Path, data: Path) -> list[Bar]:
         count = len({row.entry["id"] for row in rows})
         name = f"{count} rows of {category}, {len(rows) - count:,} spoiled ({right:,} right)"
         bars.append(Bar("bfcl", name, len(rows) - len(wrong), len(rows), None, wrong[:5]))
+        bars.append(Bar("bfcl", f"{category}, played by our world", len(rows) - len(odd), len(rows), None, odd[:5]))
     return bars
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from apps.worlds.bfcl.machines import Machines
+from apps.worlds.bfcl.rows import BfclRow, read_call
 from tentalis.core.graders.calls import JAVA, JAVASCRIPT, PYTHON
 
 Call = Mapping[str, Mapping[str, Any]]
@@ -230,6 +232,22 @@ def spoil_turns(
     yield "a call that fails", put([*calls, "look_around(where='here')"])
     yield "a step for each call", put(*([call] for call in calls))
     yield "the other way round", put(calls[::-1])
+
+
+def play_turns(row: BfclRow, played: Sequence[Sequence[Sequence[str]]]) -> list[Mapping[str, Any]]:
+    """What our world makes of calls that are written in Python; one that cannot be read fails."""
+    machines, turns = Machines(row), list[Mapping[str, Any]]()
+    for steps in played:
+        results = []
+        for text in (one for step in steps for one in step):
+            try:
+                call = read_call(text, row.classes)
+            except (ValueError, SyntaxError, KeyError) as error:
+                results.append(f"Error during execution: {error}")
+            else:
+                results.append(machines.call(call.name, call.arguments))
+        turns.append({"results": results, "state": machines.tell()})
+    return turns
 
 
 def list_told(data: Path) -> Iterator[tuple[str, str, Sequence[str]]]:

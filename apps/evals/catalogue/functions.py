@@ -3,14 +3,12 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from importlib.metadata import distribution
-from pathlib import Path
 from typing import Any, Final
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row, render
 from apps.evals.catalogue.shapes import FILE, make_questions, read_list, require_text
+from apps.worlds.bfcl.rows import DISTRIBUTION, load_rows, open_lines
 
-DISTRIBUTION: Final = "bfcl-eval"
 NOTHING: Final = "no function fits"
 _CALL: Final = (
     "{question}\n\nYou have these functions:\n{functions}\n\nAnswer with calls alone, {form}. If no function fits, or "
@@ -36,25 +34,22 @@ CATEGORIES: Final[Mapping[str, tuple[str, int]]] = {
     "live_parallel_multiple": ("several calls of several functions, as users gave them", 24),
     "live_irrelevance": ("no function fits, as users asked", 884),
 }
-"""Those of version 4 whose answer is one text. Several turns want the leaderboard's own machines, memory its stores,
-web search a network; `live_relevance` takes any call for right."""
-
-
-def _open_lines(path: str) -> Iterator[dict[str, Any]]:
-    """Raises PackageNotFoundError."""
-    file = distribution(DISTRIBUTION).locate_file(f"bfcl_eval/data/{path}")
-    with Path(str(file)).open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.strip():
-                yield json.loads(line)
+"""Those of version 4 whose answer is one text. Memory wants stores, web search a network; `live_relevance` takes any
+call for right."""
+CONVERSATIONS: Final[Mapping[str, str]] = {
+    "multi_turn_base": "a user asks for one thing after another",
+    "multi_turn_miss_func": "a function that is wanted comes later (in one of them too late for its right calls)",
+    "multi_turn_miss_param": "what a function needs is told later than it is asked for",
+    "multi_turn_long_context": "what functions give back is long",
+}
 
 
 def _list_rows(category: str, split: str, size: int, seed: int) -> Iterator[Row]:
     answers: dict[str, Any] = {}
     if not category.endswith("irrelevance"):
-        told = _open_lines(f"possible_answer/BFCL_v4_{category}.json")
+        told = open_lines(f"possible_answer/BFCL_v4_{category}.json")
         answers = {row["id"]: row["ground_truth"] for row in told}
-    for row in _open_lines(f"BFCL_v4_{category}.json"):
+    for row in open_lines(f"BFCL_v4_{category}.json"):
         yield {**row, "ground_truth": answers.get(row["id"], [])}
 
 
@@ -192,8 +187,35 @@ def _open(category: str) -> CatalogueEntry:
     )
 
 
+def _list_conversations(category: str, split: str, size: int, seed: int) -> Iterator[Row]:
+    for row in load_rows(category).values():
+        yield {"prompt": row.prompt}
+
+
+def _read_conversation(row: Row) -> CatalogueItem:
+    prompt = require_text(row, "prompt")
+    return CatalogueItem(prompt=prompt, category=prompt.partition("\n")[0].rpartition("_")[0])
+
+
+def _open_conversations(category: str) -> CatalogueEntry:
+    return CatalogueEntry(
+        name=f"bfcl/{category}",
+        version="4",
+        about=f"Berkeley Function Calling Leaderboard, several turns: {CONVERSATIONS[category]}.",
+        group="functions",
+        licence="Apache-2.0",
+        environment="bfcl",
+        columns={"prompt": "the name of a conversation and its first words"},
+        read=_read_conversation,
+        make=partial(_list_conversations, category),
+        sizes={"held_out": 200},
+        package=DISTRIBUTION,
+    )
+
+
 ENTRIES: Final = (
     *map(_open, CATEGORIES),
+    *map(_open_conversations, CONVERSATIONS),
     CatalogueEntry(
         name="tau_calls",
         version="1",

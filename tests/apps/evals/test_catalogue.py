@@ -9,9 +9,10 @@ import pytest
 
 from apps.base.errors import BadInputError
 from apps.evals import reasoning
-from apps.evals.catalogue import CatalogueEntry, find_entry, functions, list_entries
+from apps.evals.catalogue import CatalogueEntry, find_entry, list_entries
 from apps.evals.catalogue import reasoning as generators
 from apps.evals.catalogue.programs import _list_tests
+from apps.worlds.bfcl import rows
 from tests.bench.catalogue_probes import GARBAGE, grade_answer, list_probed, probe
 
 FEW = 3
@@ -151,7 +152,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     def miss(name: str) -> Any:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(functions, "distribution", miss)
+    monkeypatch.setattr(rows, "distribution", miss)
     with pytest.raises(BadInputError, match="bfcl/multiple wants the package bfcl-eval"):
         find_entry("bfcl/multiple").list_items("held_out")
 

@@ -30,6 +30,7 @@ from apps.evals.panels import LEAST_OWN, ItemSet, choose_panel, has_panel, say_m
 from apps.feedback.models import Feedback
 from apps.inference.errors import ProviderBusyError
 from apps.inference.models import Exchange
+from apps.inference.selectors import read_conversations
 from apps.outbox.links import LINKS, run_claim
 from apps.outbox.models import Segment
 from apps.outbox.services import Hold, end_unwritten, hold, release, replay
@@ -313,6 +314,41 @@ def test_a_world_that_comes_back_as_another_is_found_out(tallier: Worker, stage:
     lost, played = Attempt.every.order_by("pk")
     assert (lost.state, lost.error[:33]) == ("lost", "the state behind turn 2 is not wh")
     assert played.outcome == 1.0
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+def test_a_user_who_has_more_to_say_is_heard_once_whoever_is_killed_behind_it(
+    tallier: Worker, stage: Stage, alice: User, has_snapshots: bool
+) -> None:
+    def reply(world: TallyWorld, state: Tally, text: str, key: str) -> Observation | None:
+        if 0 in state.added:
+            return None
+        state.added.append(0)
+        return Observation(text=f"{text}, you say? Say it again.")
+
+    def kill(turn: int) -> None:
+        if turn == 4:
+            raise KilledError
+
+    stage.world.reply = reply  # type: ignore[assignment,method-assign]
+    if not has_snapshots:
+        stage.world.snapshot = lambda self, state: None  # type: ignore[method-assign]
+    stage.before_turn = kill
+    task = submit(tallier, alice, group_size=1)
+    with pytest.raises(KilledError):
+        run_segment(task)
+    stage.before_turn = lambda turn: None
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    assert (attempt.answer, attempt.outcome) == ("3", 1.0)
+    turns = list(EpisodeTurn.objects.order_by("index"))
+    assert [[one.get("text") for one in turn.observations or ()] for turn in turns[3:]] == [
+        ["3, you say? Say it again."],
+        [],
+    ]
+    (conversation,) = read_conversations([turns[4].exchange]).values()  # type: ignore[list-item]
+    assert [one["role"] for one in conversation.messages[-2:]] == ["assistant", "user"]
+    assert [one.kind for one in attempt.ordered_steps] == ["call", "call", "call", "answer", "answer"]
 
 
 def lie(answer: Any) -> Callable[..., Any]:

@@ -1,0 +1,175 @@
+"""The leaderboard's conversations: played turn by turn, right where the leaderboard's own calls are, and bounded."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from apps.evals.catalogue import find_entry
+from apps.worlds.bfcl import WORLD
+from apps.worlds.bfcl.machines import Machines
+from apps.worlds.bfcl.rows import CATEGORIES, MORE_FUNCTIONS, BfclRow, load_rows, read_call
+from apps.worlds.bfcl.world import MOST_CALLS, find_row
+from apps.worlds.episodes import Episode
+from apps.worlds.playing import play
+from tentalis.core.graders.calls import CalledFunction
+from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft
+from tests.bench.scripted_turns import Said, Script, play_script
+
+pytestmark = pytest.mark.django_db
+ASKED_TOO_EARLY = "multi_turn_miss_func_49"
+"""Its right calls hold one of a function that is held back then."""
+EVERY = 25
+
+
+def write_calls(calls: Sequence[CalledFunction]) -> list[ToolCall]:
+    return [ToolCall(id=f"c{n}", name=name, arguments=json.dumps(told)) for n, (name, told) in enumerate(calls)]
+
+
+def script(row: BfclRow, right: Sequence[Sequence[CalledFunction]] | None = None) -> list[Said]:
+    """Its right calls, each turn's at once, and a word behind them."""
+    turns: list[Said] = []
+    for calls in row.right if right is None else right:
+        turns += [write_calls(calls), "Done."] if calls else ["Which one?"]
+    return turns
+
+
+def grade(row: BfclRow, turns: Sequence[Said]) -> float | None:
+    episode, _ = play_script(WORLD, row.prompt, turns)
+    assert episode.lost == ""
+    assert episode.verification is not None
+    return episode.verification.outcome
+
+
+def pick(category: str) -> list[BfclRow]:
+    return list(load_rows(category).values())[::EVERY]
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_the_right_calls_are_right_and_nothing_else_is(category: str) -> None:
+    rows = pick(category)
+    assert len(load_rows(category)) == 200
+    for row, other in zip(rows, [*rows[1:], rows[0]], strict=True):
+        assert grade(row, script(row)) == 1.0, row.id
+        assert grade(row, [""] * len(row.words)) == 0.0, row.id
+        assert grade(row, ["asdf qwer"] * len(row.words)) == 0.0, row.id
+        assert grade(row, ["I cannot answer."] * len(row.words)) == 0.0, row.id
+        assert grade(row, script(row, other.right)) == 0.0, (row.id, other.id)
+        assert grade(row, script(row)[:-2]) == 0.0 if row.right[-1] else True, row.id
+
+
+def test_every_conversation_of_the_package_can_be_done_but_one_whose_function_comes_too_late() -> None:
+    failed = []
+    for category in CATEGORIES:
+        for row in load_rows(category).values():
+            state = WORLD.reset(row.prompt, 0)
+            for calls in row.right:
+                offered = {tool["function"]["name"] for tool in WORLD.tools_now(row.prompt, state)}
+                failed += [row.id for call in calls if call.name not in offered]
+                for call in write_calls(calls):
+                    assert not WORLD.act(state, call, "").ends
+                WORLD.reply(state, "Done.", "")
+            episode_end = WORLD.verify_state(row.prompt, None, state, AttemptDraft())
+            assert episode_end.outcome == 1.0, (row.id, episode_end.details)
+    assert failed == [ASKED_TOO_EARLY]
+
+
+def test_a_user_says_one_thing_after_another_and_functions_come_when_they_are_told() -> None:
+    row = find_row("multi_turn_miss_func_0")
+    assert row.held_back == {3: ("sort",)}
+    episode, agent = play_script(WORLD, row.prompt, script(row))
+    said = [one["content"] for one in episode.list_messages() if one["role"] == "user"]
+    assert said == list(row.words)
+    assert said[3] == MORE_FUNCTIONS
+    turns = [sum(one["role"] == "user" for one in turn.draft.messages) for turn in episode.turns]
+    assert [("sort" in offered) for offered in agent.offered] == [number > 3 for number in turns]
+    assert episode.verification is not None
+    assert episode.verification.details["user_turns"] == len(row.words)
+
+
+def test_where_other_functions_are_offered_a_model_is_not_asked_to_go_on_from_its_tokens() -> None:
+    row, went_on = find_row("multi_turn_miss_func_0"), list[bool]()
+
+    class Told(Script):
+        def take_turns(
+            self, asked: Sequence[TurnAsked], *, tools: Sequence[Mapping[str, Any]], **_: Any
+        ) -> list[TurnDraft]:
+            went_on.extend(bool(one.token_ids) for one in asked)
+            said = super().take_turns(asked, tools=tools)
+            return [replace(one, draft=replace(one.draft, prompt_token_ids=[1], token_ids=[2])) for one in said]
+
+    opening = WORLD.messages_for(row.prompt, "")
+    episode = Episode(key="tokens", prompt=row.prompt, opening=opening)
+    agent = Told({opening[0]["content"]: script(row)})
+    play([episode], world=WORLD, agent=agent, model="none")
+    first_with_sort = next(place for place, offered in enumerate(agent.offered) if "sort" in offered)
+    assert [place for place, goes_on in enumerate(went_on) if not goes_on] == [0, first_with_sort]
+
+
+def test_what_a_model_asks_of_the_machines_is_bounded() -> None:
+    math = Machines(find_row(next(one.prompt for one in load_rows(CATEGORIES[0]).values() if "MathAPI" in one.classes)))
+    asked: dict[str, dict[str, Any]] = {
+        "power": {"base": 10, "exponent": 10**12},
+        "square_root": {"number": 2, "precision": 10**9},
+        "logarithm": {"value": 2, "base": 10, "precision": 10**9},
+        "round_number": {"number": 2, "decimal_places": -(10**9)},
+        "add": {"a": float("inf"), "b": 1},
+        "sum_values": {"numbers": [1] * 10_000},
+        "__init__": {},
+        "no_such": {},
+    }
+    for name, arguments in asked.items():
+        assert math.call(name, arguments).startswith("Error during execution: "), name
+
+
+def test_a_state_that_grows_without_end_ends_the_conversation() -> None:
+    row = find_row("multi_turn_base_1")
+    state = WORLD.reset(row.prompt, 0)
+    calls = [CalledFunction("mkdir", {"dir_name": "x0"})]
+    for n in range(40):
+        calls += [
+            CalledFunction("cp", {"source": f"x{n}", "destination": f"x{n + 1}"}),
+            CalledFunction("cp", {"source": f"x{n}", "destination": f"x{n + 1}"}),
+        ]
+    ended = next((n for n, call in enumerate(write_calls(calls)) if WORLD.act(state, call, "").ends), None)
+    assert ended is not None
+    assert state.why == "the state is too large"
+    assert len(WORLD.hash_state(state)) == 64
+    assert WORLD.verify_state(row.prompt, None, state, AttemptDraft()).outcome == 0.0
+
+
+def test_who_calls_without_end_is_stopped_and_has_done_nothing() -> None:
+    row = find_row("multi_turn_base_1")
+    look = [ToolCall(id="c", name="pwd")]
+    episode, _ = play_script(WORLD, row.prompt, [look] * (MOST_CALLS + 1))
+    assert len(episode.turns) == MOST_CALLS
+    assert episode.verification is not None
+    assert episode.verification.outcome == 0.0
+    assert "makes 100 calls" in episode.verification.details["why"]
+
+
+@pytest.mark.parametrize("text", ["__import__('os').getcwd()", "cd(folder=open('/etc/passwd').read())", "cd", "1 + 1"])
+def test_no_text_of_a_call_is_run(text: str) -> None:
+    with pytest.raises(ValueError, match=r"[a-z]"):
+        read_call(text, ["GorillaFileSystem"])
+
+
+def test_a_conversation_is_named_in_the_first_line_and_nothing_of_the_name_is_shown() -> None:
+    row = find_row("multi_turn_base_3")
+    assert WORLD.messages_for(row.prompt, "")[-1]["content"] == row.words[0]
+    assert WORLD.is_held_out(row.prompt)
+    for prompt, words in {"multi_turn_base_900": "multi_turn_base_0", f"{row.id}\n\nhello": "first words"}.items():
+        with pytest.raises(ValueError, match=words):
+            WORLD.check_prompt(prompt)
+
+
+def test_the_catalogue_asks_all_of_them_and_trains_on_none() -> None:
+    for category in CATEGORIES:
+        entry = find_entry(f"bfcl/{category}")
+        items = entry.list_items("held_out")
+        assert (len(items), list(entry.sizes), entry.is_offline) == (200, ["held_out"], True)
+        for item in items[::EVERY]:
+            WORLD.check_prompt(item.prompt)
+            assert item.category == category
