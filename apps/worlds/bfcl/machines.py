@@ -55,7 +55,7 @@ class Machines:
             return f"Error during execution: name {name!r} is not defined"
         with _ACTING, localcontext():
             try:
-                return _write_result(getattr(owner, name)(**arguments))
+                return _write_result(getattr(owner, name)(**deepcopy(dict(arguments))))  # some keep what they are given
             except Exception as error:  # noqa: BLE001  # whatever it is, it is what the function says
                 return f"Error during execution: {error}"
 

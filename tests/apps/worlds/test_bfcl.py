@@ -9,7 +9,7 @@ import pytest
 
 from apps.evals.catalogue import find_entry
 from apps.worlds.bfcl import WORLD
-from apps.worlds.bfcl.machines import Machines
+from apps.worlds.bfcl.machines import Machines, play_right
 from apps.worlds.bfcl.rows import CATEGORIES, MORE_FUNCTIONS, BfclRow, load_rows, read_call
 from apps.worlds.bfcl.world import MOST_CALLS, find_row
 from apps.worlds.episodes import Episode
@@ -74,6 +74,13 @@ def test_every_conversation_of_the_package_can_be_done_but_one_whose_function_co
             episode_end = WORLD.verify_state(row.prompt, None, state, AttemptDraft())
             assert episode_end.outcome == 1.0, (row.id, episode_end.details)
     assert failed == [ASKED_TOO_EARLY]
+
+
+def test_what_is_right_is_the_same_however_often_it_is_played() -> None:
+    rows = [row for row in load_rows(CATEGORIES[0]).values() if "TwitterAPI" in row.classes]
+    for row in rows:
+        first, again = play_right(row), play_right(row)
+        assert first == again, row.id
 
 
 def test_a_user_says_one_thing_after_another_and_functions_come_when_they_are_told() -> None:
