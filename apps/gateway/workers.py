@@ -24,11 +24,11 @@ from apps.gateway.sockets import bind
 from apps.gateway.spool import FileSpool
 from tentalis.garbage import settle_garbage
 from tentalis.platform.processes import die_with_parent
-from tentalis.platform.service import Backoff
+from tentalis.platform.service import Backoff, Restarts
 
 logger = logging.getLogger(__name__)
 
-AGAIN = Backoff(first_s=0.1, cap_s=5.0, forgive_after_s=30.0)
+AGAIN = Backoff(first_s=0.1, cap_s=5.0)
 
 
 class WorkerError(OSError):
@@ -108,16 +108,15 @@ class _Worker:
         return bool(await self._process.stdout.readline())
 
     async def _keep(self) -> None:
-        failures, began = 0, time.monotonic()
+        restarts, ready_at = Restarts(AGAIN), time.monotonic()
         while True:
             assert self._process is not None
             code = await self._process.wait()
-            failures = 0 if time.monotonic() - began > AGAIN.forgive_after_s else failures + 1
-            wait_s = AGAIN.delay_s(failures)
+            wait_s = restarts.next_wait_s(time.monotonic() - ready_at)
             logger.error("the worker %s ended (%s), and is started again in %g s", self._name, code, wait_s)
             await asyncio.sleep(wait_s)
-            began = time.monotonic()
             await self._start()
+            ready_at = time.monotonic()
 
 
 async def _stop(workers: Sequence[_Worker]) -> None:

@@ -20,6 +20,7 @@ from apps.outbox.relay import Message, send
 from apps.outbox.services import Claim, Hold
 from tentalis.celery import app
 from tentalis.outbound.scopes import CancelScope
+from tentalis.platform.processes import process_identity
 
 logger = logging.getLogger(__name__)
 
@@ -208,5 +209,6 @@ class LeaseKeeper:
                 logger.warning("leases could not be renewed", exc_info=True)
 
 
-OWNER = f"{socket.gethostname()}:{os.getpid()}"
+HOST = socket.gethostname()
+OWNER = f"{HOST}:{process_identity(os.getpid())}"
 keeper = LeaseKeeper()

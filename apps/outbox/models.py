@@ -17,6 +17,7 @@ class Segment(Timestamped):
         published_at: when its messages were last sent; None while it waits to be sent.
         run_after: not before this (the wait before a retry).
         fence, lease_until: who holds the link that is due, and until when; both None while nobody does.
+        lease_owner: the process that held it last, as host:identity.
         away_since: since when whom the link that is due needs is away; None while nobody is known to be.
         attempts: claims of the link that is due; counts anew at the next link.
         errors: one entry a failed try: {"link", "attempt", "type", "message", "at"}.
@@ -86,3 +87,8 @@ class Segment(Timestamped):
     def link(self) -> str | None:
         """Name of the link that is due; None behind the last."""
         return self.links[self.position] if self.position < len(self.links) else None
+
+    @property
+    def holder(self) -> str:
+        """Host and number of the process that held it last."""
+        return ":".join(self.lease_owner.split(":")[:2])

@@ -22,6 +22,7 @@ from apps.outbox.models import Segment
 from apps.outbox.places import Kept, Places, find_pools
 from apps.outbox.services import add_error, bury, release
 from tentalis.celery import app
+from tentalis.platform.processes import is_same_process
 
 logger = logging.getLogger(__name__)
 
@@ -161,19 +162,35 @@ def send(messages: Iterable[Message], through: Celery = app) -> None:
 def free_expired_leases(limit: int = 500) -> int:
     """Give back links whose holder died, froze or hangs; bury those that took too many holders with them."""
     with transaction.atomic():
-        expired = list(
-            Segment.objects.select_for_update(skip_locked=True)
-            .filter(state=Segment.State.OPEN, lease_until__lt=Now())
-            .order_by("id")[:limit]
-        )
-        for segment in expired:
-            message = f"its process ({segment.lease_owner}) died, froze or overran the time"
-            add_error(segment, error_type="LeaseExpired", message=message)
-            if segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
-                bury(segment, reason=f"LeaseExpired: {message}, {segment.attempts} times")
-            else:
-                release(segment, wait_s=0)
-    return len(expired)
+        expired = Segment.objects.filter(state=Segment.State.OPEN, lease_until__lt=Now()).order_by("id")[:limit]
+        return _take_back(expired, error_type="LeaseExpired", why="died, froze or overran the time")
+
+
+def free_leases_of_dead(host: str) -> int:
+    """Give back what processes of this host held that run no longer, as `free_expired_leases`, before their leases are
+    over. Whether another host's processes run, nobody here can tell.
+
+    Args:
+        host: before the colon of `lease_owner`, behind which the process's identity stands.
+    """
+    held = Segment.objects.filter(state=Segment.State.OPEN, fence__isnull=False, lease_owner__startswith=f"{host}:")
+    owners = held.values_list("lease_owner", flat=True).distinct()
+    dead = [owner for owner in owners if not is_same_process(owner.removeprefix(f"{host}:"))]
+    with transaction.atomic():
+        return _take_back(held.filter(lease_owner__in=dead).order_by("id"), error_type="ProcessDied", why="died")
+
+
+def _take_back(held: QuerySet[Segment], *, error_type: str, why: str) -> int:
+    """Give back these segments' links in the running transaction, less those that somebody is just writing."""
+    taken = list(held.select_for_update(skip_locked=True))
+    for segment in taken:
+        message = f"its process ({segment.holder}) {why}"
+        add_error(segment, error_type=error_type, message=message)
+        if segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
+            bury(segment, reason=f"{error_type}: {message}, {segment.attempts} times")
+        else:
+            release(segment, wait_s=0)
+    return len(taken)
 
 
 def resend_lost(*, grace_s: float, limit: int = 500) -> int:

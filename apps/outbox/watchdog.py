@@ -1,4 +1,5 @@
-"""Leaving a queue process that lives, is connected, and does nothing: the supervisor starts a fresh one."""
+"""Leaving a queue process that lives, is connected, and does nothing: the supervisor starts a fresh one, which takes up
+what it left behind."""
 
 import logging
 import os
@@ -10,8 +11,8 @@ from celery.signals import worker_ready
 from django.conf import settings
 from django.db import close_old_connections
 
-from apps.outbox.links import keeper, served
-from apps.outbox.relay import silent_for
+from apps.outbox.links import HOST, keeper, served
+from apps.outbox.relay import free_leases_of_dead, silent_for
 from tentalis.garbage import settle_garbage
 
 logger = logging.getLogger(__name__)
@@ -41,18 +42,23 @@ def is_stalled(queues: list[str], concurrency: int, *, silent_s: float, patience
 def _watch(queues: list[str], concurrency: int) -> None:
     patience_s = settings.TENTALIS["WATCHDOG_SECONDS"]
     keeper.last_claim_at = time.monotonic()
+    may_have_left = True
     while True:
-        time.sleep(patience_s / 3)
         try:
             close_old_connections()
+            if may_have_left:
+                if count := free_leases_of_dead(HOST):
+                    logger.warning("%d links of processes that died go on", count)
+                may_have_left = False
             silent_s = time.monotonic() - keeper.last_claim_at
             stalled = is_stalled(queues, concurrency, silent_s=silent_s, patience_s=patience_s)
         except Exception:
             logger.warning("the watchdog cannot see", exc_info=True)
-            continue
+            stalled = False
         if stalled:
             logger.error("work waits on %s and nothing was taken for %.0f s: leaving", ", ".join(queues), silent_s)
             os._exit(EXIT_CODE)
+        time.sleep(patience_s / 3)
 
 
 def connect() -> None:

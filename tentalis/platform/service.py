@@ -55,16 +55,28 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """How long to wait before the n-th restart in a row: doubles from `first_s` up to `cap_s`.
+    """How long to wait before a restart: `first_s`, and twice as long each time up to `cap_s` in a crash loop.
 
     Args:
-        forgive_after_s: a service that stayed ready so long starts again from `first_s`.
+        forgive_after_s: who was ready for so long is in no crash loop, however often it ends.
+    Source:
+        Supervisor's `startsecs`, 1 s as here, https://supervisord.org/subprocess.html#process-states.
     """
 
     first_s: float = 0.25
     cap_s: float = 30.0
-    forgive_after_s: float = 60.0
+    forgive_after_s: float = 1.0
 
-    def delay_s(self, restarts_in_a_row: int) -> float:
-        """Wait before restart number `restarts_in_a_row` (the first is 0)."""
-        return grow_wait(restarts_in_a_row, first_s=self.first_s, cap_s=self.cap_s)
+
+class Restarts:
+    """Those of one process, counted as far as they are a crash loop."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff, self._in_a_row = backoff, 0
+
+    def next_wait_s(self, ready_s: float) -> float:
+        """Wait before the next one. Args: ready_s: how long the process was ready that just ended; 0: never."""
+        if ready_s >= self._backoff.forgive_after_s:
+            self._in_a_row = 0
+        self._in_a_row += 1
+        return grow_wait(self._in_a_row - 1, first_s=self._backoff.first_s, cap_s=self._backoff.cap_s)

@@ -19,7 +19,7 @@ from tentalis.platform.errors import HomeError, PlatformError, StartError
 from tentalis.platform.home import Home
 from tentalis.platform.logs import open_log, read_last_lines, rotate_log
 from tentalis.platform.processes import die_with_parent, process_identity, signal_group
-from tentalis.platform.service import Backoff, Service, State
+from tentalis.platform.service import Backoff, Restarts, Service, State
 from tentalis.platform.state import ServiceState, StackState, mark_outdated
 
 logger = logging.getLogger("tentalis.platform")
@@ -31,7 +31,11 @@ HOUSEKEEPING_INTERVAL_S = 10.0
 
 @dataclass
 class Unit:
-    """A service and what is true of it now."""
+    """A service and what is true of it now.
+
+    Attributes:
+        ready_s: how long its last process was ready.
+    """
 
     service: Service
     state: State = State.WAITING
@@ -40,6 +44,7 @@ class Unit:
     restarts: int = 0
     exit_code: int | None = None
     ready_at: float | None = None
+    ready_s: float = 0.0
     is_ready: asyncio.Event = field(default_factory=asyncio.Event)
     is_gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -129,9 +134,8 @@ class Supervisor:
         """One service from its first start to its end."""
         try:
             await self._wait_for_dependencies(unit)
-            restarts_in_a_row = 0
+            restarts = Restarts(self._backoff)
             while not self._stop.is_set():
-                started_at = time.monotonic()
                 try:
                     reason = await self._run_once(unit)
                 except PlatformError as error:
@@ -144,10 +148,7 @@ class Supervisor:
                 if not unit.is_ready.is_set():
                     self._fail(unit, reason)
                     return
-                if time.monotonic() - started_at > self._backoff.forgive_after_s:
-                    restarts_in_a_row = 0
-                delay_s = self._backoff.delay_s(restarts_in_a_row)
-                restarts_in_a_row += 1
+                delay_s = restarts.next_wait_s(unit.ready_s)
                 unit.restarts += 1
                 self._move(unit, State.BACKING_OFF)
                 logger.warning("%s %s; restart %d in %.2g s", unit.service.name, reason, unit.restarts, delay_s)
@@ -161,6 +162,7 @@ class Supervisor:
     async def _run_once(self, unit: Unit) -> str | None:
         """Start the process and stay with it until it ends. Returns why it ended, None when that is as it should be."""
         service = unit.service
+        unit.ready_s = 0.0
         if service.prepare:
             await asyncio.to_thread(service.prepare)
         process = await self._spawn(unit)
@@ -188,6 +190,7 @@ class Supervisor:
             self._kill_group(unit)
             await exited
             unit.exit_code = process.returncode
+            unit.ready_s = time.time() - unit.ready_at if unit.ready_at else 0.0
             unit.process, unit.identity, unit.ready_at = None, "", None
 
     async def _spawn(self, unit: Unit) -> asyncio.subprocess.Process:

@@ -214,16 +214,17 @@ class Line:
             ),
             f"somebody is at the {kind} of {subject_id}",
         )
-        return int(owner[0].rsplit(":", 1)[1])
+        return int(owner[0].split(":")[1])
 
     def errors_of(self, subject_id: int, *, kind: str = "work") -> list[dict[str, Any]]:
         rows = self.ask("SELECT errors FROM outbox_segment WHERE subject_id = %s AND kind = %s", subject_id, kind)
         return [dict(error) for row in rows for error in row[0]]
 
-    def wait_for_error(self, task_id: int, error_type: str) -> None:
+    def wait_for_error(self, task_id: int, *error_types: str) -> None:
+        """One of these."""
         wait_until(
-            lambda: [error for error in self.errors_of(task_id) if error["type"] == error_type] or None,
-            f"task {task_id} met {error_type}",
+            lambda: [error for error in self.errors_of(task_id) if error["type"] in error_types] or None,
+            f"task {task_id} met {' or '.join(error_types)}",
         )
 
     def ask(self, query: LiteralString, *values: object) -> list[tuple[Any, ...]]:

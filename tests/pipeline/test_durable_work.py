@@ -36,7 +36,7 @@ def test_work_in_the_hands_of_a_killed_process_is_done_by_another_once(line: Lin
     holder = line.holder_of(task)
     wait_until(lambda: line.replies.held or None, "the model was asked")
     send_signal(holder, signal.SIGKILL)
-    line.wait_for_error(task, "LeaseExpired")
+    line.wait_for_error(task, "ProcessDied", "LeaseExpired")  # as its lease or its successor's start is shorter
     assert line.holder_of(task) != holder
     line.replies.release()
     line.wait_for(task)
@@ -120,7 +120,7 @@ def test_a_killed_process_leaves_a_job_over_many_rows_where_its_last_chunk_ended
         "WHERE kind = 'task.cancelled' AND subject_type = 'task' AND subject_id = ANY(%s)"
     )
     assert line.ask(told, tasks) == [(len(tasks), len(tasks))], "each once"
-    assert line.errors_of(bulk, kind="bulk")[0]["type"] == "LeaseExpired"
+    assert line.errors_of(bulk, kind="bulk")[0]["type"] in ("ProcessDied", "LeaseExpired")
 
 
 def has_been_asked(server: FakeModelServer, times: int) -> bool | None:

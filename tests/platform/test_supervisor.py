@@ -14,10 +14,10 @@ from tentalis.cli.local import status
 from tentalis.platform.errors import HomeError, StartError
 from tentalis.platform.home import Home
 from tentalis.platform.processes import is_same_process, process_name
-from tentalis.platform.service import Backoff, Service
+from tentalis.platform.service import Backoff, Restarts, Service
 from tentalis.platform.state import StackState, read_state
 from tentalis.platform.supervisor import Supervisor
-from tests.platform.services import STUBBORN, Workshop
+from tests.platform.services import OBEDIENT, STUBBORN, Workshop
 
 pytestmark = pytest.mark.broker
 
@@ -86,6 +86,45 @@ async def test_a_killed_service_comes_back_and_its_restarts_are_counted(home: Ho
     assert second.pid != first.pid
     assert second.exit_code == -signal.SIGKILL
     assert workshop.events() == ["start web", "start web", "stop web"]
+
+
+@pytest.mark.parametrize(
+    ("ready_s", "waits_s"),
+    [
+        ([0, 0.9, 0, 0], [1, 2, 4, 5]),
+        ([1, 2, 60], [1, 1, 1]),
+        ([0, 0, 3, 0, 0], [1, 2, 1, 2, 4]),
+    ],
+)
+def test_only_who_ends_as_soon_as_it_is_ready_waits_longer_each_time(
+    ready_s: list[float], waits_s: list[float]
+) -> None:
+    restarts = Restarts(Backoff(first_s=1, cap_s=5, forgive_after_s=1))
+    assert [restarts.next_wait_s(one) for one in ready_s] == waits_s
+
+
+SECOND_TIME_BROKEN = """
+import sys, pathlib
+if "start" in pathlib.Path(sys.argv[1]).read_text():
+    sys.exit(1)
+"""
+
+
+async def test_the_time_before_a_service_is_ready_is_no_service(
+    home: Home, workshop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
+    workshop.journal.touch()
+    script = SECOND_TIME_BROKEN + OBEDIENT
+    backoff = Backoff(first_s=0.01, cap_s=60, forgive_after_s=1e-6)
+    supervisor = Supervisor(home, [workshop.service("web", script=script)], directory=Path.cwd(), backoff=backoff)
+    run = asyncio.create_task(supervisor.run())
+    first = (await wait_for(home, run, is_ready)).of("web")
+    os.kill(first.pid or 0, signal.SIGKILL)
+    await wait_for(home, run, lambda state: state.of("web").restarts == 3)
+    supervisor.request_stop()
+    await run
+    told = [message.partition("restart ")[2] for message in caplog.messages if "restart" in message]
+    assert told[:3] == ["1 in 0.01 s", "2 in 0.02 s", "3 in 0.04 s"]
 
 
 def _is_up(state: StackState) -> bool:

@@ -1,5 +1,6 @@
 """Durable work: what is started is done once, whoever dies on the way."""
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -17,7 +18,9 @@ from apps.base.errors import BadInputError
 from apps.outbox import relay, services
 from apps.outbox.errors import BrokerAwayError, LostClaimError
 from apps.outbox.kinds import KINDS, Chain, queue_of
+from apps.outbox.links import HOST, OWNER
 from apps.outbox.models import Segment
+from tentalis.platform.processes import process_identity
 from tests.links import run_link, take_link
 
 ENDED: list[int] = []
@@ -168,6 +171,36 @@ def test_an_expired_lease_goes_back_to_the_outbox_and_counts(segment: Segment) -
     assert relay.free_expired_leases() == 1
     found = fetch(segment)
     assert (found.fence, found.published_at, found.attempts, found.errors[0]["type"]) == (None, None, 1, "LeaseExpired")
+
+
+def test_what_a_dead_process_of_this_host_held_goes_back_to_the_outbox_at_once_and_counts(db: None) -> None:
+    """What a process held that runs, or of another host, stays held."""
+    process = subprocess.Popen(["sleep", "600"])
+    identity = process_identity(process.pid)
+    ours = [start(number) for number in range(3)]
+    for segment, owner in zip(ours, (f"box:{identity}", OWNER, f"far:{identity}"), strict=True):
+        assert services.claim_links([segment.pk], 0, owner=owner) is not None
+    try:
+        assert relay.free_leases_of_dead("box") == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert [relay.free_leases_of_dead(host) for host in (HOST, "box", "box")] == [0, 1, 0]
+    freed, *kept = map(fetch, ours)
+    assert (freed.fence, freed.published_at, freed.attempts) == (None, None, 1)
+    assert (
+        freed.errors[0] | {"type": "ProcessDied", "message": f"its process (box:{process.pid}) died"} == freed.errors[0]
+    )
+    assert all(segment.fence is not None for segment in kept)
+
+
+def test_what_was_given_back_of_a_process_that_lives_after_all_is_refused(project: Project, segment: Segment) -> None:
+    claim = services.claim_links([segment.pk], 0, owner="box:0:0")
+    assert relay.free_leases_of_dead("box") == 1
+    assert claim is not None
+    with pytest.raises(LostClaimError), services.hold(services.Hold(claim)), services.final_write():
+        Project.objects.filter(pk=project.pk).update(name="written by a ghost")
+    assert Project.objects.get(pk=project.pk).name == "Shop"
 
 
 def test_work_that_takes_its_process_along_every_time_ends_as_a_dead_letter(
