@@ -2,8 +2,9 @@
 
 import atexit
 import threading
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,24 +49,56 @@ _BUSY_STATUSES = frozenset({408, 425, 429})
 _opening = threading.Lock()
 
 
-def _shared_pool(origin: Origin, allow_private: bool) -> httpx.Client:
-    """The process's connections to one server; httpx clients may be used by many threads at once."""
-    with _opening:  # threads that begin together would each open their own
-        return _open_pool(origin, allow_private)
+class _Connections:
+    """The process's connections to one server. Each is a client of its own, lent to one request at a time, that which
+    came back last first: a pool that threads share is gone through as a whole, under one lock, by every request."""
+
+    def __init__(self, origin: Origin, *, allow_private: bool) -> None:
+        self._origin, self._allow_private = origin, allow_private
+        self._room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self._idle: deque[httpx.Client] = deque()
+        atexit.register(self._close)
+
+    @contextmanager
+    def lend(self, patience_s: float | None) -> Iterator[httpx.Client]:
+        """Raises ProviderBusyError where none comes back in time."""
+        if not self._room.acquire(timeout=patience_s):
+            raise ProviderBusyError(f"{self._origin}: all connections to it are in use")
+        try:
+            try:
+                client = self._idle.pop()
+            except IndexError:
+                client = self._open()
+            try:
+                yield client
+            finally:
+                self._idle.append(client)
+        finally:
+            self._room.release()
+
+    def _open(self) -> httpx.Client:
+        return guarded_client(
+            base_url=str(self._origin),
+            bound_to=self._origin,
+            allow_private=self._allow_private,
+            max_bytes=_MAX_BYTES,
+            total_s=_TOTAL_S,
+            max_connections=1,
+        )
+
+    def _close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _connections(origin: Origin, allow_private: bool) -> _Connections:
+    with _opening:  # threads that begin together would each have their own
+        return _keep_connections(origin, allow_private)
 
 
 @lru_cache(maxsize=256)
-def _open_pool(origin: Origin, allow_private: bool) -> httpx.Client:
-    pool = guarded_client(
-        base_url=str(origin),
-        bound_to=origin,
-        allow_private=allow_private,
-        max_bytes=_MAX_BYTES,
-        total_s=_TOTAL_S,
-        max_connections=_MAX_CONNECTIONS,
-    )
-    atexit.register(pool.close)
-    return pool
+def _keep_connections(origin: Origin, allow_private: bool) -> _Connections:
+    return _Connections(origin, allow_private=allow_private)
 
 
 class Transport:
@@ -115,8 +148,8 @@ class Transport:
             AddressNotAllowedError: the server's address may not be used.
             ProviderAnswerError: the answer is no JSON, or has no end.
         """
-        with self._wrap_faults(path):
-            response = _shared_pool(self._origin, self._allow_private).request(
+        with self._wrap_faults(path), self._lend() as client:
+            response = client.request(
                 method,
                 path,
                 content=None if body is None else orjson.dumps(body),
@@ -129,10 +162,10 @@ class Transport:
 
     def stream(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Send, and yield the JSON of each event of the answer as it comes; see `call` for what it raises."""
-        pool = _shared_pool(self._origin, self._allow_private)
         with (
             self._wrap_faults(path),
-            pool.stream(
+            self._lend() as client,
+            client.stream(
                 "POST", path, content=orjson.dumps(body), headers=self._headers, timeout=self._timeout
             ) as response,
         ):
@@ -143,6 +176,9 @@ class Transport:
                 data = line.removeprefix("data:").strip()
                 if line.startswith("data:") and data != "[DONE]":
                     yield self._read_event(data, path)
+
+    def _lend(self) -> AbstractContextManager[httpx.Client]:
+        return _connections(self._origin, self._allow_private).lend(self._timeout.pool)
 
     def _read_event(self, data: str, path: str) -> dict[str, Any]:
         try:
@@ -196,8 +232,6 @@ class Transport:
         except RequestEndedError as error:
             wanted = ProviderSilentError if error.is_late else ProviderBusyError
             raise wanted(f"{self.root}{path} did not answer in time: {error}") from error
-        except httpx.PoolTimeout as error:
-            raise ProviderBusyError(f"{self.root}: all connections to it are in use") from error
         except httpx.TimeoutException as error:
             raise ProviderSilentError(f"{self.root}{path} did not answer in time ({type(error).__name__})") from error
         except httpx.TransportError as error:
