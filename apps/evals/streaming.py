@@ -1,12 +1,15 @@
 """Tries that are answered one by one: so many under way at any time as may be, each committed when it ends, and
-those that end within a moment together."""
+those that end within a moment together. What ends makes room for the next by itself, while others are written down."""
 
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from django.db import connection
@@ -31,6 +34,8 @@ LOOK_S: Final = 0.5
 MOMENT_S: Final = 0.05
 """Tries that end within so long are committed together: alone, each costs as much as many. Of what has a budget none
 is begun before all that ended is counted."""
+AHEAD: Final = 2
+"""Times as many as may be under way at once are begun and not read yet: while some are written down, others end."""
 GRACE_S: Final = 5.0
 """A try that took too long is cancelled, and left alone where it does not end within so long."""
 
@@ -62,13 +67,25 @@ def stream(tries: Sequence[WantedTry], *, until: float, by: str) -> None:
 
 @dataclass(eq=False)
 class _Running:
-    """A try under way. Args: generation: how often fewer were asked before it began."""
+    """A try under way, or ended and not read yet.
+
+    Args:
+        generation: how often fewer were asked before it began.
+        answered, error: what it ended with.
+    """
 
     one: WantedTry
-    scope: CancelScope
-    began: float
+    is_new: bool
     generation: int
+    scope: CancelScope = field(default_factory=CancelScope)
+    began: float = field(default_factory=time.monotonic)
     is_late: bool = False
+    answered: Answered | None = None
+    error: BaseException | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.answered is not None or self.error is not None
 
 
 class _Stream:
@@ -80,13 +97,17 @@ class _Stream:
         self.begun = {
             each for one in self.asked for each in one.measured.find_begun(t for t in tries if t.asked is one)
         }
-        self.running: dict[Future[Answered], _Running] = {}
+        self.lock = threading.Lock()  # of what is begun: the queue, running, under_way, width
+        self.running: set[_Running] = set()
+        self.under_way = self.most_under_way = 0
+        self.seats: set[Future[None]] = set()
+        self.read: SimpleQueue[_Running] = SimpleQueue()
         self.times = Counter[WantedTry]()
         self.refused: list[tuple[WantedTry, ProviderRefusedError]] = []
         self.knows_answers = any(one.measured.tries for one in self.asked)
         self.width = max(one.measured.limits.at_once for one in self.asked)
         self.generation = 0
-        self.has_begun = False
+        self.has_begun = self.is_over = False
         self.has_budget = any(one.measured.limits.has_budget for one in self.asked)
         self.ended: dict[WantedTries, list[ItemTry]] = {}
         self.committed_at = 0.0
@@ -121,9 +142,7 @@ class _Stream:
     def run(self) -> None:
         pool = ScopedThreadPool(self.width + len(self.queue))  # one that does not end keeps its thread
         try:
-            while self.running or (self.queue and self._may_begin()):
-                while self.queue and len(self.running) < self.width and self._may_begin():
-                    self._begin(pool, self.queue.popleft())
+            while self._seat(pool) or self.running:
                 self._take()
                 if self.has_budget or not self.running or time.monotonic() >= self.committed_at + MOMENT_S:
                     self._commit()
@@ -139,38 +158,72 @@ class _Stream:
 
     def _leave(self) -> None:
         """Where something broke off, what comes soon is written down for who goes on; the rest is not waited for."""
-        wait(self.running, timeout=GRACE_S)
-        for future, running in self.running.items():
-            if not future.done():
-                running.scope.cancel("whoever asked has ended")
+        self.is_over = True
+        wait(list(self.seats), timeout=GRACE_S)
+        for running in list(self.running):
+            running.scope.cancel("whoever asked has ended")
+
+    def _seat(self, pool: ScopedThreadPool) -> bool:
+        """Begin what there is room for. Returns whether anything was begun."""
+        begun = 0
+        while (running := self._begin()) is not None:
+            begun += 1
+            seat = pool.submit(self._sit, running)
+            self.seats.add(seat)
+            seat.add_done_callback(self.seats.discard)
+        return begun > 0
+
+    def _begin(self) -> _Running | None:
+        """The next try, as under way; None where there is none, or no room. What ended and waits to be read is bounded
+        too."""
+        with self.lock:
+            has_room = self.under_way < self.width and len(self.running) < AHEAD * self.width
+            if not self.queue or not has_room or not self._may_begin():
+                return None
+            one = self.queue.popleft()
+            running = _Running(one, one not in self.begun, self.generation)
+            self.has_begun = True
+            self.begun.add(one)
+            self.running.add(running)
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            return running
 
     def _may_begin(self) -> bool:
-        return self.failure is None and (not self.has_begun or time.monotonic() <= self.until)
+        is_over = self.is_over or self.failure is not None
+        return not is_over and (not self.has_begun or time.monotonic() <= self.until)
 
-    def _begin(self, pool: ScopedThreadPool, one: WantedTry) -> None:
-        self.has_begun = True
-        scope = CancelScope()
-        running = _Running(one, scope, time.monotonic(), self.generation)
-        is_new = one not in self.begun
-        self.begun.add(one)
-
-        def work() -> Answered:
-            with scope:
-                return self.answer[one.asked](one, is_new)
-
-        self.running[pool.submit(work)] = running
+    def _sit(self, running: _Running | None) -> None:
+        """Try it, and one after the other behind it, in a thread of the pool, until one is not answered."""
+        while running is not None:
+            try:
+                with running.scope:
+                    running.answered = self.answer[running.one.asked](running.one, running.is_new)
+            except BaseException as error:  # noqa: BLE001 - whoever reads it raises it
+                running.error = error
+            with self.lock:
+                if running not in self.running:  # it was left alone, and its place is another's
+                    return
+                self.under_way -= 1
+            self.read.put(running)
+            goes_on = running.error is None and not self.has_budget
+            running = self._begin() if goes_on else None
 
     def _take(self) -> None:
         """Wait for what is under way, and read what has ended."""
         until = self.committed_at + MOMENT_S - time.monotonic() if self.ended else LOOK_S
-        done, _ = wait(self.running, timeout=max(0.0, min(until, LOOK_S)), return_when=FIRST_COMPLETED)
+        done: list[_Running] = []
+        with suppress(Empty):
+            done.append(self.read.get(timeout=max(0.0, min(until, LOOK_S))))
+            while True:
+                done.append(self.read.get_nowait())
         if (scope := current_scope()) is not None:
             scope.require()
-        for future in done:
-            for one, row in self._read(self.running[future], future):
+        for running in done:
+            for one, row in self._read(running):
                 self.ended.setdefault(one.asked, []).append(row)
-        for future in done:  # not before: all of them were under way together
-            del self.running[future]
+            with self.lock:
+                self.running.discard(running)
         for one, row in self._drop_late():
             self.ended.setdefault(one.asked, []).append(row)
 
@@ -184,12 +237,12 @@ class _Stream:
         self._look_round()
         self.committed_at = time.monotonic()
 
-    def _read(self, running: _Running, future: Future[Answered]) -> list[tuple[WantedTry, ItemTry]]:
+    def _read(self, running: _Running) -> list[tuple[WantedTry, ItemTry]]:
         """What is to be committed of a try that ended; what is to be tried again is put back."""
-        one, error = running.one, future.exception()
-        if error is None:
+        one, error = running.one, running.error
+        if running.answered is not None:
             self.knows_answers = True
-            found = self._try_again(one, grade_answered(one, future.result()))
+            found = self._try_again(one, grade_answered(one, running.answered))
             put_aside, self.refused = self.refused, []
             for other, refusal in put_aside:
                 found += self._try_again(other, note_lost(open_row(other), str(refusal)))
@@ -210,12 +263,15 @@ class _Stream:
 
     def _note_busy(self, running: _Running, error: ProviderBusyError) -> None:
         """Put it back; ask for fewer at one time where the server wants that, else for no more."""
-        self.queue.appendleft(running.one)
-        if not wants_fewer(error) or self.width <= 1:
-            self.failure = self.failure or error
-        elif running.generation == self.generation:
-            self.width = max(1, min(self.width, len(self.running)) // 2)
-            self.generation += 1
+        with self.lock:
+            self.queue.appendleft(running.one)
+            if wants_fewer(error) and running.generation < self.generation:
+                return  # fewer are asked since then
+            if not wants_fewer(error) or self.width <= 1:
+                self.failure = self.failure or error
+            else:
+                self.width = max(1, min(self.width, self.most_under_way) // 2)
+                self.generation += 1
 
     def _try_again(self, one: WantedTry, row: ItemTry) -> list[tuple[WantedTry, ItemTry]]:
         """Put back what could not be asked or graded, a few times."""
@@ -223,23 +279,32 @@ class _Stream:
         if row.cause != ItemTry.Cause.INFRASTRUCTURE or self.times[one] >= ROUNDS:
             return [(one, row)]
         one.asked.measured.forget_written([row])
-        self.queue.append(one)
+        with self.lock:
+            self.queue.append(one)
         return []
 
     def _drop_late(self) -> list[tuple[WantedTry, ItemTry]]:
         """Cancel what took too long, and leave alone what does not end even so."""
         now, dropped = time.monotonic(), []
-        for future, running in list(self.running.items()):
+        for running in list(self.running):
             most = running.one.asked.measured.limits.timeout_s
-            if most is None or now < running.began + most:
+            if most is None or now < running.began + most or running.has_ended:
                 continue
             if not running.is_late:
                 running.is_late = True
                 running.scope.cancel(f"it took longer than {most:g} s")
-            elif now > running.began + most + GRACE_S and not future.done():
-                del self.running[future]
+            elif now > running.began + most + GRACE_S and self._leave_alone(running):
                 dropped.append((running.one, _note_late(running.one)))
         return dropped
+
+    def _leave_alone(self, running: _Running) -> bool:
+        """Give its place away, unless it has ended after all."""
+        with self.lock:
+            if running.has_ended:
+                return False
+            self.running.discard(running)
+            self.under_way -= 1
+            return True
 
     def _look_round(self) -> None:
         """Begin no more of what somebody stopped, or whose budget is used."""

@@ -1,6 +1,7 @@
 """Evaluations that people ask for, by REST: done in parts, paused, taken up again; and two of them compared."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -58,12 +59,15 @@ def test_an_evaluation_goes_on_after_a_pause_and_a_breakdown_and_tries_nothing_t
         if number_of(prompt) == BLOCK:
             Evaluation.objects.update(state="paused")
             connection.close()
+        if number_of(prompt) > BLOCK:
+            time.sleep(0.2)  # longer than what ends is gathered for, before it is looked whether it goes on
         return spoken(prompt, index)
 
     server.reply = pause
     work_on()
     found = as_alice.get(path).body
-    assert (found["state"], found["played"]) == ("paused", BLOCK)
+    assert found["state"] == "paused"
+    assert BLOCK <= found["played"] <= BLOCK + 4, "what was begun before it was seen is kept"
     assert not Segment.objects.filter(kind="evaluate", state="open").exists()
     server.reply = spoken
     assert as_alice.send("POST", f"{path}/resume").body["state"] == "queued"

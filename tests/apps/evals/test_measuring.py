@@ -2,9 +2,8 @@
 
 import itertools
 import json
+import threading
 from collections import Counter
-from collections.abc import Iterable
-from concurrent.futures import Future, wait
 from typing import Any
 
 import pytest
@@ -137,17 +136,24 @@ def test_where_a_server_wants_fewer_at_a_time_fewer_are_asked_and_none_is_wrong(
     assert (measured.evaluation.state, measured.evaluation.unscored) == ("done", 0)
 
 
-def test_fewer_than_were_asked_together_are_asked_though_the_others_were_answered_meanwhile(
-    worker: Worker, server: FakeModelServer, monkeypatch: pytest.MonkeyPatch
+def test_what_is_refused_when_all_others_were_answered_is_asked_again_as_often(
+    worker: Worker, server: FakeModelServer
 ) -> None:
-    def wait_for_all(running: Iterable[Future[Any]], **_: Any) -> tuple[list[Future[Any]], set[Future[Any]]]:
-        done, left = wait(running, timeout=20)
-        return sorted(done, key=lambda one: one.exception() is not None), left
-
-    monkeypatch.setattr("apps.evals.streaming.wait", wait_for_all)
     limit(server, {3: 3})
+    answer_now, others_are_asked = server._answer, threading.Event()
+
+    def refuse_late(path: str, body: dict[str, Any]) -> Any:
+        if len(asked(server)) == 2 * BLOCK:
+            others_are_asked.set()
+        answer = answer_now(path, body)
+        if answer[0] == 429:
+            assert others_are_asked.wait(20)
+        return answer
+
+    server._answer = refuse_late  # type: ignore[method-assign]
     measured = measure(worker, None, make_set(2 * BLOCK), REPORT)
     assert (measured.evaluation.state, measured.evaluation.unscored) == ("done", 0)
+    assert asked(server)[3] == 4
 
 
 def test_what_a_server_has_no_room_for_waits_and_what_it_answered_is_kept(
