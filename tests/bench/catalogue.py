@@ -113,6 +113,13 @@ def probe_entry(entry: Any, items: int) -> tuple[dict[str, Any], list[str]]:
     """A row of the table, and what is wrong."""
     from tests.bench.catalogue_probes import list_probed, probe
 
+    if entry.environment == "bfcl":
+        from apps.worlds.bfcl.world import find_row
+        from tests.bench.catalogue_conversations import probe_conversations
+
+        probed = probe_conversations(entry.name, [find_row(one.prompt) for one in entry.list_items("held_out")])
+        of_all = {"benchmark": entry.name, "grader": "world", "items": probed.items, "cpu s": round(probed.cpu_s, 2)}
+        return of_all | {name: round(value, 3) for name, value in probed.values.items()}, probed.find_faults()
     told: dict[str, Any] = {"benchmark": entry.name, "needs": ", ".join(sorted(entry.needs)), "grader": entry.grader}
     if not entry.grader:
         found, wrong = examine_world(entry.environment)

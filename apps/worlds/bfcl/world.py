@@ -120,7 +120,10 @@ class BfclWorld(World):
         )
 
     def find_kind(self, prompt: str) -> str:
-        return find_row(prompt).category
+        try:
+            return find_row(prompt).category
+        except ValueError:
+            return "no conversation"
 
     def say_limits(self) -> Sequence[str]:
         return ["One of the leaderboard's conversations, by its name and first words."]
@@ -128,7 +131,7 @@ class BfclWorld(World):
     def check_prompt(self, prompt: str) -> None:
         """Raise ValueError where it is none of the leaderboard's conversations."""
         row = find_row(prompt)
-        if prompt.strip() != row.prompt:
+        if prompt.strip() != row.prompt.strip():
             raise ValueError(f"{row.id}: wanted its first words behind its name, found {prompt[:120]!r}")
 
     def is_held_out(self, prompt: str) -> bool:

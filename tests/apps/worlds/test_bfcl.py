@@ -1,6 +1,5 @@
 """The leaderboard's conversations: played turn by turn, right where the leaderboard's own calls are, and bounded."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,48 +15,33 @@ from apps.worlds.episodes import Episode
 from apps.worlds.playing import play
 from tentalis.core.graders.calls import CalledFunction
 from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft
+from tests.bench.catalogue_conversations import (
+    ASKED_TOO_EARLY,
+    grade_script,
+    probe_conversations,
+    write_calls,
+    write_script,
+)
 from tests.bench.scripted_turns import Said, Script, play_script
 
 pytestmark = pytest.mark.django_db
-ASKED_TOO_EARLY = "multi_turn_miss_func_49"
-"""Its right calls hold one of a function that is held back then."""
 EVERY = 25
 
 
-def write_calls(calls: Sequence[CalledFunction]) -> list[ToolCall]:
-    return [ToolCall(id=f"c{n}", name=name, arguments=json.dumps(told)) for n, (name, told) in enumerate(calls)]
-
-
-def script(row: BfclRow, right: Sequence[Sequence[CalledFunction]] | None = None) -> list[Said]:
-    """Its right calls, each turn's at once, and a word behind them."""
-    turns: list[Said] = []
-    for calls in row.right if right is None else right:
-        turns += [write_calls(calls), "Done."] if calls else ["Which one?"]
-    return turns
-
-
-def grade(row: BfclRow, turns: Sequence[Said]) -> float | None:
-    episode, _ = play_script(WORLD, row.prompt, turns)
-    assert episode.lost == ""
-    assert episode.verification is not None
-    return episode.verification.outcome
-
-
-def pick(category: str) -> list[BfclRow]:
-    return list(load_rows(category).values())[::EVERY]
+def script(row: BfclRow) -> list[Said]:
+    return write_script(row.right)
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_the_right_calls_are_right_and_nothing_else_is(category: str) -> None:
-    rows = pick(category)
-    assert len(load_rows(category)) == 200
-    for row, other in zip(rows, [*rows[1:], rows[0]], strict=True):
-        assert grade(row, script(row)) == 1.0, row.id
-        assert grade(row, [""] * len(row.words)) == 0.0, row.id
-        assert grade(row, ["asdf qwer"] * len(row.words)) == 0.0, row.id
-        assert grade(row, ["I cannot answer."] * len(row.words)) == 0.0, row.id
-        assert grade(row, script(row, other.right)) == 0.0, (row.id, other.id)
-        assert grade(row, script(row)[:-2]) == 0.0 if row.right[-1] else True, row.id
+    rows = list(load_rows(category).values())
+    assert len(rows) == 200
+    probed = probe_conversations(category, rows[::EVERY])
+    assert probed.find_faults() == []
+    assert list(probed.values) == ["oracle", "empty", "garbage", "another item's", "refusal"]
+    for row in rows[::EVERY]:
+        if row.right[-1]:
+            assert grade_script(row, script(row)[:-2]) == 0.0, row.id
 
 
 def test_every_conversation_of_the_package_can_be_done_but_one_whose_function_comes_too_late() -> None:
@@ -177,6 +161,6 @@ def test_the_catalogue_asks_all_of_them_and_trains_on_none() -> None:
         entry = find_entry(f"bfcl/{category}")
         items = entry.list_items("held_out")
         assert (len(items), list(entry.sizes), entry.is_offline) == (200, ["held_out"], True)
-        for item in items[::EVERY]:
+        for item in items:
             WORLD.check_prompt(item.prompt)
             assert item.category == category

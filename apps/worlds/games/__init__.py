@@ -1,0 +1,5 @@
+"""Games for one, out of textarena: world and nothing else; a chat worker works there."""
+
+from apps.worlds.games.world import GamesWorld
+
+WORLD = GamesWorld()

@@ -1,0 +1,85 @@
+"""textarena's games, one module at a time, with dice of their own.
+
+The package's own `__init__` wants clients of model providers, chess and word lists that are fetched; a game wants none
+of them. So the package stands here empty, and holds what its games take from it.
+"""
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from types import ModuleType
+from typing import Any, Final
+
+DISTRIBUTION: Final = "textarena"
+_PLAYING: Final = threading.Lock()
+"""One move at a time: all games roll the same dice, which each finds as it left them."""
+
+
+class _Dice(random.Random):
+    """What stands for the module `random` in the library."""
+
+    Random = random.Random
+
+
+_DICE: Final = _Dice()
+
+
+@cache
+def put_package() -> bool:
+    """Let its games be imported without what the package imports; whether it is there."""
+    try:
+        place = distribution(DISTRIBUTION).locate_file(DISTRIBUTION)
+    except PackageNotFoundError:
+        return False
+    package: Any = ModuleType(DISTRIBUTION)
+    envs = ModuleType(f"{DISTRIBUTION}.envs")
+    package.__path__, envs.__path__ = [str(place)], [f"{place}/envs"]
+    sys.modules |= {DISTRIBUTION: package, envs.__name__: envs}
+    for part in ("core", "state"):
+        found = import_module(f"{DISTRIBUTION}.{part}")
+        vars(package).update({key: value for key, value in vars(found).items() if key[0].isupper()})
+        _quiet(found)
+    return True
+
+
+@cache
+def load_game(module: str, name: str) -> Callable[..., Any]:
+    """The class of a game.
+
+    Args:
+        module: of the package's `envs`.
+    Raises:
+        ImportError: the package is not there.
+    """
+    put_package()
+    game: Any = import_module(f"{DISTRIBUTION}.envs.{module}.env")
+    _quiet(game)
+    made: Callable[..., Any] = getattr(game, name)
+    return made
+
+
+def _quiet(module: Any) -> None:
+    module.random = _DICE
+    module.print = lambda *words, **settings: None  # some say how they get on
+
+
+@contextmanager
+def rolling(dice: Any) -> Iterator[Any]:
+    """The dice as a game left them; gives a list that holds them behind it.
+
+    Args:
+        dice: a seed, or such a state.
+    """
+    with _PLAYING:
+        if isinstance(dice, int):
+            _DICE.seed(dice)
+        else:
+            _DICE.setstate(dice)
+        left: list[Any] = []
+        yield left
+        left.append(_DICE.getstate())
