@@ -20,13 +20,13 @@ from tentalis.core.swe.swe_bench import read_row, say_needs
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.verification.admitting import admit_task, find_tests
 from tentalis.verification.environments import WHEELHOUSE
-from tentalis.verification.harbor import MARK, load_harbor
-from tentalis.verification.loading import TASK_FILE, LoadedTask, load_task
+from tentalis.verification.loading import TASK_FILE, load_task
+from tentalis.verification.store import ADMISSION_FILE, DIRECTORY, StoredTask, TaskStore, open_task
 from tentalis.verification.verifying import KeptInFiles, Verifier
 
 app = typer.Typer(no_args_is_help=True)
-ADMISSION_FILE: Final = "admission.json"
 UNKNOWN_EXIT: Final = 3
+COLUMNS: Final = ("name", "split", "tests", "issue")
 TaskPlace = Annotated[Path, typer.Argument(help=f"A directory with {TASK_FILE}, or one in Harbor's form.")]
 
 
@@ -46,7 +46,7 @@ def verify(
     What the patch does to tests or their settings is left out and reported. Exits 0 when it is resolved, 1 when it is
     not, 3 when nothing could be found out.
     """
-    loaded = _load(task)
+    loaded = open_task(task)
     text = _read_patch(patch)
     with _verifier(cache) as verifier:
         report = verifier.verify(loaded, text)
@@ -71,7 +71,7 @@ def admit(
     rows: list[Mapping[str, Any]] = []
     with _verifier(None) as verifier:
         for directory in tasks:
-            loaded = _load(directory)
+            loaded = open_task(directory)
             if find:
                 loaded = replace(loaded, task=find_tests(verifier, loaded))
                 text = json.dumps(loaded.task.to_json(), indent=1) + "\n"
@@ -128,10 +128,46 @@ def import_row(
     print_result({"name": task.name, "files": len(loaded.files), "tests": tests}, message, as_json=as_json)
 
 
-def _load(directory: Path) -> LoadedTask:
-    if not directory.is_dir():
-        raise RepoTaskError(f"wanted a task's directory, found none at {directory}")
-    return load_harbor(directory) if (directory / MARK).exists() else load_task(directory)
+@app.command()
+def add(
+    tasks: Annotated[list[Path], typer.Argument(help="Directories of tasks that were admitted.")],
+    held_out: Annotated[bool, typer.Option("--held-out", help="Only ever measured on, never trained on.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add admitted tasks to this installation: agents can work on them in the environment `repos`.
+
+    Each is copied, with its name and its hash as its name from then on; what is changed behind that is another task.
+    """
+    store = _open_store()
+    split = "held_out" if held_out else "train"
+    rows = [_tell(store.add(directory, split=split)) for directory in tasks]
+    print_rows(rows, COLUMNS, as_json=as_json, empty="no task")
+
+
+@app.command("list")
+def list_tasks(as_json: AsJson = False) -> None:
+    """List the tasks that were added to this installation."""
+    rows = [_tell(one) for one in _open_store().list_tasks()]
+    print_rows(rows, COLUMNS, as_json=as_json, empty="no task; add one: tentalis repo-task add DIRECTORY")
+
+
+@app.command()
+def remove(name: Annotated[str, typer.Argument(help="As the list says it.")]) -> None:
+    """Remove a task that was added. What was learnt from it stays; it cannot be played or verified again."""
+    _open_store().remove(name)
+    typer.echo(f"removed {name}")
+
+
+def _open_store() -> TaskStore:
+    from tentalis.cli.run import find_artifacts
+
+    return TaskStore(find_artifacts() / DIRECTORY)
+
+
+def _tell(stored: StoredTask) -> dict[str, Any]:
+    task = stored.load().task
+    first = task.issue.strip().partition("\n")[0]
+    return {"name": stored.name, "split": stored.split, "tests": len(task.tests), "issue": first[:80]}
 
 
 def _read_patch(place: str) -> str:

@@ -234,13 +234,13 @@ def reproduce(
 
     Spec, data and parent are read from the artifact store: it must be on this machine. Nothing is stored.
     """
-    directory = _find_attempt(_find_artifacts(artifacts) / "runs" / str(run_id), attempt)
+    directory = _find_attempt(find_artifacts(artifacts) / "runs" / str(run_id), attempt)
     argv = [sys.executable, "-m", "gpu_workers", "reproduce", str(directory), *(["--out", out] if out else [])]
     found = subprocess.run(argv, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
     raise typer.Exit(found.returncode)
 
 
-def _find_artifacts(given: str) -> Path:
+def find_artifacts(given: str = "") -> Path:
     from tentalis.platform.config import load_config, read_settings
     from tentalis.platform.home import Home
 

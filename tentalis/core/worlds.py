@@ -399,6 +399,15 @@ class World:
         """A task of this world that may be trained on, made up anew at each call; None where it can make none up."""
         return None
 
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether its tasks are added where it is installed: before that there are none."""
+        return type(self).list_tasks is not World.list_tasks
+
+    def list_tasks(self, *, held_out: bool) -> Sequence[str]:
+        """The tasks that were added to be measured on, or to be trained on; () where it makes its own up."""
+        return ()
+
     def check_prompt(self, prompt: str) -> None:
         """Raise ValueError saying what was wanted and found where the prompt cannot be a task here."""
         if not prompt.strip():

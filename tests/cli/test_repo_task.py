@@ -50,6 +50,22 @@ def test_tasks_are_admitted_or_quarantined_with_the_reason(task: Path, tmp_path:
     assert json.loads((task / "admission.json").read_text())["task_hash"] == good["task_hash"]
 
 
+def test_admitted_tasks_are_added_listed_and_removed(
+    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENTALIS_HOME", str(tmp_path / "home"))
+    run("init", "--yes")
+    done = run("repo-task", "add", task)
+    assert done.returncode == 1
+    assert f"calc: wanted a task that was admitted; do tentalis repo-task admit {task}" in done.stderr
+    run("repo-task", "admit", task)
+    [row] = json.loads(run("repo-task", "add", task, "--held-out", "--json").stdout)
+    assert (row["name"].partition("@")[0], row["split"], row["tests"]) == ("calc", "held_out", 2)
+    assert json.loads(run("repo-task", "list", "--json").stdout) == [row]
+    assert run("repo-task", "remove", row["name"]).stdout == f"removed {row['name']}\n"
+    assert "no task; add one" in run("repo-task", "list").stdout
+
+
 def test_a_row_without_a_clone_says_what_it_wants(tmp_path: Path) -> None:
     row = {"instance_id": "x__y-1", "repo": "x/y", "base_commit": "abc"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")

@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from apps.base.errors import BadInputError
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem
 from apps.evals.services import draw_rows
 from apps.worlds.registry import get_world, list_own_worlds
@@ -16,6 +17,9 @@ DRAWN_TO_NAME: Final = 300
 """Tasks that are drawn to know what kinds there are."""
 MOST_DRAWN: Final = 10_000
 """Tasks that are drawn at most to find those of a kind."""
+MOST_ADDED: Final = 10_000
+"""Tasks of one split that were added, in one benchmark."""
+HELD_OUT: Final = "held_out"
 COLUMNS: Final = {"prompt": "the task", "reference": "what its world verifies by", "seed": "of its state"}
 
 
@@ -47,6 +51,16 @@ def make_rows(environment: str, family: str, split: str, count: int, seed: int) 
     yield from list(told.values())[:count]
 
 
+def list_rows(environment: str, split: str, count: int, seed: int) -> Iterator[Mapping[str, Any]]:
+    """The tasks that were added to a world. Raises BadInputError where none is to be measured on."""
+    prompts = get_world(environment).list_tasks(held_out=split == HELD_OUT)
+    if split == HELD_OUT and not prompts:
+        words = f"{environment} has no tasks to measure on: add some, tentalis repo-task add DIRECTORY --held-out"
+        raise BadInputError.at("name", words)
+    for place, prompt in enumerate(prompts):
+        yield {"prompt": prompt, "reference": None, "seed": seed + place}
+
+
 def read_row(environment: str, row: Mapping[str, Any]) -> CatalogueItem:
     """A task of a world, in its kind."""
     category = get_world(environment).find_kind(row["prompt"])[:64]
@@ -55,20 +69,19 @@ def read_row(environment: str, row: Mapping[str, Any]) -> CatalogueItem:
 
 def _list_entries() -> Iterator[CatalogueEntry]:
     for world in list_own_worlds():
-        if not world.panel(1, 0):
+        entry = partial(CatalogueEntry, version=world.version or "1", group="worlds", licence="MIT", columns=COLUMNS)
+        entry = partial(entry, environment=world.name, read=partial(read_row, world.name))
+        if world.takes_tasks:
+            about = f"{world.label}: {world.noun}s that were added to this installation; the world verifies."
+            make = partial(list_rows, world.name)
+            yield entry(name=world.name, about=about, make=make, sizes={HELD_OUT: MOST_ADDED, "train": MOST_ADDED})
             continue
-        for family in ("", *list_families(world)):
+        for family in ("", *list_families(world)) if world.panel(1, 0) else ():
             what = f"{world.noun}s of the kind {family}" if family else f"{world.noun}s"
-            sizes = {"held_out": 60, "train": 200} if world.has_turns or family else {"held_out": 100, "train": 400}
-            yield CatalogueEntry(
+            sizes = {HELD_OUT: 60, "train": 200} if world.has_turns or family else {HELD_OUT: 100, "train": 400}
+            yield entry(
                 name=f"{world.name}/{re.sub('[^a-z0-9]+', '-', family)}" if family else world.name,
-                version=world.version or "1",
                 about=f"{world.label}: {what} that the world makes up and verifies.",
-                group="worlds",
-                licence="MIT",
-                environment=world.name,
-                columns=COLUMNS,
-                read=partial(read_row, world.name),
                 make=partial(make_rows, world.name, family),
                 sizes=sizes,
             )

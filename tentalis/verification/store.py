@@ -1,0 +1,140 @@
+"""Tasks of repositories that were added to an installation: each a directory that never changes."""
+
+import json
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from tentalis.core.canon import content_hash
+from tentalis.core.swe.repo_tasks import RepoTaskError
+from tentalis.verification.harbor import MARK, load_harbor
+from tentalis.verification.loading import TASK_FILE, LoadedTask, load_task
+
+ADMISSION_FILE: Final = "admission.json"
+DIRECTORY: Final = "repo-tasks"
+"""Below the artifacts."""
+SPLITS: Final = ("train", "held_out")
+_STAGING: Final = ".staging-"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}@[0-9a-f]{12}")
+_HELD: Final = 8
+"""Repositories that a process keeps in memory."""
+_ISSUES: Final = 10_000
+
+
+@dataclass(frozen=True)
+class StoredTask:
+    """A task that was added.
+
+    Args:
+        name: with the first digits of its hash, such as adder-1@3fa9c2e81b07: another text is another task.
+        split: `train` or `held_out`.
+    """
+
+    name: str
+    split: str
+    directory: Path
+
+    def load(self) -> LoadedTask:
+        return _load_once(self.directory)
+
+    @property
+    def prompt(self) -> str:
+        """Its name, and what is asked below it."""
+        return f"{self.name}\n\n{_read_issue(self.directory)}"
+
+
+class TaskStore:
+    """The tasks in a directory. Any number of processes may read it; what is added appears as a whole."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def add(self, directory: Path, *, split: str) -> StoredTask:
+        """Copy an admitted task, without the tests that its admission dropped.
+
+        Raises:
+            RepoTaskError: it was not admitted as it is now, or it is there already.
+        """
+        loaded = open_task(directory)
+        dropped = _require_admitted(directory, loaded)
+        task = replace(
+            loaded.task,
+            fail_to_pass=[one for one in loaded.task.fail_to_pass if one not in dropped],
+            pass_to_pass=[one for one in loaded.task.pass_to_pass if one not in dropped],
+        )
+        digest = content_hash([replace(loaded, task=task).hash, task.issue])[:12]
+        stored = StoredTask(f"{task.name}@{digest}", split, self.directory / split / f"{task.name}@{digest}")
+        if found := next((one for one in self.list_tasks() if one.name == stored.name), None):
+            raise RepoTaskError(
+                f"{stored.name} is there already, to {'measure' if found.split != 'train' else 'train'}"
+            )
+        staging = self.directory / split / f"{_STAGING}{uuid.uuid4().hex}"
+        try:
+            shutil.copytree(directory, staging, symlinks=True)
+            if (staging / TASK_FILE).exists():
+                (staging / TASK_FILE).write_text(json.dumps(task.to_json(), indent=1) + "\n", encoding="utf-8")
+            staging.rename(stored.directory)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return stored
+
+    def list_tasks(self, split: str = "") -> list[StoredTask]:
+        """By name; of one split, or of both."""
+        found = [one for each in SPLITS if split in ("", each) for one in self._list(each)]
+        return sorted(found, key=lambda one: one.name)
+
+    def find(self, name: str) -> StoredTask:
+        """Raises RepoTaskError where there is none of that name."""
+        if _NAME.fullmatch(name):
+            for split in SPLITS:
+                if (place := self.directory / split / name).is_dir():
+                    return StoredTask(name, split, place)
+        raise RepoTaskError(f"wanted a task that was added (tentalis repo-task list), found {name!r:.80}")
+
+    def remove(self, name: str) -> None:
+        """Raises RepoTaskError where there is none of that name."""
+        shutil.rmtree(self.find(name).directory)
+
+    def _list(self, split: str) -> Iterator[StoredTask]:
+        with suppress(FileNotFoundError):
+            for place in (self.directory / split).iterdir():
+                if _NAME.fullmatch(place.name):
+                    yield StoredTask(place.name, split, place)
+
+
+def open_task(directory: Path) -> LoadedTask:
+    """The task of a directory in our form, or in Harbor's. Raises RepoTaskError."""
+    if not directory.is_dir():
+        raise RepoTaskError(f"wanted a task's directory, found none at {directory}")
+    return load_harbor(directory) if (directory / MARK).exists() else load_task(directory)
+
+
+@lru_cache(maxsize=_HELD)
+def _load_once(directory: Path) -> LoadedTask:
+    return open_task(directory)
+
+
+@lru_cache(maxsize=_ISSUES)
+def _read_issue(directory: Path) -> str:
+    return open_task(directory).task.issue.strip()
+
+
+def _require_admitted(directory: Path, loaded: LoadedTask) -> set[str]:
+    """The tests that were dropped. Raises RepoTaskError."""
+    command = f"tentalis repo-task admit {directory}"
+    try:
+        told: Mapping[str, Any] = json.loads((directory / ADMISSION_FILE).read_bytes())
+    except (OSError, ValueError):
+        raise RepoTaskError(f"{loaded.task.name}: wanted a task that was admitted; do {command}") from None
+    if told.get("state") != "admitted":
+        words = f"{told.get('state')}: {told.get('reason')}"
+        raise RepoTaskError(f"{loaded.task.name}: wanted a task that was admitted, found {words:.300}")
+    if told.get("task_hash") != loaded.hash:
+        raise RepoTaskError(f"{loaded.task.name}: it is not what was admitted any more; do {command}")
+    return {one["test"] for one in told.get("dropped", ())}
