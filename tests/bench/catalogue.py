@@ -113,11 +113,15 @@ def probe_entry(entry: Any, items: int) -> tuple[dict[str, Any], list[str]]:
     """A row of the table, and what is wrong."""
     from tests.bench.catalogue_probes import list_probed, probe
 
-    if entry.environment == "bfcl":
+    if entry.environment == "bfcl" or entry.name.startswith("games/"):
         from apps.worlds.bfcl.world import find_row
-        from tests.bench.catalogue_conversations import probe_conversations
+        from tests.bench.catalogue_played import probe_conversations, probe_games
 
-        probed = probe_conversations(entry.name, [find_row(one.prompt) for one in entry.list_items("held_out")])
+        prompts = [one.prompt for one in entry.list_items("held_out")]
+        if entry.environment == "bfcl":
+            probed = probe_conversations(entry.name, list(map(find_row, prompts)), shared=entry.shared)
+        else:
+            probed = probe_games(entry.name, prompts)
         of_all = {"benchmark": entry.name, "grader": "world", "items": probed.items, "cpu s": round(probed.cpu_s, 2)}
         return of_all | {name: round(value, 3) for name, value in probed.values.items()}, probed.find_faults()
     told: dict[str, Any] = {"benchmark": entry.name, "needs": ", ".join(sorted(entry.needs)), "grader": entry.grader}

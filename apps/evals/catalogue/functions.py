@@ -210,6 +210,7 @@ def _open_conversations(category: str) -> CatalogueEntry:
         make=partial(_list_conversations, category),
         sizes={"held_out": 200},
         package=DISTRIBUTION,
+        shared=0.02,  # two begin alike, and what a call told need not be asked again
     )
 
 

@@ -18,6 +18,7 @@ from apps.worlds.games.library import load_game
 Env = Any
 HELD_OUT_EVERY: Final = 5
 """Of the games' numbers every so many-eth is only ever measured on."""
+LEAST_DISK_MOVES: Final = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,16 +268,13 @@ def _place_disks(env: Env, rng: Random, number: int) -> None:
         for disk in range(env.num_disks, 0, -1):
             place, tower = divmod(place, 3)
             towers["ABC"[tower]].append(disk)
-        is_held_out = drawn % HELD_OUT_EVERY == 0
+        is_held_out = drawn % 2 == 0  # of so few places half
         if is_held_out == (number % HELD_OUT_EVERY == 0) and len(list(_move_disks(towers))) >= LEAST_DISK_MOVES:
             env.state.game_state["towers"] = towers
             (by, rules, kind), (_, _, board) = env.state.observations[0]
             told = rules.replace("from tower A to tower C", "to tower C")
             env.state.observations[0] = [(by, told, kind), (by, f"Current Board: \n{env._render_board()}", board)]
             return
-
-
-LEAST_DISK_MOVES: Final = 12
 
 
 def _move_disks(towers: Mapping[str, list[int]]) -> Iterator[str]:

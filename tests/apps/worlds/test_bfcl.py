@@ -15,7 +15,7 @@ from apps.worlds.episodes import Episode
 from apps.worlds.playing import play
 from tentalis.core.graders.calls import CalledFunction
 from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft
-from tests.bench.catalogue_conversations import (
+from tests.bench.catalogue_played import (
     ASKED_TOO_EARLY,
     grade_script,
     probe_conversations,
@@ -41,7 +41,7 @@ def test_the_right_calls_are_right_and_nothing_else_is(category: str) -> None:
     assert list(probed.values) == ["oracle", "empty", "garbage", "another item's", "refusal"]
     for row in rows[::EVERY]:
         if row.right[-1]:
-            assert grade_script(row, script(row)[:-2]) == 0.0, row.id
+            assert grade_script(WORLD, row.prompt, script(row)[:-2]) == 0.0, row.id
 
 
 def test_every_conversation_of_the_package_can_be_done_but_one_whose_function_comes_too_late() -> None:
