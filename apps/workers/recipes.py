@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 def choose_recipe(project: Project, worker: "Worker", *, changes: Mapping[str, Any] | None = None) -> Recipe:
     """The changes over the project's recipe over the settings over the measured one for this kind of worker."""
-    start = RECIPES[find_kind(worker.kind).recipe].to_json()
-    if worker.base_directory:
+    kind = find_kind(worker.kind)
+    start = RECIPES[kind.recipe].to_json()
+    if worker.base_directory or not kind.base_model:  # a kind's own model is what its recipe was measured on
         start["learning_rate"] = choose_learning_rate(count_parameters(worker))
     installation = {
         "w_rl": settings.TENTALIS["RL_WEIGHT"],

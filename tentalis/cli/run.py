@@ -27,7 +27,9 @@ POLL_S = 1.0
 def train(
     bench: Annotated[str, typer.Argument(help="A benchmark that it is to learn, round by round.")] = "",
     project: Project = "",
-    worker: Worker = "",
+    worker: Annotated[
+        str, typer.Option("--worker", "-w", "--agent", help="Name; default: the project's only one.")
+    ] = "",
     backend: Annotated[str, typer.Option(help="standalone, openrlhf or tinker; default: the installation's.")] = "",
     recipe: Annotated[str, typer.Option(help="Recipe fields for this run, as JSON.")] = "",
     name: Annotated[str, typer.Option(help="What people call the run.")] = "",

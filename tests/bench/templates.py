@@ -1,35 +1,39 @@
 """`python -m tests.bench.templates`: does an agent of each framework work here as well as the loop without one?
 
-For each template a package is made and installed, with its framework from the package index, into an environment of
-its own in which Tentalis is not; its own tests run there. Then a stack that is told of these environments evaluates a
-worker of each kind, whole and streamed, on items that a scripted model answers through the gateway, some of them
-wrongly: each must come to what the loop without a framework comes to, item by item, and each call must have exact
-tokens. What cannot be installed here is said loudly, and misses its bar. Exit 1 when a bar is missed.
+`--part equal`: for each template a package is made and installed, with its framework from the package index, into an
+environment of its own in which Tentalis is not; its own tests run there. Then a stack that is told of these
+environments evaluates a worker of each kind, whole and streamed, on items that a scripted model answers through the
+gateway, some of them wrongly: each must come to what the loop without a framework comes to, item by item, and each call
+must have exact tokens. What cannot be installed here is said loudly, and misses its bar.
+
+`--part trained`: agents made of templates learn benchmarks of their own on the installation's own engine, by the
+commands that a stranger types (`tests/bench/templates_trained.py`): each must gain, by an adapter that passes the gate
+as it comes, and each call must have exact tokens.
+
+Exit 1 when a bar is missed.
 """
 
 import argparse
 import json
-import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 from rich.console import Console
 from rich.table import Table
 
-from tentalis.agent_templates import FRAMEWORKS, write_package
+from tentalis.agent_templates import FRAMEWORKS
 from tentalis.client import Client
 from tentalis.client.endpoints import calls
 from tentalis.contract.scripted_model import Asked, Call, ScriptedModel
+from tests.bench import templates_trained
+from tests.bench.templates_made import CallCounts, InstallError, count_calls, install_package
 from tests.chaos.stage import chaos_stack, read_admin_token
 
-CACHE: Final = Path(".cache/bench/templates")
 BASELINE: Final = "react"
 PATIENCE_S: Final = 1_200.0
 PROJECT: Final = "sums"
@@ -61,10 +65,9 @@ class Row:
     words: str = ""
     install_s: float = 0.0
     tests: str = ""
+    venv: str = ""
     outcomes: dict[str, list[float | None]] = field(default_factory=dict)
-    calls: int = 0
-    exact: int = 0
-    streamed: int = 0
+    calls: CallCounts = field(default_factory=CallCounts)
 
     @property
     def kind(self) -> str:
@@ -73,9 +76,17 @@ class Row:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=("equal", "trained"), help="none: both")
     parser.add_argument("--only", nargs="*", default=[], choices=sorted(FRAMEWORKS), help="templates; none: all")
     parser.add_argument("--keep", action="store_true", help="take environments that an earlier run made")
+    templates_trained.add_options(parser)
     options = parser.parse_args(argv)
+    is_met = [run(options) for part, run in PARTS.items() if options.part in (None, part)]
+    return 0 if all(is_met) else 1
+
+
+def compare_templates(options: argparse.Namespace) -> bool:
+    """Each beside the loop without a framework, on a scripted model; whether every bar is met."""
     names = [name for name in FRAMEWORKS if name == BASELINE or not options.only or name in options.only]
     rows = [Row(name) for name in names]
     for row in rows:
@@ -86,55 +97,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     bars = find_bars(rows)
     told = [asdict(row) | {"kind": row.kind} for row in rows]
     print(json.dumps({"bench": "templates", "rows": told, "ratios": {}, "bars": bars}))
-    return 0 if all(bar["met"] for bar in bars.values()) else 1
-
-
-def place_of(row: Row) -> Path:
-    return CACHE.resolve() / row.template
+    return all(bar["met"] for bar in bars.values())
 
 
 def install(row: Row, *, keep: bool) -> None:
     """Make the package and an environment for it; its tests."""
-    place = place_of(row)
-    package, venv = place / "package", place / "venv"
-    shutil.rmtree(package, ignore_errors=True)
-    write_package(package, name=row.kind, framework=row.template)
-    started = time.monotonic()
-    if not (keep and (venv / "bin" / "python").exists()):
-        shutil.rmtree(venv, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    done = subprocess.run(
-        [*find_installer(venv), f"{package}[tests]"],
-        env=find_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    row.install_s = time.monotonic() - started
-    if done.returncode:
-        row.words = f"COULD NOT BE INSTALLED: {(done.stderr.strip().splitlines() or ['no word of it'])[-1][:200]}"
+    try:
+        made = install_package(row.kind, row.template, keep=keep)
+    except InstallError as error:
+        row.words = f"COULD NOT BE INSTALLED: {error}"
         return
+    row.install_s, row.venv = made.seconds, str(made.venv)
     tested = subprocess.run(
-        [str(venv / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=package, capture_output=True, text=True, check=False,
+        [str(made.python), "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=made.package, capture_output=True, text=True, check=False,
     )  # fmt: skip
     row.tests = (tested.stdout.strip().splitlines() or ["no word of them"])[-1].strip("= ")
     if tested.returncode:
         row.words = f"ITS TESTS FAIL: {row.tests}"
-
-
-def find_installer(venv: Path) -> list[str]:
-    """uv where it is beside us, which takes seconds; else the environment's pip."""
-    uv = Path(sys.executable).parent / "uv"
-    if uv.exists():
-        return [str(uv), "pip", "install", "--quiet", "--python", str(venv / "bin" / "python")]
-    return [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-
-
-def find_environment() -> dict[str, str]:
-    """What pip is told is told to uv."""
-    told = {"SSL_CERT_FILE": os.environ.get("PIP_CERT"), "UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS")}
-    return {**{name: value for name, value in told.items() if value}, **os.environ}
 
 
 def script(asked: Asked) -> str | Call:
@@ -148,7 +128,7 @@ def script(asked: Asked) -> str | Call:
 def evaluate(rows: Sequence[Row]) -> None:
     """A worker of each kind, whole and streamed, on a stack that knows their environments."""
     settings = {
-        "TENTALIS_AGENT_ENVIRONMENTS": ",".join(str(place_of(row) / "venv") for row in rows),
+        "TENTALIS_AGENT_ENVIRONMENTS": ",".join(row.venv for row in rows),
         "TENTALIS_TASK_TIMEOUT_SECONDS": "280",
     }
     with ScriptedModel(script, tells_tokens=True) as model, chaos_stack(settings=settings) as stack:
@@ -175,7 +155,7 @@ def evaluate(rows: Sequence[Row]) -> None:
                     wait_for(client, asked["id"])
                     with psycopg.connect(addresses["admin_database_url"], autocommit=True) as database:
                         row.outcomes[mode] = read_outcomes(database, asked["id"])
-                        count_calls(database, name, row)
+                        row.calls += count_calls(database, name)
 
 
 def wait_for(client: Client, evaluation: int) -> None:
@@ -191,23 +171,14 @@ def read_outcomes(database: "psycopg.Connection[Any]", evaluation: int) -> list[
     return [outcome for (outcome,) in database.execute(asked, [evaluation])]
 
 
-def count_calls(database: "psycopg.Connection[Any]", worker: str, row: Row) -> None:
-    """All that the gateway kept of a worker's, and those of which every token is known with its log-prob."""
-    asked = """SELECT count(*), count(*) FILTER (WHERE length(token_ids) > 0 AND length(token_ids) = length(logprobs)
-               AND length(prompt_token_ids) + shared_tokens > 0 AND error = ''), count(*) FILTER (WHERE is_streamed)
-               FROM inference_exchange WHERE worker_name = %s"""
-    found = database.execute(asked, [worker]).fetchone() or (0, 0, 0)
-    row.calls, row.exact, row.streamed = row.calls + found[0], row.exact + found[1], row.streamed + found[2]
-
-
 def find_bars(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     wanted = next((row.outcomes.get("whole") for row in rows if row.template == BASELINE), None)
     bars: dict[str, dict[str, Any]] = {}
     for row in rows:
         same = [outcomes == wanted for outcomes in row.outcomes.values()]
         is_right = bool(wanted) and sum(map(bool, wanted or ())) == RIGHT
-        met = not row.words and len(same) == 2 and all(same) and is_right and 0 < row.exact == row.calls
-        found = row.words or f"{row.outcomes}, {row.exact} of {row.calls} calls exact"
+        met = not row.words and len(same) == 2 and all(same) and is_right and row.calls.are_exact
+        found = row.words or f"{row.outcomes}, {row.calls.exact} of {row.calls.made} calls exact"
         bars[row.template] = {"found": found, "wanted": f"{wanted} whole and streamed, all calls exact", "met": met}
     return bars
 
@@ -216,10 +187,12 @@ def print_table(rows: Sequence[Row]) -> None:
     table = Table("template", "install s", "own tests", "right, whole", "right, streamed", "calls", "exact", "streamed")
     for row in rows:
         right = [f"{sum(map(bool, row.outcomes.get(mode, ())))} of {len(ITEMS)}" for mode in ("whole", "streamed")]
-        told = [*right, str(row.calls), str(row.exact), str(row.streamed)]
+        told = [*right, *map(str, row.calls)]
         table.add_row(row.template, f"{row.install_s:.0f}", row.words or row.tests, *([] if row.words else told))
     Console(width=150).print(table)
 
+
+PARTS: Final = {"equal": compare_templates, "trained": templates_trained.measure}
 
 if __name__ == "__main__":
     sys.exit(main())
