@@ -11,8 +11,9 @@ def test_a_version_that_is_not_there_is_neither_installed_nor_run(signed_in: Run
     rows = [{"prompt": "Say 1", "reference": "1", "grader": "exact"}]
     project, alice = Project.objects.get(), User.objects.get(username="alice")
     install_benchmark(project=project, name="own/said", by=alice, rows=rows)
-    refused = signed_in("eval", "own/said@9", "--worker", "echo", "--no-wait")
-    assert (refused.code, "shop has no benchmark own/said@9" in refused.err) == (2, True)
+    for verb, whose in (("eval", "--worker"), ("train", "--agent")):
+        refused = signed_in(verb, "own/said@9", whose, "echo")
+        assert (refused.code, "shop has no benchmark own/said@9" in refused.err) == (2, True)
     assert Benchmark.objects.count() == 1
     assert not Evaluation.objects.exists()
 

@@ -190,7 +190,10 @@ def _compare(scene: Scene) -> tuple[Review, Adapter]:
         sha256="cd45f1aa" * 8,
         manifest={},
     )
-    sides = [make_measured(scene.worker, model, [0.0] * 3, items="own/chat/1f0c") for model in (adapter, None)]
+    sides = [
+        make_measured(scene.worker, model, [0.0] * 3, items="own/chat/1f0c", item_set_hash="1f0c")
+        for model in (adapter, None)
+    ]
     answers = ["We take it back within 30 days; the shipping is ours.", "Returns are possible. Please see our terms."]
     for mine, theirs in zip(*(side.item_tries.order_by("place") for side in sides), strict=True):
         prompt = f"A customer asks whether lamp {mine.place + 7} can be sent back. What do we answer?"

@@ -9,9 +9,12 @@ from apps.accounts.models import Project
 from apps.calibration.models import Comparison
 from apps.calibration.services import JudgedRow, Sitting, record_comparisons
 from apps.feedback.models import Feedback, GoldItem
+from apps.inference.models import Provider
+from apps.judges.models import JudgeProbe
 from apps.tasks.models import Task
 from apps.training.models import ManagerRun, TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.scoring.judge_probes import ProbeFigure
 
 
 def compare_raters(project: Project, tasks: Iterable[Task]) -> None:
@@ -100,6 +103,37 @@ def let_a_manager_learn(project: Project) -> None:
                 "influence_interval": [-0.03, 0.19] if known else [-2.0, 2.0],
             },
         )
+
+
+def probe_judges(project: Project) -> None:
+    """One judge above its bar, one below it, one of which too little was scored, and one that could not be asked."""
+    server = project.providers.order_by("pk").first()
+    fair = {"known": 0.94, "position": 0.04, "length": 0.06, "markdown": -0.02, "bullets": 0.05, "json": -0.31}
+    for model, changed, words in (
+        ("judge-large", {}, ""),
+        ("judge-small", {"position": 0.42, "length": 0.31}, "position +0.42 [+0.28, +0.55], wanted -0.15 to +0.15"),
+        ("judge-tiny", dict.fromkeys(fair), ""),
+    ):
+        found = {**fair, **changed}
+        figures = [_tell_figure(name, value, name in changed) for name, value in found.items()]
+        verdict = "below" if words else "unscored" if changed else "above"
+        _probe(project, server, model, state="done", figures=figures, verdict=verdict, words=words)
+    _probe(project, server, "judge-away", state="failed", failure="ProviderBusyError: it answered 503 five times")
+
+
+def _tell_figure(name: str, value: float | None, is_bad: bool) -> dict[str, Any]:
+    if value is None:
+        unscored = {"no verdict in its answer": 24}
+        return vars(ProbeFigure(name=name, items=0, unscored=unscored, verdict="unscored"))
+    verdict: Any = "below" if is_bad else "above"
+    return vars(ProbeFigure(name=name, value=value, low=value - 0.14, high=value + 0.13, items=24, verdict=verdict))
+
+
+def _probe(project: Project, server: Provider | None, model: str, **values: Any) -> None:
+    JudgeProbe.objects.create(
+        project=project, provider=server, model=model, version="3f9a1c", asked_by="user:alice",
+        finished_at=timezone.now(), **values,
+    )  # fmt: skip
 
 
 def train_a_manager(worker: Worker, tasks: Sequence[int]) -> ManagerRun:

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.utils import timezone
 
@@ -23,11 +22,11 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.near_duplicates import hash_words, list_bands
-from tests.e2e.benchmark_scenery import learn_a_benchmark
+from tests.e2e.benchmark_scenery import keep_corrections, learn_a_benchmark, run_a_benchmark
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
 from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, spread, verdict_details
 from tests.e2e.provider_scenery import add_servers
-from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn, set_control_items
+from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn, probe_judges, set_control_items
 from tests.factories import make_measured, make_project, make_task, make_user, make_worker
 
 ITEMS = 300
@@ -108,18 +107,13 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
         failure="ProviderBusyError: the engine answered 503 five times",
     )
     _converse(project, adapter)
-    for model, accuracy in ((None, 0.4), (adapter, 0.7)):
-        named: dict[str, Any] = {
-            "items": "questions-2026@1/held_out",
-            "item_set_hash": "5f1d",
-            "asked_by": alice.handle,
-        }
-        make_measured(worker, model, spread(40, accuracy), purpose="report", **named)
-    learn_a_benchmark(worker, alice)
+    keep_corrections(adapter, alice)
+    learn_a_benchmark(worker, run_a_benchmark(worker, adapter, alice), alice)
     tell(project)
     compare_raters(project, [reviewed, in_review])
     let_a_manager_learn(project)
     set_control_items(project)
+    probe_judges(project)
     return Scene(
         project=project,
         alice=alice,

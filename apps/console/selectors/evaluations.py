@@ -23,7 +23,7 @@ PAGE = 25
 COMPARABLE = 20
 ASKABLE = 100
 """Evaluations offered to an experiment: the newest."""
-SHOWN_ITEMS = 25
+SHOWN_ITEMS = 20
 FIGURES_FOR_S = 24 * 3600
 
 
@@ -55,8 +55,13 @@ def find_asked(project: Project, *, before: int | None = None) -> tuple[list[Eva
 
 def name_evaluation(evaluation: Evaluation) -> str:
     """Its number, its model and its items, in one line."""
+    return f"{name_side(evaluation)}, {evaluation.item_set}"
+
+
+def name_side(evaluation: Evaluation) -> str:
+    """Its number and its model: enough where another is of the same items."""
     model = evaluation.adapter or _("%(worker)s, the base model") % {"worker": evaluation.worker.name}
-    return f"{evaluation.pk}: {model}, {evaluation.item_set}"
+    return f"{evaluation.pk}: {model}"
 
 
 def find_comparable(evaluation: Evaluation) -> list[Evaluation]:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.console.selectors.evaluations import find_prompts
 from apps.evals.models import PASSED, Evaluation, ItemTry
 
-SHOWN: Final = 8
+SHOWN: Final = 6
 UNREAD: Final = ("text", "steps", "messages", "request", "verification", "token_ids", "logprobs", "turn_tokens")
 """Of a try's record."""
 SIDES: Final[Mapping[str, tuple[Promise, str]]] = {
@@ -32,7 +32,7 @@ _ITEMS: Final = """
     SELECT place, key, mine.outcome, theirs.outcome FROM mine JOIN theirs USING (place, key)
     WHERE {wanted} ORDER BY place LIMIT %s
 """
-Side = Literal["won", "lost", "same"]
+Side = Literal["won", "lost", "same", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,10 @@ class ComparedItem:
 
     @property
     def side(self) -> Side:
-        """Of the first of the two."""
-        if self.mine is None or self.theirs is None or self.mine == self.theirs:
+        """Of the first of the two; unknown where one has no outcome."""
+        if self.mine is None or self.theirs is None:
+            return "unknown"
+        if self.mine == self.theirs:
             return "same"
         return "won" if self.mine > self.theirs else "lost"
 

@@ -18,7 +18,7 @@ from apps.training import courses
 from apps.training.models import Course
 
 State = Course.State
-SHOWN_ROUNDS = 100
+SHOWN_ROUNDS = 20
 
 
 @require_GET
@@ -54,12 +54,15 @@ def start(request: HttpRequest, scene: Scene, benchmark_id: int) -> HttpResponse
 def show_course(request: HttpRequest, scene: Scene, course_id: int) -> HttpResponse:
     course = _find(scene, course_id)
     curve = courses.list_curve(course)
+    last = read_number(request, "before") or len(curve)
+    rounds = [point for point in reversed(curve) if 0 < point.round < last]
     context = {
         "course": course,
         "subject": f"course:{course.pk}",
         "curve": [point for point in curve if point.interval is not None],
         "begun": len(curve) - 1,
-        "rounds": curve[:0:-1][:SHOWN_ROUNDS],
+        "rounds": rounds[:SHOWN_ROUNDS],
+        "older": rounds[SHOWN_ROUNDS - 1].round if len(rounds) > SHOWN_ROUNDS else None,
         "may_pause": course.state == State.RUNNING,
         "may_resume": course.state in {State.PAUSED, State.FAILED},
         "may_cancel": course.state in {State.RUNNING, State.PAUSED},

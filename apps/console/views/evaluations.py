@@ -106,8 +106,8 @@ def compare_items(request: HttpRequest, scene: Scene, evaluation_id: int, beside
     context = {
         "evaluation": mine,
         "beside": theirs,
-        "mine": evaluations.name_evaluation(mine),
-        "theirs": evaluations.name_evaluation(theirs),
+        "mine": evaluations.name_side(mine),
+        "theirs": evaluations.name_side(theirs),
         "kind": kind,
         "kinds": [(value, label) for value, (label, _wanted) in items_compared.SIDES.items()],
         "items": items,

@@ -13,7 +13,7 @@ from apps.adapters.models import Adapter
 from apps.evals import catalogue
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem
 from apps.evals.models import Benchmark, Evaluation, Item, Taskset
-from apps.training.models import Course, TrainingRun
+from apps.training.models import Course, CourseRound, TrainingRun
 from tests.apps.console.builders import sign_in
 from tests.factories import make_measured, make_worker
 
@@ -143,6 +143,12 @@ def test_a_worker_learns_a_benchmark_and_its_course_is_read_paused_and_cancelled
     assert '<th scope="row" data-value="1">1</th><td class="right" data-value="0.75">75.0' in page
     assert "learner@v1 deployed" in page
     assert "75.0" in page.rpartition("learner@v1")[0]
+    assert 'rel="next"' not in page
+    further = [CourseRound(course=course, number=n, items=[], choice={}, is_better=False) for n in range(2, 32)]
+    CourseRound.objects.bulk_create(further)
+    pages = [client.get(path("course", course.pk), {"before": before}).context for before in ("", 12)]
+    assert [[point.round for point in one["rounds"]] for one in pages] == [[*range(31, 11, -1)], [*range(11, 0, -1)]]
+    assert [one["older"] for one in pages] == [12, None]
     for verb, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
         client.post(path(f"course-{verb}", course.pk))
         course.refresh_from_db()

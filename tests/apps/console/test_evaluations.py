@@ -72,9 +72,9 @@ def test_two_models_on_the_same_items_are_compared(client: Client, project: Proj
     page = read(client, path("evaluation", better.pk) + f"?beside={base.pk}")
     assert "+50.0 percentage points" in page
     assert "This one is better." in page
-    assert '<a href="?start=25" rel="next">' in page
-    assert page.count('data-label="Number"') == 25
-    assert read(client, path("evaluation", better.pk) + "?start=25").count('data-label="Number"') == 15
+    assert '<a href="?start=20" rel="next">' in page
+    assert page.count('data-label="Number"') == 20
+    assert read(client, path("evaluation", better.pk) + "?start=20").count('data-label="Number"') == 20
     assert "The other one is better." in read(client, path("evaluation", base.pk) + f"?beside={better.pk}")
     assert client.get(path("evaluation", better.pk) + f"?beside={other.pk}").status_code == 404
     assert client.get(path("evaluation", better.pk) + "?beside=x").status_code == 404
@@ -108,6 +108,9 @@ def test_two_models_are_read_item_by_item_by_who_did_better(client: Client, proj
     assert "Further items" in page
     swapped = client.get(path("evaluation-items", base.pk, better.pk) + "?kind=lost").context["items"]
     assert {item.side for item in swapped} == {"lost"}
+    better.item_tries.filter(place=0).update(outcome=None, cause="infrastructure")
+    assert [item.side for item in client.get(address).context["items"]][:3] == ["unknown", "lost", "same"]
+    assert read(client, address).count("not compared") == 1
     assert client.get(path("evaluation-items", better.pk, apart.pk)).status_code == 404
     assert path("evaluation-items", better.pk, base.pk) in read(
         client, path("evaluation", better.pk) + f"?beside={base.pk}"

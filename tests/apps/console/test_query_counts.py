@@ -50,8 +50,8 @@ QUERIES: Mapping[str, int] = {
     "run_paused": 17,
     "run_scorer": 13,
     "adapters": 21,
-    "adapter": 26,
-    "adapter_compared": 27,
+    "adapter": 28,  # corrections before it, and which still hold
+    "adapter_compared": 29,
     "adapter_people": 14,
     "adapter_moved": 13,
     "feedback_trace": 21,
@@ -74,9 +74,9 @@ QUERIES: Mapping[str, int] = {
     "checks": 11,
     "evaluations": 10,
     "evaluation_new": 12,
-    "evaluation": 14,  # what people say of its answers
-    "evaluation_beside": 17,
-    "evaluation_items": 13,
+    "evaluation": 16,  # what people say of its answers, and its items
+    "evaluation_beside": 18,
+    "evaluation_items": 15,
     "evaluation_try": 16,  # the item's other tries, the items beside it, people's grades, who may read what was checked
     "evaluation_try_keep": 12,
     "feedback_keep": 12,
@@ -116,7 +116,7 @@ QUERIES: Mapping[str, int] = {
     "rater_out": 13,
     "adapter_promote": 27,  # the shadow test that it ends
     "adapter_canary": 11,
-    "adapter_suspected": 26,
+    "adapter_suspected": 28,
     "adapter_shadow": 11,
     "shadow_stop": 10,
     "adapter_suspect": 10,

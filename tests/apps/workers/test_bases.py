@@ -21,6 +21,7 @@ from apps.workers.bases import BaseWeightsError, check_against_server, read_base
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
 from apps.workers.services import change_worker, create_worker
+from tentalis.core.learning.recipes import RECIPES
 from tests.apps.workers.base_files import WORDS, write_base
 from tests.factories import make_worker
 
@@ -190,6 +191,12 @@ def test_the_learning_rate_follows_the_models_size(adder: Worker, parameters: in
     for adder.kind in (Worker.Kind.CHAT, "desk"):
         adder.base_directory, adder.base_facts = "/models/mine", {"parameters": parameters}
         assert choose_recipe(adder.project, adder).learning_rate == rate
+
+
+def test_another_kind_of_worker_on_the_built_in_model_learns_at_that_models_rate(adder: Worker) -> None:
+    adder.provider, adder.base_model = None, "desk"
+    recipe = choose_recipe(adder.project, adder)
+    assert (recipe.learning_rate, recipe.lora_rank) == (4e-3, RECIPES["chat"].lora_rank)
 
 
 def test_the_built_in_models_rate_does_not_reach_a_large_one(adder: Worker, alice: User, tmp_path: Path) -> None:
