@@ -30,7 +30,7 @@ from tentalis.platform.up import running_stack
 from tests.bench.templates_made import CallCounts, count_calls, install_package
 from tests.chaos.stage import make_environ, own_home
 
-TRAIN, HELD_OUT, TRIES, ROUNDS = 200, 60, 4, 12
+TRAIN, HELD_OUT, TRIES = 200, 60, 4
 Rows = Iterator[dict[str, Any]]
 ONE_HABIT: Final = ("meet", "restock", "file", "refund", "close")
 """Families of the workbench's tasks in which one thing is decided."""
@@ -98,6 +98,7 @@ class Case:
     """An agent, its model and what it learns.
 
     Args:
+        rounds: of its course; the errands take several calls a try.
         template: "": any.
         files: of its package, by name, written over what the template made.
         paths: directories whose modules it finds.
@@ -106,14 +107,15 @@ class Case:
     name: str
     model: str
     make_rows: Callable[[], Rows]
+    rounds: int
     template: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     paths: Sequence[Path] = ()
 
 
 CASES: Final = (
-    Case("orders", "desk", make_orders),
-    Case("errands", "apprentice", make_errands, "react", {"agent.py": AT_A_COMPANY}, [PROJECT_DIRECTORY]),
+    Case("orders", "desk", make_orders, 8),
+    Case("errands", "apprentice", make_errands, 4, "react", {"agent.py": AT_A_COMPANY}, [PROJECT_DIRECTORY]),
 )
 """An agent as its template makes it, with a model that calls no tools; one with a company's tools, which its model
 calls several times a try."""
@@ -190,7 +192,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--cases", nargs="*", default=[case.name for case in CASES], choices=[case.name for case in CASES]
     )
     told.add_argument("--template", default="react", choices=sorted(FRAMEWORKS), help="of the cases that take any")
-    told.add_argument("--rounds", type=int, default=ROUNDS)
+    told.add_argument("--rounds", type=int, help="at most; none: each case's own")
     told.add_argument("--keep-in", type=Path, help="a home that stays, with its logs")
 
 
@@ -208,7 +210,7 @@ def measure(options: argparse.Namespace) -> bool:
             for case, row in zip(cases, rows, strict=True):
                 started = time.monotonic()
                 try:
-                    learn(Shell(home.root, environ), case, row, rounds=options.rounds)
+                    learn(Shell(home.root, environ), case, row, rounds=options.rounds or case.rounds)
                 except CommandError as error:
                     row.words = str(error)
                 row.minutes = round((time.monotonic() - started) / 60, 1)
