@@ -12,7 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Verdict
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError, ConflictError
@@ -261,7 +261,7 @@ def find_run(current: CourseRound) -> TrainingRun | None:
 
 
 def find_verdict(run: TrainingRun) -> tuple[bool, str] | None:
-    """Whether what a run trained was let through, and in words; None while nobody knows."""
+    """Whether what a run trained was let through, and in words, with why it was not; None while nobody knows."""
     if run.state in OVER:
         return False, f"run {run.pk} {run.get_state_display().lower()}: {run.failure}"
     if run.state != TrainingRun.State.SUCCEEDED:
@@ -269,8 +269,11 @@ def find_verdict(run: TrainingRun) -> tuple[bool, str] | None:
     adapter = Adapter.objects.filter(run_id=run.pk).first()
     if adapter is None or adapter.state in OPEN_ADAPTERS:
         return None
-    is_better = adapter.state in (Adapter.State.DEPLOYED, Adapter.State.RETIRED)
-    return is_better, f"{adapter.name} {adapter.get_state_display().lower()}"
+    words = f"{adapter.name} {adapter.get_state_display().lower()}"
+    if adapter.state in (Adapter.State.DEPLOYED, Adapter.State.RETIRED):
+        return True, words
+    said = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
+    return False, f"{words}: {said.words}" if said else words
 
 
 def end_round(current: CourseRound, *, is_better: bool, reason: str, by: str) -> None:

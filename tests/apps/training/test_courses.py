@@ -166,6 +166,11 @@ def test_a_run_of_its_tasks_ends_the_round_with_the_gates_word(
     assert (base.round, base.mean, point.mean, point.train_mean) == (0, 0.5, 1.0, 0.25)
     assert point.interval is not None
     assert point.interval.high == 1.0
+    Adapter.objects.filter(pk=adapter.pk).update(state="refused")
+    adapter.verdicts.create(question="safe", outcome="no", words="+3.3 points [−3.8, +10.0]: refused: it forgets")
+    refused = (False, "shop.learner@v1-0 refused: +3.3 points [−3.8, +10.0]: refused: it forgets")
+    run.refresh_from_db()
+    assert courses.find_verdict(run) == refused
 
 
 def test_a_paused_course_ends_its_round_and_begins_no_other(worker: Worker, benchmark: Benchmark, alice: User) -> None:
