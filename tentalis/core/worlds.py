@@ -187,7 +187,8 @@ class TurnAsked:
     Args:
         messages: the whole conversation so far, in the chat API's form, what its tools said included.
         prompt_token_ids, token_ids: what the turn before was given and what it gave, token for token: what is new in
-            `messages` stands behind both. Empty at the first turn, and where the server told no tokens.
+            `messages` stands behind both. Empty at the first turn, where other tools are offered than before, and where
+            the server told no tokens.
         seed: for sampling this turn; None: any.
         turn: from 0.
     """

@@ -44,10 +44,11 @@ def test_the_right_calls_are_right_and_nothing_else_is(category: str) -> None:
             assert grade_script(WORLD, row.prompt, script(row)[:-2]) == 0.0, row.id
 
 
-def test_every_conversation_of_the_package_can_be_done_but_one_whose_function_comes_too_late() -> None:
+def test_a_conversation_can_be_done_with_what_is_offered_but_one_whose_function_comes_too_late() -> None:
     failed = []
     for category in CATEGORIES:
-        for row in load_rows(category).values():
+        of_all = load_rows(category)
+        for row in [*list(of_all.values())[::5], *filter(None, [of_all.get(ASKED_TOO_EARLY)])]:
             state = WORLD.reset(row.prompt, 0)
             for calls in row.right:
                 offered = {tool["function"]["name"] for tool in WORLD.tools_now(row.prompt, state)}
