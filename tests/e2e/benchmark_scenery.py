@@ -24,6 +24,10 @@ HELD_OUT = 40
 KINDS = ("rates", "returns", "vouchers")
 GRADED = {0: (0.0, 1.0), 1: (1.0, 1.0), 2: (0.75, 1.0), 3: (0.0, 0.0)}
 """Place of an item -> what bob says of its answer, and alice."""
+REFUSED = (
+    "refused: −1.2 points [−6.0, +3.5] against desk@v2: refused: it forgets: plain text has a perplexity of 31.2 where "
+    "the base model has 24.9: +0.226 nats a token [+0.203, +0.251], 0.10 are allowed (on 30 of 60 tasks)"
+)
 CORRECTED = ("Ticket 12: a parcel to Bern.", "Ticket 17: a lamp without its shade.", "Ticket 19: two vouchers at once.")
 
 
@@ -140,6 +144,6 @@ def learn_a_benchmark(worker: Worker, benchmark: Benchmark, by: User) -> Course:
             results={"1": [8, min(8, 2 + number)], "2": [8, 3]} if run else {},
             run=run,
             is_better=number % 3 != 0 if run else None,
-            words=f"desk@v{number} {'retired' if number % 3 else 'rejected'}" if run else "",
+            words=f"desk@v{number} {'retired' if number % 3 else REFUSED}" if run else "",
         )
     return course

@@ -18,7 +18,6 @@ from apps.training import courses
 from apps.training.models import Course
 
 State = Course.State
-SHOWN_ROUNDS = 20
 
 
 @require_GET
@@ -61,8 +60,8 @@ def show_course(request: HttpRequest, scene: Scene, course_id: int) -> HttpRespo
         "subject": f"course:{course.pk}",
         "curve": [point for point in curve if point.interval is not None],
         "begun": len(curve) - 1,
-        "rounds": rounds[:SHOWN_ROUNDS],
-        "older": rounds[SHOWN_ROUNDS - 1].round if len(rounds) > SHOWN_ROUNDS else None,
+        "rounds": rounds[: benchmarks.PAGE],
+        "older": rounds[benchmarks.PAGE - 1].round if len(rounds) > benchmarks.PAGE else None,
         "may_pause": course.state == State.RUNNING,
         "may_resume": course.state in {State.PAUSED, State.FAILED},
         "may_cancel": course.state in {State.RUNNING, State.PAUSED},
