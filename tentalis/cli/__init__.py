@@ -36,7 +36,7 @@ COMMANDS: dict[str, Entry] = {
     "serve-engine": Entry("tentalis.cli.local", "serve_engine", "Serve a model with the local engine."),
     "sandbox": Entry("tentalis.cli.sandbox", "app", "Run what nobody trusts."),
     "verify": Entry("tentalis.cli.repo_task", "verify", "Find out what a patch of a repository comes to."),
-    "repo-task": Entry("tentalis.cli.repo_task", "app", "Tasks in repositories: admit them, import them."),
+    "repo-task": Entry("tentalis.cli.repo_task", "app", "Tasks in repositories: admit, import and add them."),
     "plugin": Entry("tentalis.cli.plugin", "app", "What other packages add, and why one is not used."),
     # for agents
     "agent": Entry("tentalis.cli.agent", "app", "Agents of other frameworks: a package to begin with."),
