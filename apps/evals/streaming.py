@@ -34,7 +34,7 @@ LOOK_S: Final = 0.5
 MOMENT_S: Final = 0.05
 """Tries that end within so long are committed together: alone, each costs as much as many. Of what has a budget none
 is begun before all that ended is counted."""
-AHEAD: Final = 2
+AHEAD: Final = 4
 """Times as many as may be under way at once are begun and not read yet: while some are written down, others end."""
 GRACE_S: Final = 5.0
 """A try that took too long is cancelled, and left alone where it does not end within so long."""
@@ -140,6 +140,7 @@ class _Stream:
         return answer_one
 
     def run(self) -> None:
+        self.committed_at = time.monotonic()
         pool = ScopedThreadPool(self.width + len(self.queue))  # one that does not end keeps its thread
         try:
             while self._seat(pool) or self.running:
