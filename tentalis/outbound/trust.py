@@ -9,7 +9,6 @@ from functools import cache
 
 import httpx
 
-
 _reading = threading.Lock()
 
 
