@@ -16,7 +16,7 @@ from tentalis.core.terminal.scenes import HOME, Scene
 from tentalis.core.terminal.shell import read_keys
 from tentalis.core.terminal.trees import Entry, Tree, spell_archive, with_parents
 from tentalis.sandbox.client import SandboxClient
-from tentalis.sandbox.errors import SandboxLostError
+from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
 from tentalis.sandbox.kept import KeptImage
 
 LIMITS: Final[Mapping[str, float]] = {
@@ -41,6 +41,8 @@ VOLATILE: Final = frozenset((
 ))
 # fmt: on
 """Variables of bash that are others at each look."""
+_LEFT_OUT: Final = "…"
+"""In the place of what was not read."""
 _MADE_AT: Final = 1_767_225_600
 
 
@@ -121,8 +123,12 @@ class TaskSandbox:
         return text, code
 
     def read_home(self) -> Tree:
-        """What lies in its home now; what has no room is one entry that says so."""
-        return _read_tree(open_client(), self.name, f"/{HOME}")
+        """What lies in its home now; what has no room, or was locked or moved away, is one entry that says so."""
+        try:
+            return _read_tree(open_client(), self.name, f"/{HOME}")
+        except SandboxRefusedError:
+            open_client().stats(self.name)  # raises where the sandbox itself is gone
+            return {_LEFT_OUT: Entry("other", size_bytes=1)}
 
     def read_programs(self) -> list[str]:
         """The command lines of what runs in it."""
@@ -194,7 +200,7 @@ def _read_tree(client: SandboxClient, name: str, path: str, *, without: Sequence
         )
         for one in found
     }
-    return {**tree, "…": Entry("other", size_bytes=left_out)} if left_out else tree
+    return {**tree, _LEFT_OUT: Entry("other", size_bytes=left_out)} if left_out else tree
 
 
 def _pack(files: Tree) -> bytes:

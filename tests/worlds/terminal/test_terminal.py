@@ -108,6 +108,13 @@ def test_whatever_else_is_written_is_wrong(world: TerminalWorld) -> None:
     assert play(world, PACK, ["echo x > more", "rm more", *right])[0].outcome == 1.0
 
 
+def test_who_locks_the_home_or_moves_it_away_is_wrong_and_the_episode_goes_on(world: TerminalWorld) -> None:
+    for command in ("chmod 0 .", "cd /; mv work tmp/work; touch work"):
+        found, _ = play(world, PACK, ["tar -czf mail.tgz mail", command, "echo more"])
+        assert found.outcome == 0.0, command
+    assert play(world, PACK, ["chmod 0 .", "chmod 755 /work", "tar -czf mail.tgz mail"])[0].outcome == 1.0
+
+
 def test_programs_are_looked_at_and_not_asked(world: TerminalWorld) -> None:
     with playing(world, STOP) as script:
         script.run("echo drained > run/mail.state; rm run/mail.pid; ps() { true; }; kill() { true; }")
