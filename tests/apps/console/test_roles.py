@@ -149,8 +149,8 @@ def test_every_page_is_classified() -> None:
 
 def test_every_page_is_looked_at(ids: dict[str, Any]) -> None:
     """By axe, by the photographs, by the query counts: what one can open is in one of the lists they read."""
-    owner = Visitor(User.objects.get(username=EVERY_ROLE["owner"]), ids)
-    opened = {page for page in find_pages() if owner.send("get", page).status_code != 405}
+    nobody = Visitor(None, ids)  # who is sent to sign in just where there is something to open
+    opened = {page for page in find_pages() if nobody.send("get", page).status_code != 405}
     scene = build_scene(updates=2)
     listed = find_looked_at(scene) | find_manager_pages(scene) | find_own_pages()
     looked_at = {resolve(path.partition("?")[0]).url_name for path in listed.values() if "no-such" not in path}
