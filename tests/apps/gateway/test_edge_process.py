@@ -24,9 +24,11 @@ from tests.local_server import find_free_port
 pytestmark = pytest.mark.broker
 
 
-def test_a_session_is_read_back_token_for_token(helper: Worker, token: str) -> None:
-    task = make_task(helper.project, helper)
-    with GatewayProcess() as gateway:
+def test_a_session_is_read_back_token_for_token_at_the_address_of_the_settings(helper: Worker, token: str) -> None:
+    task, port = make_task(helper.project, helper), find_free_port()
+    with GatewayProcess(GATEWAY_PORT=str(port), arguments=()) as gateway:
+        assert gateway.port == port
+        assert json.loads(gateway.client.get("/health").text)["status"] == "ok"
         headers = {"Authorization": f"Bearer {token}", "X-Session-Id": "talk", "X-Tentalis-Task": str(task.pk)}
         messages = list(HELLO["messages"])
         for turn in range(3):
@@ -44,18 +46,6 @@ def test_a_session_is_read_back_token_for_token(helper: Worker, token: str) -> N
         assert trace["messages"] == said
         assert (trace["task"], trace["status"]) == (task.pk, 200)
         assert len(trace["token_ids"]) == len(trace["logprobs"]) == 9
-
-
-def test_a_response_goes_on_from_the_one_before(helper: Worker, token: str, upstream: StubUpstream) -> None:
-    with GatewayProcess() as gateway:
-        first = gateway.post("/v1/responses", {"model": "helper", "input": "hello"}, token=token).json()
-        body = {"model": "helper", "input": "and now?", "previous_response_id": first["id"]}
-        second = gateway.post("/v1/responses", body, token=token)
-        unknown = gateway.post("/v1/responses", body | {"previous_response_id": f"resp_{'0' * 32}"}, token=token)
-    assert second.status_code == 200
-    assert [message["role"] for message in upstream.requests[1]["body"]["messages"]] == ["user", "assistant", "user"]
-    assert unknown.status_code in {400, 404}
-    assert "previous_response_id" in unknown.text
 
 
 def test_it_lets_answers_end_before_it_stops(helper: Worker, token: str, upstream: StubUpstream) -> None:
@@ -127,10 +117,3 @@ def test_a_taken_port_is_said_in_one_line(helper: Worker, workers: str, tmp_path
     assert done.returncode == 1
     assert f"gateway: cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_its_address_is_the_settings(helper: Worker) -> None:
-    port = find_free_port()
-    with GatewayProcess(GATEWAY_PORT=str(port), arguments=()) as gateway:
-        assert gateway.port == port
-        assert json.loads(gateway.client.get("/health").text)["status"] == "ok"

@@ -38,10 +38,15 @@ def test_an_answer_that_goes_on_is_in_its_session_and_remembers_the_thoughts(
     assert Session.objects.count() == 2
 
 
-def test_nobody_goes_on_from_another_agents_answer(running: GatewayProcess, token: str, project: Project) -> None:
+def test_nobody_goes_on_from_another_agents_answer_or_from_one_that_nobody_gave(
+    running: GatewayProcess, token: str, project: Project
+) -> None:
     other = make_agent_token(project, "other")
     first = running.post("/v1/responses", {"model": "helper", "input": "hello"}, token=token)
     body = {"model": "helper", "input": "what did they say?", "previous_response_id": first.json()["id"]}
     mine, theirs = (running.post("/v1/responses", body, token=each) for each in (token, other))
     assert mine.status_code == 200
-    assert (theirs.status_code, theirs.json()["error"]["code"]) == (400, "previous_response_not_found")
+    unknown = running.post("/v1/responses", body | {"previous_response_id": f"resp_{'0' * 32}"}, token=token)
+    for refused in (theirs, unknown):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "previous_response_not_found")
+    assert "previous_response_id" in unknown.text
