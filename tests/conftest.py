@@ -19,6 +19,7 @@ from apps.workers.models import Worker
 from tentalis.garbage import settle_garbage
 from tentalis.platform.chromium import find_chromium
 from tests.embedded_servers import STARTED_BY
+from tests.engine_process import run_engine
 from tests.factories import make_project, make_user, make_worker
 from tests.migrated_home import load_migrated
 from tests.steady_draws import settle
@@ -53,6 +54,16 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 def django_db_setup(django_db_setup: None) -> Iterator[None]:
     yield
     close_kept()
+
+
+@pytest.fixture(scope="session")
+def desk_engine() -> Iterator[str]:
+    """Address of an engine that serves the desk's model to all tests of this process: to start one takes 2 s of CPU.
+
+    Adapters that a test loads stay, by names that no other test's have.
+    """
+    with run_engine() as address:
+        yield address
 
 
 @pytest.fixture

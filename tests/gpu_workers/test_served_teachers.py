@@ -17,7 +17,6 @@ from gpu_workers.backends.served_teachers import open_teacher
 from gpu_workers.runner import run
 from tentalis.core.contracts import TrainResult
 from tentalis.core.learning.recipes import Recipe
-from tests.engine_process import run_engine
 from tests.gpu_workers.desk_rollouts import make_desk_rollouts
 from tests.gpu_workers.learning.training_factory import make_spec
 from tests.local_server import LocalHandler, LocalServer
@@ -27,22 +26,16 @@ RECIPE = Recipe(lora_rank=4, lora_alpha=8.0, w_rl=0.3, w_opd=0.7, teacher="serve
 CLOSE_NATS = 1e-4
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[str]:
-    with run_engine() as url:
-        yield url
-
-
 def train(directory: Path, recipe: Recipe, **options: Any) -> TrainResult:
     spec = make_spec(directory, make_desk_rollouts(), recipe=recipe, base_model="desk", options=options)
     return run(spec, lambda _: None)
 
 
-def test_a_served_teacher_says_what_the_local_one_says(engine: str) -> None:
+def test_a_served_teacher_says_what_the_local_one_says(desk_engine: str) -> None:
     base, rollouts = load_base("desk"), make_desk_rollouts()
     items = [(base.read_prompt(rollout.hinted_messages or []), rollout) for rollout in rollouts]
     ours = score_frozen(base, items)
-    with open_teacher("served:desk", {"teacher_url": f"{engine}/v1"}) as teacher:
+    with open_teacher("served:desk", {"teacher_url": f"{desk_engine}/v1"}) as teacher:
         assert teacher.context_length == base.context_length - 1
         teacher.require_same_tokens(range(4, 500), base.codec)
         theirs = teacher.score(items)
@@ -53,9 +46,9 @@ def test_a_served_teacher_says_what_the_local_one_says(engine: str) -> None:
     assert max(abs(a - b) for a, b in zip(ours[0], rollouts[0].logprobs, strict=True)) > 0.01, "the hint says something"
 
 
-def test_a_run_under_a_served_teacher_is_the_run_under_the_base(engine: str, tmp_path: Path) -> None:
+def test_a_run_under_a_served_teacher_is_the_run_under_the_base(desk_engine: str, tmp_path: Path) -> None:
     here = train(tmp_path / "here", replace(RECIPE, teacher="base"))
-    there = train(tmp_path / "there", RECIPE, teacher_url=engine)
+    there = train(tmp_path / "there", RECIPE, teacher_url=desk_engine)
     weights = []
     for result in (here, there):
         assert result.ok, f"{result.error_type}: {result.error_message}"
@@ -68,7 +61,7 @@ def test_a_run_under_a_served_teacher_is_the_run_under_the_base(engine: str, tmp
 
 
 def test_an_answer_that_fills_the_teachers_context_is_scored_up_to_its_last_token_or_counted(
-    engine: str, tmp_path: Path
+    desk_engine: str, tmp_path: Path
 ) -> None:
     """A server wants to add a token of its own: one answer less is scored, and no run fails for it."""
     base, (rollout, *others) = load_base("desk"), make_desk_rollouts()
@@ -78,7 +71,8 @@ def test_an_answer_that_fills_the_teachers_context_is_scored_up_to_its_last_toke
         tokens = [rollout.token_ids[0]] * size
         long = replace(rollout, token_ids=tokens, logprobs=[-1.0] * size, sampled=[True] * size, steps=())
         spec = make_spec(
-            tmp_path / str(size), [long, *others], recipe=RECIPE, base_model="desk", options={"teacher_url": engine},
+            tmp_path / str(size), [long, *others], recipe=RECIPE, base_model="desk",
+            options={"teacher_url": desk_engine},
             policy_version=1,  # one after theirs: what nobody sampled has no log-probs to be held against
         )  # fmt: skip
         result = run(spec, lambda _: None)
@@ -96,9 +90,9 @@ def test_an_answer_that_fills_the_teachers_context_is_scored_up_to_its_last_toke
     ],
 )
 def test_a_teacher_that_cannot_be_asked_fails_the_run_in_words(
-    engine: str, tmp_path: Path, recipe: Recipe, wants_url: bool, words: str
+    desk_engine: str, tmp_path: Path, recipe: Recipe, wants_url: bool, words: str
 ) -> None:
-    result = train(tmp_path, recipe, **({"teacher_url": engine} if wants_url else {}))
+    result = train(tmp_path, recipe, **({"teacher_url": desk_engine} if wants_url else {}))
     assert (result.ok, result.error_type) == (False, "TeacherError")
     assert words in result.error_message
     assert result.adapter_uri == ""

@@ -1,5 +1,6 @@
 """Adapters on our own engine, as a process: the same promises as of a vLLM server."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,17 @@ from apps.adapters.models import Adapter
 from apps.inference.errors import AdapterNameTakenError
 from apps.workers.models import Worker
 from tests.apps.adapters.desk_adapters import make_served
-from tests.apps.gateway.conftest import engine
+from tests.engine_process import run_engine
 from tests.factories import make_worker
 
-__all__ = ["engine"]
 pytestmark = [pytest.mark.torch, pytest.mark.django_db]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[str]:
+    """One of this module's own: here a name is spoilt for good."""
+    with run_engine() as address:
+        yield address
 
 
 @pytest.fixture

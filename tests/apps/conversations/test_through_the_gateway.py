@@ -3,7 +3,6 @@
 import json
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,18 +23,11 @@ from apps.rollouts.services import build_rollouts
 from tentalis.core.desk import Ticket, make_tickets, read_attempt, verify
 from tests.apps.gateway.running import GatewayProcess, make_agent_token, make_provider
 from tests.bench.talker_user import THANKS, User
-from tests.engine_process import run_engine
 from tests.factories import make_worker
 
 pytestmark = pytest.mark.torch
 TALKS = 10
 PATIENCE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[str]:
-    with run_engine() as address:
-        yield address
 
 
 def send(gateway: GatewayProcess, token: str, key: str, messages: list[dict[str, Any]], **headers: str) -> str:
@@ -52,10 +44,10 @@ def send(gateway: GatewayProcess, token: str, key: str, messages: list[dict[str,
     return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
 
 
-def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, engine: str) -> None:
+def test_talk_alone_becomes_rollouts(transactional_db: None, project: Project, desk_engine: str) -> None:
     project.session_policy = {"learn": True, "judge": False, "fastest_s": 0}
     project.save()
-    provider = make_provider(project, f"{engine}/v1", kind="engine", default_model="desk")
+    provider = make_provider(project, f"{desk_engine}/v1", kind="engine", default_model="desk")
     make_worker(project, "desk", "desk", provider=provider, base_model="desk")
     token = make_agent_token(project)
     person = User(random.Random(3))

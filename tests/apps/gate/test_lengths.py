@@ -20,11 +20,9 @@ from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.lengths import FILE, LengthQuestion
 from tests.apps.adapters.desk_adapters import make_served
-from tests.apps.gateway.conftest import engine
 from tests.factories import make_worker
 from tests.fakes import FakeModelServer
 
-__all__ = ["engine"]
 pytestmark = pytest.mark.django_db
 PROMPTS = [[5 + number, 6, 7] for number in range(10)]
 
@@ -105,8 +103,10 @@ def test_only_a_server_that_loads_adapters_is_asked(project: Project, kind: str,
 
 
 @pytest.mark.torch
-def test_our_own_engine_is_asked_through_its_door(project: Project, engine: str, settings: Any, store: Path) -> None:
-    settings.ENGINE_URL = engine
+def test_our_own_engine_is_asked_through_its_door(
+    project: Project, desk_engine: str, settings: Any, store: Path
+) -> None:
+    settings.ENGINE_URL = desk_engine
     worker = make_worker(project, "helper", kind="desk", base_model="desk")
     candidate = make_served(worker, 1, store)
     leave_question(store, most_drift=1.0)
@@ -127,9 +127,9 @@ def test_our_own_engine_is_asked_through_its_door(project: Project, engine: str,
 
 @pytest.mark.torch
 def test_answers_of_another_length_are_refused_by_the_gate_in_words(
-    project: Project, engine: str, settings: Any, store: Path
+    project: Project, desk_engine: str, settings: Any, store: Path
 ) -> None:
-    settings.ENGINE_URL = engine
+    settings.ENGINE_URL = desk_engine
     worker = make_worker(project, "helper", kind="desk", base_model="desk")
     candidate = make_served(worker, 9, store, state=Adapter.State.CANDIDATE)
     leave_question(store, most_drift=0.0)

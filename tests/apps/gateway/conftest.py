@@ -8,7 +8,6 @@ from apps.accounts.models import Project
 from apps.workers.models import Worker
 from tests.apps.gateway.running import GatewayThread, make_agent_token, make_chat_worker, make_provider
 from tests.apps.gateway.upstream import StubUpstream
-from tests.engine_process import run_engine
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +39,3 @@ def token(transactional_db: None, project: Project) -> str:
 def gateway(helper: Worker, token: str) -> Iterator[GatewayThread]:
     with GatewayThread() as running:
         yield running
-
-
-@pytest.fixture(scope="package")
-def engine() -> Iterator[str]:
-    """An engine process that lives as long as this package's tests."""
-    with run_engine() as address:
-        yield address

@@ -35,11 +35,11 @@ def ask(url: str, body: dict[str, Any]) -> bytes:
     ("path", "prompt"),
     [("chat/completions", {"messages": ASKED, "logprobs": True}), ("completions", {"prompt": "Order:", "logprobs": 0})],
 )
-def test_a_stream_and_a_whole_answer_are_captured_alike(engine: str, path: str, prompt: dict[str, Any]) -> None:
+def test_a_stream_and_a_whole_answer_are_captured_alike(desk_engine: str, path: str, prompt: dict[str, Any]) -> None:
     body = {"model": "desk"} | prompt | TOLD
     request = orjson.dumps({"model": "desk"} | {name: value for name, value in prompt.items() if name != "logprobs"})
-    whole = ask(f"{engine}/v1/{path}", body)
-    streamed = ask(f"{engine}/v1/{path}", body | {"stream": True, "stream_options": {"include_usage": True}})
+    whole = ask(f"{desk_engine}/v1/{path}", body)
+    streamed = ask(f"{desk_engine}/v1/{path}", body | {"stream": True, "stream_options": {"include_usage": True}})
     found = capture(Record(make_header(1), request, whole))
     again = capture(Record(make_header(1, is_stream=True), request, streamed))
     assert len(found) == len(again) == 2
@@ -109,9 +109,9 @@ def test_an_agents_tools_reach_the_engine_and_its_calls_the_agent(
 
 
 def test_a_model_without_a_place_for_tools_answers_all_the_same(
-    transactional_db: None, project: Project, engine: str
+    transactional_db: None, project: Project, desk_engine: str
 ) -> None:
-    make_chat_worker(project, make_provider(project, f"{engine}/v1", kind="engine"), base_model="desk")
+    make_chat_worker(project, make_provider(project, f"{desk_engine}/v1", kind="engine"), base_model="desk")
     token = make_agent_token(project)
     with GatewayThread() as gateway:
         given: dict[str, Any] = {"max_tokens": 3, "tools": [TOOL], "tool_choice": "auto", "prompt_cache_key": "k"}

@@ -157,14 +157,14 @@ def adapters(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.mark.torch
 def test_two_people_of_one_worker_are_served_by_two_adapters_of_a_real_engine(
-    project: Project, transactional_db: None, token: str, engine: str, adapters: dict[str, Path]
+    project: Project, transactional_db: None, token: str, desk_engine: str, adapters: dict[str, Path]
 ) -> None:
-    worker = make_chat_worker(project, make_provider(project, engine))
+    worker = make_chat_worker(project, make_provider(project, desk_engine))
     Worker.objects.filter(pk=worker.pk).update(base_model="desk", adapters_per=Worker.AdaptersPer.USER)
     own = {}
     for version, (name, directory) in enumerate(adapters.items(), start=1):
         own[name] = put(worker, version, name).name
-        call(f"{engine}/v1/load_lora_adapter", {"lora_name": own[name], "lora_path": str(directory)})
+        call(f"{desk_engine}/v1/load_lora_adapter", {"lora_name": own[name], "lora_path": str(directory)})
     said: dict[str, set[str]] = {}
     with GatewayThread() as gateway:
         for name in ["grace", "ada", "edith"] * 2:

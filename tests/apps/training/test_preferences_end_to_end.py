@@ -1,7 +1,6 @@
 """What people prefer, and how they would have answered, becomes adapters: real engine, real trainer, real gate."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,6 @@ from apps.worlds.desk.agent import DeskAgent
 from apps.worlds.desk.world import DeskWorld
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.desk import make_tickets, parse_ticket, solve
-from tests.engine_process import run_engine
 from tests.factories import make_task, make_worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.django_db]
@@ -45,18 +43,11 @@ RECIPES = {
 }
 
 
-@pytest.fixture(scope="module")
-def engine_url() -> Iterator[str]:
-    """An engine process that lives as long as this module's tests."""
-    with run_engine() as address:
-        yield address
-
-
 @pytest.fixture(autouse=True)
-def here(settings: Settings, tmp_path: Path, engine_url: str, project: Project) -> None:
-    """An artifact store and an engine of the test's own; the gate asks fewer tasks than it would."""
+def here(settings: Settings, tmp_path: Path, desk_engine: str, project: Project) -> None:
+    """An artifact store of the test's own and an engine; the gate asks fewer tasks than it would."""
     settings.ARTIFACTS = tmp_path
-    settings.TENTALIS = settings.TENTALIS | {"INFERENCE_BASE_URL": engine_url, "LLM_MODEL": ""}
+    settings.TENTALIS = settings.TENTALIS | {"INFERENCE_BASE_URL": desk_engine, "LLM_MODEL": ""}
     project.gate_policy = SMALL_GATE
     project.batch_tasks = 1_000
     project.save()

@@ -25,7 +25,6 @@ from tentalis.core.desk_rubric import write_rubric
 from tests.apps.training import test_managers, test_scorers
 from tests.factories import make_project, make_user, make_worker
 
-engine_url = test_scorers.engine_url
 GRACE = "Grace Hopper"
 
 
@@ -40,9 +39,9 @@ def olivia(project: Project) -> User:
 
 
 @pytest.fixture
-def ada(project: Project, settings: Settings, tmp_path: Path, engine_url: str) -> Worker:
+def ada(project: Project, settings: Settings, tmp_path: Path, desk_engine: str) -> Worker:
     settings.ARTIFACTS = tmp_path
-    changes = {"INFERENCE_BASE_URL": engine_url, "PRM_TRAIN_AFTER": 20, "PRM_COMPLETIONS": 1, "LLM_MODEL": ""}
+    changes = {"INFERENCE_BASE_URL": desk_engine, "PRM_TRAIN_AFTER": 20, "PRM_COMPLETIONS": 1, "LLM_MODEL": ""}
     settings.TENTALIS = settings.TENTALIS | changes
     project.weight_profiles = test_scorers.WEIGHTS
     project.save()

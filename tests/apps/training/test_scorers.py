@@ -1,7 +1,6 @@
 """A step scorer's whole way, on the real engine and the real trainer: labelled, trained, gated, in use, replaced."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,6 @@ from apps.worlds.desk.world import DeskWorld
 from gpu_workers.runner import run as train_spec
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.desk import make_tickets
-from tests.engine_process import run_engine
 from tests.factories import make_task, make_worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.django_db]
@@ -39,18 +37,11 @@ pytestmark = [pytest.mark.torch, pytest.mark.django_db]
 WEIGHTS = {"desk": {"prm": 0.5, "outcome": 0.5}}
 
 
-@pytest.fixture(scope="module")
-def engine_url() -> Iterator[str]:
-    """An engine process that lives as long as this module's tests."""
-    with run_engine() as address:
-        yield address
-
-
 @pytest.fixture(autouse=True)
-def here(settings: Settings, tmp_path: Path, engine_url: str, project: Project) -> None:
-    """An artifact store and an engine of the test's own; the project weighs a step scorer."""
+def here(settings: Settings, tmp_path: Path, desk_engine: str, project: Project) -> None:
+    """An artifact store of the test's own and an engine; the project weighs a step scorer."""
     settings.ARTIFACTS = tmp_path
-    settings.TENTALIS = settings.TENTALIS | {"INFERENCE_BASE_URL": engine_url, "PRM_TRAIN_AFTER": 100, "LLM_MODEL": ""}
+    settings.TENTALIS = settings.TENTALIS | {"INFERENCE_BASE_URL": desk_engine, "PRM_TRAIN_AFTER": 100, "LLM_MODEL": ""}
     project.weight_profiles = WEIGHTS
     project.save()
 

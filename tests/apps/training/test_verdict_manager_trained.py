@@ -1,7 +1,6 @@
 """A verdict manager's adapter from audits to service and back: on the real engine, by the real trainer."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,27 +26,18 @@ from tentalis.core.desk import make_tickets, render_parts, solve
 from tentalis.core.scoring.ranking import measure_auc
 from tests.apps.feedback.builders import make_desk_task
 from tests.apps.training.test_verdict_managers import HANDLE, queue
-from tests.engine_process import run_engine
 from tests.factories import make_project, make_worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")  # more only wait for each other
-        with run_engine() as url:
-            yield url
-
-
 @pytest.fixture
-def worker(db: None, settings: Settings, tmp_path: Path, engine: str) -> Worker:
+def worker(db: None, settings: Settings, tmp_path: Path, desk_engine: str) -> Worker:
     settings.TENTALIS = settings.TENTALIS | {"META_RL_ENABLED": True}
     settings.ARTIFACTS = tmp_path
     project: Project = make_project(review_policy={"who": "ai", "ai_manager": "verdict"})
     provider = Provider.objects.create(
-        project=project, name="engine", kind="engine", base_url=engine, allow_private=True
+        project=project, name="engine", kind="engine", base_url=desk_engine, allow_private=True
     )
     return make_worker(project, "desk", "desk", provider=provider, base_directory="desk")
 

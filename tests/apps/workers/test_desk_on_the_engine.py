@@ -1,6 +1,5 @@
 """The desk's worker on the real engine with the real built-in model."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,16 +8,13 @@ from apps.inference.client import ModelClient
 from apps.worlds.desk.agent import DeskAgent, render_chat
 from apps.worlds.desk.world import DeskWorld
 from tentalis.core.desk import make_tickets
-from tests.engine_process import run_engine
 
 pytestmark = pytest.mark.torch
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[ModelClient]:
-    """A client of an engine process that lives as long as this module's tests."""
-    with run_engine() as address:
-        yield ModelClient(address, allow_private=True)
+@pytest.fixture
+def client(desk_engine: str) -> ModelClient:
+    return ModelClient(desk_engine, allow_private=True)
 
 
 def work(client: ModelClient, prompts: list[str], seed: int, group_size: int = 4, **values: Any) -> list[Any]:
