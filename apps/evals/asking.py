@@ -244,12 +244,12 @@ def measure_asked(evaluation_id: int, *, by: str) -> None:
     item_set = reopen_items(evaluation)
     if evaluation.adapter is not None:
         load(evaluation.adapter)
-    measured = read_measured(evaluation)
-    if measured.pause_spent(by=by):
+    wanted = WantedTries(read_measured(evaluation), item_set)
+    if wanted.list_left() and wanted.measured.pause_spent(by=by):
         return
     try:
         play(
-            WantedTries(measured, item_set),
+            wanted,
             patience_s=settings.TENTALIS["TASK_TIMEOUT_SECONDS"] / 4,
             by=by,
         )

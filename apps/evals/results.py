@@ -137,7 +137,7 @@ class Measured:
         self.spent.seconds = self.evaluation.seconds
         if not (words := self.limits.find_reached(self.spent)):
             return False
-        if self.evaluation.state == Evaluation.State.RUNNING:
+        if self.evaluation.state in {Evaluation.State.RUNNING, Evaluation.State.WAITING}:
             move(self.evaluation, Evaluation.State.PAUSED, by=by, failure=words)
         return True
 

@@ -99,7 +99,8 @@ class _Stream:
         }
         self.lock = threading.Lock()  # of what is begun: the queue, running, under_way, width
         self.running: set[_Running] = set()
-        self.under_way = self.most_under_way = 0
+        self.under_way = 0
+        self.unread_errors = 0
         self.seats: set[Future[None]] = set()
         self.read: SimpleQueue[_Running] = SimpleQueue()
         self.times = Counter[WantedTry]()
@@ -175,11 +176,11 @@ class _Stream:
         return begun > 0
 
     def _begin(self) -> _Running | None:
-        """The next try, as under way; None where there is none, or no room. What ended and waits to be read is bounded
-        too."""
+        """The next try, as under way; None where there is none, or no room, or what could not be asked is not read yet.
+        What ended and waits to be read is bounded too."""
         with self.lock:
             has_room = self.under_way < self.width and len(self.running) < AHEAD * self.width
-            if not self.queue or not has_room or not self._may_begin():
+            if not self.queue or not has_room or self.unread_errors or not self._may_begin():
                 return None
             one = self.queue.popleft()
             running = _Running(one, one not in self.begun, self.generation)
@@ -187,7 +188,6 @@ class _Stream:
             self.begun.add(one)
             self.running.add(running)
             self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
             return running
 
     def _may_begin(self) -> bool:
@@ -206,6 +206,7 @@ class _Stream:
                 if running not in self.running:  # it was left alone, and its place is another's
                     return
                 self.under_way -= 1
+                self.unread_errors += running.error is not None
             self.read.put(running)
             goes_on = running.error is None and not self.has_budget
             running = self._begin() if goes_on else None
@@ -225,6 +226,7 @@ class _Stream:
                 self.ended.setdefault(one.asked, []).append(row)
             with self.lock:
                 self.running.discard(running)
+                self.unread_errors -= running.error is not None
         for one, row in self._drop_late():
             self.ended.setdefault(one.asked, []).append(row)
 
@@ -271,7 +273,7 @@ class _Stream:
             if not wants_fewer(error) or self.width <= 1:
                 self.failure = self.failure or error
             else:
-                self.width = max(1, min(self.width, self.most_under_way) // 2)
+                self.width //= 2
                 self.generation += 1
 
     def _try_again(self, one: WantedTry, row: ItemTry) -> list[tuple[WantedTry, ItemTry]]:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
+from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -148,6 +149,7 @@ def take_in(evaluation: Evaluation, *, by: str) -> None:
     again = [task for task in gone if rounds[_read_place(task)] < ROUNDS]
     rows += [_note_gone(task) for task in gone if task not in again]
     is_last = len(rows) == len(newest)
+    evaluation.seconds += _measure_work([task for task in tasks if task not in newest.values()], newest.values(), come)
     with final_write():
         for bound in calls.values():
             bind(bound)
@@ -159,6 +161,21 @@ def take_in(evaluation: Evaluation, *, by: str) -> None:
         commit(measured, rows, is_last=is_last and not evaluation.asked_by, by=by)
         if is_last and evaluation.asked_by:
             move(evaluation, Evaluation.State.RUNNING, by=by)
+        if not is_last:
+            measured.pause_spent(by=by)  # what is still offered is taken from the door then
+
+
+def _measure_work(before: Iterable[Task], offered: Iterable[Task], come: Sequence[Task]) -> float:
+    """Seconds until the last of those that come was handed in, from when they were offered, or when the last one before
+    them was handed in."""
+    last = Max("created_at")
+    ended = Attempt.objects.filter(task__in=come).aggregate(last=last)["last"]
+    if ended is None:
+        return 0.0
+    counted = Attempt.objects.filter(task__in=list(before)).aggregate(last=last)["last"]
+    began = min(task.created_at for task in offered)
+    worked: timedelta = ended - max(began, counted or began)
+    return max(0.0, worked.total_seconds())
 
 
 def find_ready(evaluations: Iterable[int] | None = None) -> list[tuple[int, int]]:

@@ -1,14 +1,18 @@
 """A worker whose agent is elsewhere is measured by that agent's own tries, for which the gate waits."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Verdict
+from apps.evals.asking import ask_evaluation
 from apps.evals.holding import find_held_out
-from apps.evals.models import Evaluation, ItemTry
+from apps.evals.limits import RunLimits
+from apps.evals.models import Evaluation, ItemTry, Taskset
 from apps.evals.panels import LEAST_OWN
 from apps.evals.streaming import ROUNDS
 from apps.gate.awaiting import find_answered
@@ -104,6 +108,27 @@ def test_the_gate_decides_by_the_tries_of_an_agent_that_knows_nothing_of_it(
     worse = make_served(harness, 2, store, state=Adapter.State.CANDIDATE)
     go_on(worse, alice)
     assert worse.state == "refused"
+
+
+def test_the_time_that_an_agent_elsewhere_takes_is_counted_and_a_budget_of_it_holds(
+    harness: Worker, alice: User
+) -> None:
+    hold_out(harness.project, 3)
+    taskset = Taskset.objects.get()
+    asked = ask_evaluation(worker=harness, by=alice, taskset=taskset, limits=RunLimits(minutes=1.5))
+    offering.measure(asked.pk, by="evals")
+    began = timezone.now() - timedelta(minutes=10)
+    Task.objects.update(created_at=began)
+    for minutes, state in ((1, "waiting"), (2, "paused")):
+        do(list_offered()[0], alice)
+        newest = Attempt.objects.latest("pk")
+        Attempt.objects.filter(pk=newest.pk).update(created_at=began + timedelta(minutes=minutes))
+        offering.take_in(Evaluation.objects.get(), by="evals")
+        asked.refresh_from_db()
+        assert (asked.state, asked.played, asked.seconds) == (state, minutes, 60.0 * minutes)
+    assert "1.5 minutes" in asked.failure
+    assert offering.withdraw(by="evals") == 1
+    assert list_offered() == []
 
 
 def test_a_killed_gate_offers_no_try_twice(harness: Worker, store: Path) -> None:
