@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,9 @@ def run_engine(model: str = "desk") -> Iterator[str]:
                     break
             else:
                 pytest.fail(f"the engine did not start: {''.join(said)}")
+            # it tells of each adapter, and would wait for who reads that
+            threading.Thread(target=process.stderr.read, daemon=True).start()
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.wait(timeout=30)
