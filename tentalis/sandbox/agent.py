@@ -530,6 +530,9 @@ class Agent:
         top = self.place(head["path"])
         if not top.is_dir():
             raise _Refused(f"{head['path']}: wanted a directory, found none")
+        if not os.access(top, os.R_OK | os.X_OK, effective_ids=True):  # who was in here locked it
+            self._tell(head["n"], "done", b"[]\n", dropped=1)
+            return
         for root, directories, files, descriptor in os.fwalk(top):
             directories.sort()
             place = "" if root == str(top) else f"{Path(root).relative_to(top)}/"
@@ -537,7 +540,13 @@ class Agent:
                 directories[:] = [name for name in directories if name not in head["without"]]
                 files = [name for name in files if name not in head["without"]]
             for name in sorted([*directories, *files]):
-                entry, content = _read_entry(f"{place}{name}", name, descriptor, most_bytes=left)
+                try:
+                    entry, content = _read_entry(f"{place}{name}", name, descriptor, most_bytes=left)
+                except FileNotFoundError:  # it went away since it was listed
+                    continue
+                except OSError:  # it may not be looked at
+                    dropped += 1
+                    continue
                 left -= len(content) + len(entry[0]) + len(entry[4]) + _ENTRY_COSTS_BYTES
                 if left < 0:
                     dropped += 1

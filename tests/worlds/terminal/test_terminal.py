@@ -109,7 +109,8 @@ def test_whatever_else_is_written_is_wrong(world: TerminalWorld) -> None:
 
 
 def test_who_locks_the_home_or_moves_it_away_is_wrong_and_the_episode_goes_on(world: TerminalWorld) -> None:
-    for command in ("chmod 0 .", "cd /; mv work tmp/work; touch work"):
+    lock = ("chmod 0 .", "chmod 600 mail", "touch /x; chmod 600 /", "cd /; mv work tmp/work; touch work")
+    for command in lock:
         found, _ = play(world, PACK, ["tar -czf mail.tgz mail", command, "echo more"])
         assert found.outcome == 0.0, command
     assert play(world, PACK, ["chmod 0 .", "chmod 755 /work", "tar -czf mail.tgz mail"])[0].outcome == 1.0
