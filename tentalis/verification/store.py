@@ -21,7 +21,7 @@ DIRECTORY: Final = "repo-tasks"
 """Below the artifacts."""
 SPLITS: Final = ("train", "held_out")
 _STAGING: Final = ".staging-"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}@[0-9a-f]{12}")
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}@[0-9a-f]{12}")
 _HELD: Final = 8
 """Repositories that a process keeps in memory."""
 _ISSUES: Final = 10_000
@@ -59,10 +59,11 @@ class TaskStore:
         """Copy an admitted task, without the tests that its admission dropped.
 
         Raises:
-            RepoTaskError: it was not admitted as it is now, or it is there already.
+            RepoTaskError: it was not admitted as it is now, some of it lies elsewhere, or it is there already.
         """
         loaded = open_task(directory)
         dropped = _require_admitted(directory, loaded)
+        _require_whole(directory, loaded)
         task = replace(
             loaded.task,
             fail_to_pass=[one for one in loaded.task.fail_to_pass if one not in dropped],
@@ -91,7 +92,7 @@ class TaskStore:
 
     def find(self, name: str) -> StoredTask:
         """Raises RepoTaskError where there is none of that name."""
-        if _NAME.fullmatch(name):
+        if NAME.fullmatch(name):
             for split in SPLITS:
                 if (place := self.directory / split / name).is_dir():
                     return StoredTask(name, split, place)
@@ -104,7 +105,7 @@ class TaskStore:
     def _list(self, split: str) -> Iterator[StoredTask]:
         with suppress(FileNotFoundError):
             for place in (self.directory / split).iterdir():
-                if _NAME.fullmatch(place.name):
+                if NAME.fullmatch(place.name):
                     yield StoredTask(place.name, split, place)
 
 
@@ -138,3 +139,12 @@ def _require_admitted(directory: Path, loaded: LoadedTask) -> set[str]:
     if told.get("task_hash") != loaded.hash:
         raise RepoTaskError(f"{loaded.task.name}: it is not what was admitted any more; do {command}")
     return {one["test"] for one in told.get("dropped", ())}
+
+
+def _require_whole(directory: Path, loaded: LoadedTask) -> None:
+    """Raises RepoTaskError where a copy of the directory would be without some of the task."""
+    within = directory.resolve()
+    for place in (directory / loaded.task.repo, *directory.iterdir()):
+        if place.is_symlink() or not place.resolve().is_relative_to(within):
+            words = f"wanted its repository and files in {directory}, for they are copied, found {place} elsewhere"
+            raise RepoTaskError(f"{loaded.task.name}: {words}")

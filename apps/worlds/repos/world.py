@@ -13,7 +13,7 @@ from tentalis.core.swe.repo_tasks import Report
 from tentalis.core.swe.tools import EDIT, MOST_TEXT_CHARS, SUBMIT
 from tentalis.core.worlds import EpisodeLimits, PanelItem, Solution
 from tentalis.verification.loading import LoadedTask
-from tentalis.verification.store import StoredTask
+from tentalis.verification.store import NAME, StoredTask
 
 NAMED: Final = 20
 """Tasks that are named to who writes one."""
@@ -64,7 +64,8 @@ class ReposWorld(RepositoryWorld):
 
     def find_kind(self, prompt: str) -> str:
         """Its repository, as far as the task's name tells: what stands before the last number."""
-        return find_task(prompt).name.partition("@")[0].rpartition("-")[0] or "task"
+        name = read_name(prompt)  # it stays when the task is removed
+        return (name.partition("@")[0].rpartition("-")[0] or "task") if NAME.fullmatch(name) else "no task"
 
     def say_limits(self) -> Sequence[str]:
         names = [one.name for one in open_store().list_tasks("train")]
@@ -106,7 +107,12 @@ class ReposWorld(RepositoryWorld):
 
 def find_task(prompt: str) -> StoredTask:
     """The task that a prompt names in its first line. Raises RepoTaskError."""
-    return open_store().find(prompt.strip().partition("\n")[0].strip())
+    return open_store().find(read_name(prompt))
+
+
+def read_name(prompt: str) -> str:
+    """Its first line."""
+    return prompt.strip().partition("\n")[0].strip()
 
 
 def list_edits(loaded: LoadedTask) -> list[dict[str, Any]] | None:

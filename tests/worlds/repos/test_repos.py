@@ -123,6 +123,26 @@ def test_a_prompt_is_a_tasks_name_and_words_and_nothing_else(store: TaskStore) -
             WORLD.check_prompt(wrong)
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_task_whose_repository_lies_elsewhere_is_not_added(
+    store: TaskStore, tmp_path: Path, *, is_linked: bool
+) -> None:
+    place = write_task(make_task(name="calc-3", repo="repo" if is_linked else "../shared"), tmp_path / "task")
+    if is_linked:
+        (place / "repo").rename(tmp_path / "shared")
+        (place / "repo").symlink_to("../shared")
+    with pytest.raises(RepoTaskError, match="wanted its repository and files in"):
+        store.add(place, split="train")
+    assert len(store.list_tasks()) == 2
+
+
+def test_the_kind_of_a_task_is_known_when_it_is_removed(store: TaskStore) -> None:
+    prompt = store.list_tasks()[0].prompt
+    assert WORLD.find_kind(prompt) == "calc"
+    assert WORLD.find_kind(prompt.replace("calc-1@", "gone-by-1@")) == "gone-by"
+    assert WORLD.find_kind("Mend it.") == "no task"
+
+
 def test_what_is_removed_is_there_no_more(store: TaskStore, tmp_path: Path) -> None:
     copy = TaskStore(tmp_path / "copy")
     shutil.copytree(store.directory, copy.directory)
