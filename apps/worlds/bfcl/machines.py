@@ -70,7 +70,10 @@ class Machines:
     def hash(self) -> str:
         """The same for machines that everything goes on alike with. Raises TooLargeError."""
         budget = _Budget()
-        told = {name: {key: budget.tell(value) for key, value in vars(one).items()} for name, one in self._all.items()}
+        told = {
+            name: {key: budget.tell(value) for key, value in vars(one).items() if key != "_current_dir"}
+            for name, one in self._all.items()
+        }
         places = [list(_list_parents(one._current_dir)) for one in self._all.values() if hasattr(one, "_current_dir")]
         return sha256(repr((_order(told), places)).encode()).hexdigest()
 
