@@ -2,9 +2,10 @@
 
 import atexit
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,6 +45,8 @@ _WRITE_TIMEOUT_S = 30.0
 _TOTAL_S = 3600.0
 _MAX_BYTES = LIMITS.job_answer_bytes
 _MAX_CONNECTIONS = 256
+_UNUSED_S = 30.0
+"""A connection that nobody used for so long is closed: servers hang up on it sooner (uvicorn after 5 s)."""
 _WORDS_SHOWN = 500
 _BUSY_STATUSES = frozenset({408, 425, 429})
 _opening = threading.Lock()
@@ -56,7 +59,7 @@ class _Connections:
     def __init__(self, origin: Origin, *, allow_private: bool) -> None:
         self._origin, self._allow_private = origin, allow_private
         self._room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
-        self._idle: deque[httpx.Client] = deque()
+        self._idle: deque[tuple[float, httpx.Client]] = deque()  # since when; the newest last
         atexit.register(self._close)
 
     @contextmanager
@@ -66,15 +69,21 @@ class _Connections:
             raise ProviderBusyError(f"{self._origin}: all connections to it are in use")
         try:
             try:
-                client = self._idle.pop()
+                _, client = self._idle.pop()
             except IndexError:
                 client = self._open()
             try:
                 yield client
             finally:
-                self._idle.append(client)
+                self._idle.append((time.monotonic(), client))
+                self._close_unused()
         finally:
             self._room.release()
+
+    def _close_unused(self) -> None:
+        with suppress(IndexError):  # others take them meanwhile
+            while self._idle[0][0] < time.monotonic() - _UNUSED_S:
+                self._idle.popleft()[1].close()
 
     def _open(self) -> httpx.Client:
         return guarded_client(
@@ -88,7 +97,7 @@ class _Connections:
 
     def _close(self) -> None:
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop()[1].close()
 
 
 def _connections(origin: Origin, allow_private: bool) -> _Connections:

@@ -1,10 +1,12 @@
 """The client of model servers, against a fake one over real HTTP."""
 
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from apps.inference import transport
 from apps.inference.client import ModelClient
 from apps.inference.errors import (
     ModelNotServedError,
@@ -12,6 +14,7 @@ from apps.inference.errors import (
     ProviderBusyError,
     ProviderRefusedError,
 )
+from tentalis.outbound.addresses import check_url
 from tests.fakes import FakeModelServer
 
 
@@ -277,3 +280,19 @@ def test_an_address_is_taken_with_and_without_the_apis_prefix(suffix: str) -> No
 def test_an_address_that_is_none_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(ProviderRefusedError, match="like http://host:port, found 'ftp://models'"):
         ModelClient("ftp://models").list_models()
+
+
+def test_a_connection_that_nobody_uses_any_more_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: now))
+    connections = transport._Connections(check_url("http://127.0.0.1:9"), allow_private=True)
+    with connections.lend(1.0) as used, connections.lend(1.0) as other:
+        pass
+    now += transport._UNUSED_S
+    with connections.lend(1.0) as again:
+        assert again is used
+    assert not other.is_closed
+    now += 1.0
+    with connections.lend(1.0):
+        pass
+    assert (other.is_closed, used.is_closed) == (True, False)
