@@ -277,7 +277,7 @@ def _begin(world: World, episode: Episode, *, begun: Begun) -> None:
             episode.state, episode.is_open = world.restore(episode.prompt, done[start].snapshot or b""), True
             _compare(world, episode, start)
         for place in range(0 if start is None else start + 1, len(done)):
-            if done[place].calls or done[place].seen:
+            if done[place].calls or world.has_users:
                 _require_repeatable(world, f"turn {place + 1} is in no snapshot")
                 _call(world, episode, place, most=len(done[place].seen or ()))
                 _compare(world, episode, place)

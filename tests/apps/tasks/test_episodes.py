@@ -351,6 +351,29 @@ def test_a_user_who_has_more_to_say_is_heard_once_whoever_is_killed_behind_it(
     assert [one.kind for one in attempt.ordered_steps] == ["call", "call", "call", "answer", "answer"]
 
 
+def test_what_a_user_changed_who_heard_the_last_words_is_there_again_behind_a_kill(
+    tallier: Worker, stage: Stage, alice: User
+) -> None:
+    ends: list[list[int]] = []
+
+    def hear(world: TallyWorld, state: Tally, text: str, key: str) -> None:
+        state.added.append(0)
+
+    def verify(world: TallyWorld, prompt: str, reference: Any, state: Tally, draft: AttemptDraft) -> Verification:
+        ends.append(list(state.added))
+        if len(ends) == 1:
+            raise KilledError
+        return Verification(outcome=1.0)
+
+    stage.world.reply, stage.world.verify_state = hear, verify  # type: ignore[assignment,method-assign]
+    stage.world.snapshot = lambda self, state: None  # type: ignore[method-assign]
+    task = submit(tallier, alice, group_size=1)
+    with pytest.raises(KilledError):
+        run_segment(task)
+    run_segment(task)
+    assert ends == [[1, 1, 1, 0]] * 2
+
+
 def lie(answer: Any) -> Callable[..., Any]:
     return lambda self, *given: answer
 
