@@ -16,6 +16,9 @@ from types import ModuleType
 from typing import Any, Final
 
 DISTRIBUTION: Final = "textarena"
+KNOWN: Final = "0.7"
+"""Its version; in others its parts may lie elsewhere."""
+_PUTTING: Final = threading.Lock()
 _PLAYING: Final = threading.Lock()
 """One move at a time: all games roll the same dice, which each finds as it left them."""
 
@@ -29,9 +32,14 @@ class _Dice(random.Random):
 _DICE: Final = _Dice()
 
 
-@cache
 def put_package() -> bool:
-    """Let its games be imported without what the package imports; whether it is there."""
+    """Let its games be imported without what the package imports; whether it is there, as it is known."""
+    with _PUTTING:  # threads that begin together would take each other's away
+        return _put_package()
+
+
+@cache
+def _put_package() -> bool:
     try:
         place = distribution(DISTRIBUTION).locate_file(DISTRIBUTION)
     except PackageNotFoundError:
@@ -40,10 +48,15 @@ def put_package() -> bool:
     envs = ModuleType(f"{DISTRIBUTION}.envs")
     package.__path__, envs.__path__ = [str(place)], [f"{place}/envs"]
     sys.modules |= {DISTRIBUTION: package, envs.__name__: envs}
-    for part in ("core", "state"):
-        found = import_module(f"{DISTRIBUTION}.{part}")
-        vars(package).update({key: value for key, value in vars(found).items() if key[0].isupper()})
-        _quiet(found)
+    try:
+        for part in ("core", "state"):
+            found = import_module(f"{DISTRIBUTION}.{part}")
+            vars(package).update({key: value for key, value in vars(found).items() if key[0].isupper()})
+            _quiet(found)
+    except (ImportError, AttributeError):
+        for name in [one for one in sys.modules if one.partition(".")[0] == DISTRIBUTION]:
+            del sys.modules[name]
+        return False
     return True
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar, Final
 
-from apps.worlds.games.library import DISTRIBUTION, put_package, rolling
+from apps.worlds.games.library import DISTRIBUTION, KNOWN, put_package, rolling
 from apps.worlds.games.table import GAMES, HELD_OUT_EVERY, Game
 from tentalis.core.canon import content_hash
 from tentalis.core.tool_calls import read_arguments
@@ -122,7 +122,7 @@ class GamesWorld(World):
     idempotent = True
 
     def find_obstacle(self) -> str:
-        return "" if put_package() else f"wants the package {DISTRIBUTION}"
+        return "" if put_package() else f"wants the package {DISTRIBUTION} {KNOWN}"
 
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
         return [PLAY]

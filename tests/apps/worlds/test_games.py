@@ -1,14 +1,17 @@
 """Games for one: the same for the same number, won by who knows how, by nobody else, and each with dice of its own."""
 
 import random
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from apps.evals.catalogue import find_entry
 from apps.worlds.examining import examine
-from apps.worlds.games import WORLD
+from apps.worlds.games import WORLD, library
 from apps.worlds.games.table import GAMES, HELD_OUT_EVERY
 from apps.worlds.games.world import PlayedGame, begin, write_move, write_prompt
 from apps.worlds.identity import name_world
@@ -130,5 +133,20 @@ def test_what_names_no_game_is_refused() -> None:
 
 
 def test_what_it_is_made_of_is_in_its_name() -> None:
+    assert WORLD.find_obstacle() == ""  # as the registry asks first
     assert name_world(WORLD).startswith("games@1+")
     assert {f"textarena.envs.{game.module}" for game in GAMES.values()} < set(WORLD.made_of)
+
+
+def test_another_version_of_the_library_is_no_obstacle_to_other_worlds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert WORLD.find_obstacle() == ""
+    for name in [one for one in sys.modules if one.partition(".")[0] == "textarena"]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "textarena").mkdir()
+    (tmp_path / "textarena" / "core.py").write_text("class Env: ...\n")
+    monkeypatch.setattr(library, "distribution", lambda name: SimpleNamespace(locate_file=tmp_path.joinpath))
+    monkeypatch.setattr(library, "_put_package", library._put_package.__wrapped__)
+    assert WORLD.find_obstacle() == "wants the package textarena 0.7"
+    assert "textarena" not in sys.modules
