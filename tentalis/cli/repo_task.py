@@ -165,7 +165,7 @@ def _open_store() -> TaskStore:
 
 
 def _tell(stored: StoredTask) -> dict[str, Any]:
-    task = stored.load().task
+    task = stored.task
     first = task.issue.strip().partition("\n")[0]
     return {"name": stored.name, "split": stored.split, "tests": len(task.tests), "issue": first[:80]}
 

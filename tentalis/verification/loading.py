@@ -76,6 +76,12 @@ def load_task(directory: Path) -> LoadedTask:
     Raises:
         RepoTaskError: it is none, or its repository is not there.
     """
+    task = read_task(directory)
+    return LoadedTask(task, read_repo(directory / task.repo, task.base_commit), directory)
+
+
+def read_task(directory: Path) -> RepoTask:
+    """The same without its repository. Raises RepoTaskError where it is none."""
     place = directory / TASK_FILE
     try:
         stored = json.loads(place.read_bytes())
@@ -83,8 +89,7 @@ def load_task(directory: Path) -> LoadedTask:
         raise RepoTaskError(f"{place}: {error.strerror}") from None
     except ValueError as error:
         raise RepoTaskError(f"{place}: wanted JSON, found {error}") from None
-    task = RepoTask.from_json(stored)
-    return LoadedTask(task, read_repo(directory / task.repo, task.base_commit), directory)
+    return RepoTask.from_json(stored)
 
 
 def save_task(task: RepoTask, files: Files, directory: Path, *, wheels: Mapping[str, bytes] | None = None) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tentalis.core.canon import content_hash
-from tentalis.core.swe.repo_tasks import RepoTaskError
+from tentalis.core.swe.repo_tasks import RepoTask, RepoTaskError
 from tentalis.verification.harbor import MARK, load_harbor
-from tentalis.verification.loading import TASK_FILE, LoadedTask, load_task
+from tentalis.verification.loading import TASK_FILE, LoadedTask, load_task, read_task
 
 ADMISSION_FILE: Final = "admission.json"
 DIRECTORY: Final = "repo-tasks"
@@ -44,9 +44,15 @@ class StoredTask:
         return _load_once(self.directory)
 
     @property
+    def task(self) -> RepoTask:
+        """Without its repository, which may be a long history."""
+        is_foreign = (self.directory / MARK).exists()
+        return load_harbor(self.directory).task if is_foreign else read_task(self.directory)
+
+    @property
     def prompt(self) -> str:
         """Its name, and what is asked below it."""
-        return f"{self.name}\n\n{_read_issue(self.directory)}"
+        return f"{self.name}\n\n{_read_issue(self)}"
 
 
 class TaskStore:
@@ -122,8 +128,8 @@ def _load_once(directory: Path) -> LoadedTask:
 
 
 @lru_cache(maxsize=_ISSUES)
-def _read_issue(directory: Path) -> str:
-    return open_task(directory).task.issue.strip()
+def _read_issue(stored: StoredTask) -> str:
+    return stored.task.issue.strip()
 
 
 def _require_admitted(directory: Path, loaded: LoadedTask) -> set[str]:

@@ -42,7 +42,7 @@ class ReposWorld(RepositoryWorld):
 
     def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
         """What is asked, without the task's name."""
-        return super().messages_for(find_task(prompt).load().task.issue.strip(), system_prompt)
+        return super().messages_for(find_task(prompt).task.issue.strip(), system_prompt)
 
     def solve(self, prompt: str, seed: int | None) -> Solution | None:
         """The gold patch, by edits from each file's end; None where it cannot be written so."""

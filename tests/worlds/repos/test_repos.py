@@ -153,6 +153,15 @@ def test_what_is_removed_is_there_no_more(store: TaskStore, tmp_path: Path) -> N
         copy.remove(first.name)
 
 
+def test_to_tell_which_tasks_there_are_no_repository_is_read(store: TaskStore, tmp_path: Path) -> None:
+    copy = TaskStore(tmp_path / "copy")
+    shutil.copytree(store.directory, copy.directory)
+    for one in copy.list_tasks():
+        shutil.rmtree(one.directory / "repo")
+    assert [one.prompt for one in copy.list_tasks()] == [one.prompt for one in store.list_tasks()]
+    assert [one.task for one in copy.list_tasks()] == [one.load().task for one in store.list_tasks()]
+
+
 LONG = b"def one():\n    if 1:\n        return 1\n\n\ndef two():\n    return 2\n"
 
 
