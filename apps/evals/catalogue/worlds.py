@@ -52,8 +52,11 @@ def make_rows(environment: str, family: str, split: str, count: int, seed: int) 
 
 
 def list_rows(environment: str, split: str, count: int, seed: int) -> Iterator[Mapping[str, Any]]:
-    """The tasks that were added to a world. Raises BadInputError where none is to be measured on."""
-    prompts = get_world(environment).list_tasks(held_out=split == HELD_OUT)
+    """The tasks that were added to a world. Raises BadInputError where one is damaged, or none to be measured on."""
+    try:
+        prompts = get_world(environment).list_tasks(held_out=split == HELD_OUT)
+    except ValueError as error:
+        raise BadInputError.at("name", f"{environment}: {error}"[:300]) from None
     if split == HELD_OUT and not prompts:
         words = f"{environment} has no tasks to measure on: add some, tentalis repo-task add DIRECTORY --held-out"
         raise BadInputError.at("name", words)
