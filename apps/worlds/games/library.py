@@ -1,7 +1,8 @@
 """textarena's games, one module at a time, with dice of their own.
 
 The package's own `__init__` wants clients of model providers, chess and word lists that are fetched; a game wants none
-of them. So the package stands here empty, and holds what its games take from it.
+of them. So while one is imported the package stands there empty, and holds what its games take from it. Behind that it
+is gone again: who imports textarena in this process gets the package that is installed.
 """
 
 import random
@@ -18,7 +19,9 @@ from typing import Any, Final
 DISTRIBUTION: Final = "textarena"
 KNOWN: Final = "0.7"
 """Its version; in others its parts may lie elsewhere."""
-_PUTTING: Final = threading.Lock()
+_OURS: Final[dict[str, ModuleType]] = {}
+"""The empty package, and what was imported in it, by name."""
+_STANDING: Final = threading.RLock()
 _PLAYING: Final = threading.Lock()
 """One move at a time: all games roll the same dice, which each finds as it left them."""
 
@@ -32,14 +35,22 @@ class _Dice(random.Random):
 _DICE: Final = _Dice()
 
 
-def put_package() -> bool:
-    """Let its games be imported without what the package imports; whether it is there, as it is known."""
-    with _PUTTING:  # threads that begin together would take each other's away
-        return _put_package()
+def read_version() -> str:
+    """Which one is installed; "none" where none is."""
+    try:
+        return distribution(DISTRIBUTION).version
+    except PackageNotFoundError:
+        return "none"
+
+
+def find_package() -> bool:
+    """Whether it is there, as it is known."""
+    with _STANDING:  # threads that begin together would take each other's away
+        return _find_package()
 
 
 @cache
-def _put_package() -> bool:
+def _find_package() -> bool:
     try:
         place = distribution(DISTRIBUTION).locate_file(DISTRIBUTION)
     except PackageNotFoundError:
@@ -47,17 +58,34 @@ def _put_package() -> bool:
     package: Any = ModuleType(DISTRIBUTION)
     envs = ModuleType(f"{DISTRIBUTION}.envs")
     package.__path__, envs.__path__ = [str(place)], [f"{place}/envs"]
-    sys.modules |= {DISTRIBUTION: package, envs.__name__: envs}
+    _OURS.update({DISTRIBUTION: package, envs.__name__: envs})
     try:
-        for part in ("core", "state"):
-            found = import_module(f"{DISTRIBUTION}.{part}")
-            vars(package).update({key: value for key, value in vars(found).items() if key[0].isupper()})
-            _quiet(found)
+        with _standing():
+            for part in ("core", "state"):
+                found = import_module(f"{DISTRIBUTION}.{part}")
+                vars(package).update({key: value for key, value in vars(found).items() if key[0].isupper()})
+                _quiet(found)
     except (ImportError, AttributeError):
-        for name in [one for one in sys.modules if one.partition(".")[0] == DISTRIBUTION]:
-            del sys.modules[name]
+        _OURS.clear()
         return False
     return True
+
+
+@contextmanager
+def _standing() -> Iterator[None]:
+    """Within, its name is that of the empty package."""
+    with _STANDING:
+        theirs = _take_out()
+        sys.modules.update(_OURS)
+        try:
+            yield
+        finally:
+            _OURS.update(_take_out())
+            sys.modules.update(theirs)
+
+
+def _take_out() -> dict[str, ModuleType]:
+    return {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == DISTRIBUTION}
 
 
 @cache
@@ -69,8 +97,9 @@ def load_game(module: str, name: str) -> Callable[..., Any]:
     Raises:
         ImportError: the package is not there.
     """
-    put_package()
-    game: Any = import_module(f"{DISTRIBUTION}.envs.{module}.env")
+    find_package()
+    with _standing():
+        game: Any = import_module(f"{DISTRIBUTION}.envs.{module}.env")
     _quiet(game)
     made: Callable[..., Any] = getattr(game, name)
     return made

@@ -8,7 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar, Final
 
-from apps.worlds.games.library import DISTRIBUTION, KNOWN, put_package, rolling
+from apps.worlds.games.library import DISTRIBUTION, KNOWN, find_package, read_version, rolling
 from apps.worlds.games.table import GAMES, HELD_OUT_EVERY, Game
 from tentalis.core.canon import content_hash
 from tentalis.core.tool_calls import read_arguments
@@ -111,18 +111,13 @@ class GamesWorld(World):
     name = "games"
     label = "Games"
     noun = "game"
-    version = "1"
-    made_of = (
-        "textarena.core",
-        "textarena.state",
-        *(f"textarena.envs.{game.module}" for game in GAMES.values()),
-    )
+    version = f"1-{read_version()}"
     profile: ClassVar = {"outcome": 1.0}
     limits = EpisodeLimits(turns=100, tokens=32_000, seconds=900.0, output_chars=4_000)
     idempotent = True
 
     def find_obstacle(self) -> str:
-        return "" if put_package() else f"wants the package {DISTRIBUTION} {KNOWN}"
+        return "" if find_package() else f"wants the package {DISTRIBUTION} {KNOWN}"
 
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
         return [PLAY]

@@ -132,21 +132,23 @@ def test_what_names_no_game_is_refused() -> None:
             WORLD.check_prompt(prompt)
 
 
-def test_what_it_is_made_of_is_in_its_name() -> None:
-    assert WORLD.find_obstacle() == ""  # as the registry asks first
-    assert name_world(WORLD).startswith("games@1+")
-    assert {f"textarena.envs.{game.module}" for game in GAMES.values()} < set(WORLD.made_of)
+def test_which_library_it_was_is_in_its_name() -> None:
+    assert name_world(WORLD).startswith("games@1-0.7")
+
+
+def test_who_imports_the_library_meets_no_empty_one() -> None:
+    assert WORLD.find_obstacle() == ""
+    WORLD.reset("Play sudoku, game 12.", 0)
+    assert not [name for name in sys.modules if name.partition(".")[0] == "textarena"]
 
 
 def test_another_version_of_the_library_is_no_obstacle_to_other_worlds(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert WORLD.find_obstacle() == ""
-    for name in [one for one in sys.modules if one.partition(".")[0] == "textarena"]:
-        monkeypatch.delitem(sys.modules, name)
     (tmp_path / "textarena").mkdir()
     (tmp_path / "textarena" / "core.py").write_text("class Env: ...\n")
+    monkeypatch.setattr(library, "_OURS", {})
     monkeypatch.setattr(library, "distribution", lambda name: SimpleNamespace(locate_file=tmp_path.joinpath))
-    monkeypatch.setattr(library, "_put_package", library._put_package.__wrapped__)
+    monkeypatch.setattr(library, "_find_package", library._find_package.__wrapped__)
     assert WORLD.find_obstacle() == "wants the package textarena 0.7"
     assert "textarena" not in sys.modules
