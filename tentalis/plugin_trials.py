@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -212,4 +212,4 @@ def _hear(process: "subprocess.Popen[bytes]", *, until: float) -> bytes:
 
 
 def _is_ready(descriptor: int, *, wait_s: float = 0.0) -> bool:
-    return bool(select.select([descriptor], [], [], wait_s)[0])
+    return bool(wait([descriptor], wait_s))

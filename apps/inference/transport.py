@@ -6,8 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
@@ -49,7 +48,6 @@ _UNUSED_S = 30.0
 """A connection that nobody used for so long is closed: servers hang up on it sooner (uvicorn after 5 s)."""
 _WORDS_SHOWN = 500
 _BUSY_STATUSES = frozenset({408, 425, 429})
-_opening = threading.Lock()
 
 
 class _Connections:
@@ -60,7 +58,6 @@ class _Connections:
         self._origin, self._allow_private = origin, allow_private
         self._room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._idle: deque[tuple[float, httpx.Client]] = deque()  # since when; the newest last
-        atexit.register(self._close)
 
     @contextmanager
     def lend(self, patience_s: float | None) -> Iterator[httpx.Client]:
@@ -76,11 +73,11 @@ class _Connections:
                 yield client
             finally:
                 self._idle.append((time.monotonic(), client))
-                self._close_unused()
+                self.close_unused()
         finally:
             self._room.release()
 
-    def _close_unused(self) -> None:
+    def close_unused(self) -> None:
         with suppress(IndexError):  # others take them meanwhile
             while self._idle[0][0] < time.monotonic() - _UNUSED_S:
                 self._idle.popleft()[1].close()
@@ -95,19 +92,36 @@ class _Connections:
             max_connections=1,
         )
 
-    def _close(self) -> None:
+    def close(self) -> None:
         while self._idle:
             self._idle.pop()[1].close()
 
 
-def _connections(origin: Origin, allow_private: bool) -> _Connections:
-    with _opening:  # threads that begin together would each have their own
-        return _keep_connections(origin, allow_private)
+class _Servers:
+    """The process's connections, by server."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Origin, bool], _Connections] = {}
+        self._lock, self._looked_at = threading.Lock(), 0.0
+        atexit.register(self.close)
+
+    def find(self, origin: Origin, *, allow_private: bool) -> _Connections:
+        """Those to one server. Now and then those to all are looked at, and closed where nobody used them for long."""
+        with self._lock:  # threads that begin together would each have their own
+            if time.monotonic() > self._looked_at + _UNUSED_S:
+                self._looked_at = time.monotonic()
+                for each in self._kept.values():
+                    each.close_unused()
+            if (found := self._kept.get((origin, allow_private))) is None:
+                found = self._kept[origin, allow_private] = _Connections(origin, allow_private=allow_private)
+            return found
+
+    def close(self) -> None:
+        for each in self._kept.values():
+            each.close()
 
 
-@lru_cache(maxsize=256)
-def _keep_connections(origin: Origin, allow_private: bool) -> _Connections:
-    return _Connections(origin, allow_private=allow_private)
+_servers: Final = _Servers()
 
 
 class Transport:
@@ -187,7 +201,7 @@ class Transport:
                     yield self._read_event(data, path)
 
     def _lend(self) -> AbstractContextManager[httpx.Client]:
-        return _connections(self._origin, self._allow_private).lend(self._timeout.pool)
+        return _servers.find(self._origin, allow_private=self._allow_private).lend(self._timeout.pool)
 
     def _read_event(self, data: str, path: str) -> dict[str, Any]:
         try:

@@ -233,7 +233,7 @@ DIRECTORY_RULES: Mapping[str, DirectoryRule] = {
     "artifacts/pieces": DirectoryRule(
         "rows of a benchmark that nobody asked for: they go after that long", _delete_old_of("pieces"), DAYS
     ),
-    "artifacts/repo-tasks": DirectoryRule("tasks of own repositories: kept until `tentalis repo-task remove`"),
+    "artifacts/repo_tasks": DirectoryRule("tasks of own repositories: kept until `tentalis repo-task remove`"),
     "artifacts/scales": DirectoryRule(
         "left by a measurement that was killed: they go after that long", _delete_old_of("scales"), DAYS
     ),

@@ -83,7 +83,8 @@ def _list_own() -> dict[str, World]:
     for setting, named, taken in (("OPENENV", servers, set(own)), ("MCP_WORLDS", tools, {*own, *servers})):
         if shared := sorted(taken & set(named)):
             raise ValueError(f"TENTALIS_{setting}: wanted names of its own, found {', '.join(shared)}, which are taken")
-    playable = {name: world for name, world in own.items() if not world.find_obstacle()}
+    usual_first = sorted(own.items(), key=lambda one: one[0] != DEFAULT)  # it is what a form begins with
+    playable = {name: world for name, world in usual_first if not world.find_obstacle()}
     elsewhere = {name: OpenEnvWorld(name, server) for name, server in servers.items()}
     return playable | elsewhere | {name: McpWorld(name, server) for name, server in tools.items()}
 

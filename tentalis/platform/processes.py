@@ -4,12 +4,12 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.connection import wait
 from pathlib import Path
 
 POLL_INTERVAL_S = 0.05
@@ -65,7 +65,7 @@ def wait_until_gone(identity: str, *, timeout_s: float) -> bool:
             if left_s <= 0:
                 return False
             if descriptor is not None:
-                select.select([descriptor], [], [], left_s)
+                wait([descriptor], left_s)
             else:
                 time.sleep(min(POLL_INTERVAL_S, left_s))
     finally:

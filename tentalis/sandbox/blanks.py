@@ -8,12 +8,12 @@ import contextlib
 import itertools
 import json
 import os
-import select
 import signal
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -131,7 +131,7 @@ class Blanks:
         blank = None
         while blank is None and walls == ALL_WALLS and self._ready:
             blank = self._ready.popleft()
-            if select.select([blank.pidfd], [], [], 0)[0]:  # it died while it waited
+            if wait([blank.pidfd], 0):  # it died while it waited
                 await blank.end()
                 blank = None
         blank = blank or await self._make(walls)

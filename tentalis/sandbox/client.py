@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,9 +139,7 @@ class SandboxClient:
                 connection = self._free.pop()
             except IndexError:
                 break
-            ready = select.poll()
-            ready.register(connection, select.POLLIN)
-            if not ready.poll(0):
+            if not wait([connection], 0):
                 return connection
             connection.close()  # nothing is to be read but its end
         return None
@@ -381,7 +379,7 @@ def start_host(
     try:
         assert process.stdout
         assert process.stderr
-        is_told = select.select([process.stdout], [], [], START_WITHIN_S)[0]
+        is_told = wait([process.stdout.fileno()], START_WITHIN_S)
         if not is_told or process.stdout.readline() != b"ready\n":
             process.kill()
             words = process.stderr.read().decode(errors="replace").strip().splitlines()

@@ -17,7 +17,7 @@ from tentalis.verification.harbor import MARK, load_harbor
 from tentalis.verification.loading import TASK_FILE, LoadedTask, load_task, read_task
 
 ADMISSION_FILE: Final = "admission.json"
-DIRECTORY: Final = "repo-tasks"
+DIRECTORY = "repo_tasks"
 """Below the artifacts."""
 SPLITS: Final = ("train", "held_out")
 _STAGING: Final = ".staging-"

@@ -7,13 +7,13 @@ calls it consists of are found again, token for token, whatever its framework te
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from multiprocessing.connection import wait
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock, Timer
@@ -211,7 +211,7 @@ class _Process:
         """The next line; None: it is gone, or its time is over."""
         while b"\n" not in self._heard:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([self._reader], [], [], left)[0]:
+            if left <= 0 or not wait([self._reader], left):
                 return None
             if not (data := os.read(self._reader, 1 << 20)):
                 return None

@@ -134,8 +134,8 @@ def test_what_an_environment_cannot_measure_is_unscored_and_never_a_number(proje
             assert "has nothing to verify this task by" in reasons["success"]
             assert attempt.verification is None
         else:
-            assert all("wanted one of chat, desk" in reason for reason in reasons.values())
-            assert "wanted one of chat, desk" in str(attempt.verification)
+            assert all("wanted one of chat, bfcl" in reason for reason in reasons.values())
+            assert "wanted one of chat, bfcl" in str(attempt.verification)
 
 
 def test_an_attempt_that_failed_is_unscored_and_the_others_are_not(project: Project) -> None:

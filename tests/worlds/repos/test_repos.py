@@ -90,7 +90,7 @@ def test_where_none_was_added_there_is_no_benchmark(
     with pytest.raises(BadInputError) as caught:
         install_benchmark(project=project, name="repos", by=alice)
     assert "tentalis repo-task add" in str(caught.value)
-    damaged = tmp_path / "repo-tasks" / "held_out" / "calc-9@0123456789ab"
+    damaged = tmp_path / "repo_tasks" / "held_out" / "calc-9@0123456789ab"
     damaged.mkdir(parents=True)
     with pytest.raises(BadInputError) as caught:
         install_benchmark(project=project, name="repos", by=alice)
