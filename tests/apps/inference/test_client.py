@@ -296,3 +296,17 @@ def test_a_connection_that_nobody_uses_any_more_is_closed(monkeypatch: pytest.Mo
     with connections.lend(1.0):
         pass
     assert (other.is_closed, used.is_closed) == (True, False)
+
+
+def test_connections_to_a_server_that_nobody_asks_any_more_are_closed_by_who_asks_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: now))
+    servers = transport._Servers()
+    left, asked = check_url("http://127.0.0.1:9"), check_url("http://127.0.0.1:10")
+    with servers.find(left, allow_private=True).lend(1.0) as client:
+        pass
+    now += 2 * transport._UNUSED_S
+    assert servers.find(asked, allow_private=True) is servers.find(asked, allow_private=True)
+    assert client.is_closed
