@@ -165,7 +165,7 @@ TASK = {"project": "shop", "prompt": "Say hello.", "environment": "chat", "worke
 @pytest.mark.parametrize(
     ("changes", "status", "field", "words"),
     [
-        ({"environment": "moon"}, 400, "environment", "chat, desk"),
+        ({"environment": "moon"}, 400, "environment", "chat, bfcl"),
         ({"prompt": "x" * 100_001}, 400, "prompt", "100000"),
         ({"prompt": "  \n "}, 400, "prompt", ""),
         ({"project": "nobody's"}, 404, "project", "nobody's"),

@@ -246,7 +246,7 @@ def test_a_world_that_makes_up_no_task_wants_one() -> None:
 
 
 def test_a_world_nobody_knows_is_not_served() -> None:
-    with pytest.raises(CommandError, match="wanted one of bfcl, chat, desk"):
+    with pytest.raises(CommandError, match="wanted one of chat, bfcl, desk"):
         call_command("serve_world", "casino")
 
 
