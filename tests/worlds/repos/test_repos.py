@@ -133,10 +133,10 @@ def test_a_prompt_is_a_tasks_name_and_words_and_nothing_else(store: TaskStore) -
 def test_a_task_whose_repository_lies_elsewhere_is_not_added(
     store: TaskStore, tmp_path: Path, *, is_linked: bool
 ) -> None:
-    place = write_task(make_task(name="calc-3", repo="repo" if is_linked else "../shared"), tmp_path / "task")
+    place = write_task(make_task(name="calc-3", repo="repo" if is_linked else "../beside"), tmp_path / "task")
     if is_linked:
-        (place / "repo").rename(tmp_path / "shared")
-        (place / "repo").symlink_to("../shared")
+        (place / "repo").rename(tmp_path / "beside")
+        (place / "repo").symlink_to("../beside")
     with pytest.raises(RepoTaskError, match="wanted its repository and files in"):
         store.add(place, split="train")
     assert len(store.list_tasks()) == 2
