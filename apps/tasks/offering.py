@@ -7,7 +7,7 @@ as lost, never as wrong.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -149,7 +149,7 @@ def take_in(evaluation: Evaluation, *, by: str) -> None:
     again = [task for task in gone if rounds[_read_place(task)] < ROUNDS]
     rows += [_note_gone(task) for task in gone if task not in again]
     is_last = len(rows) == len(newest)
-    evaluation.seconds += _measure_work([task for task in tasks if task not in newest.values()], newest.values(), come)
+    evaluation.seconds += _measure_work(evaluation, newest.values(), come)
     with final_write():
         for bound in calls.values():
             bind(bound)
@@ -165,14 +165,15 @@ def take_in(evaluation: Evaluation, *, by: str) -> None:
             measured.pause_spent(by=by)  # what is still offered is taken from the door then
 
 
-def _measure_work(before: Iterable[Task], offered: Iterable[Task], come: Sequence[Task]) -> float:
+def _measure_work(evaluation: Evaluation, offered: Collection[Task], come: Sequence[Task]) -> float:
     """Seconds until the last of those that come was handed in, from when they were offered, or when the last one before
     them was handed in."""
     last = Max("created_at")
     ended = Attempt.objects.filter(task__in=come).aggregate(last=last)["last"]
     if ended is None:
         return 0.0
-    counted = Attempt.objects.filter(task__in=list(before)).aggregate(last=last)["last"]
+    earlier = Attempt.objects.filter(task__evaluation=evaluation).exclude(task__in=offered)
+    counted = earlier.aggregate(last=last)["last"]
     began = min(task.created_at for task in offered)
     worked: timedelta = ended - max(began, counted or began)
     return max(0.0, worked.total_seconds())
