@@ -30,7 +30,7 @@ from tentalis.core.worlds import World
 MAX_WEIGHT = 100.0
 MAX_ITEM_SEED = 2**63 - 1
 MOST_MESSAGES = 200
-TRAIN = Item.Split.TRAIN.value
+TRAIN, HELD_OUT = Item.Split.TRAIN.value, Item.Split.HELD_OUT.value
 
 
 class ItemRow(NamedTuple):
@@ -152,7 +152,7 @@ def draw_rows(environment: str, *, count: int, seed: int, split: str) -> list[It
         prompts = [prompt for _ in range(count) if (prompt := world.draw_prompt(drawn)) is not None]
         rows = [ItemRow(n, prompt, split) for n, prompt in enumerate(prompts, start=1)]
     else:
-        made = world.panel(count, seed) if split == Item.Split.HELD_OUT else world.skills(count, seed)
+        made = world.panel(count, seed) if split == HELD_OUT else world.skills(count, seed)
         rows = [ItemRow(n, one.prompt, split, one.reference, seed=one.seed) for n, one in enumerate(made, start=1)]
     if not rows:
         raise BadInputError.at("environment", f"wanted one that makes up {split} tasks, found {environment!r}")
@@ -223,7 +223,7 @@ def keep_own_work(project: Project, environment: str, items: Sequence[Item]) -> 
     are."""
     taskset = _open(project, f"own-work-{environment}", environment, origin=Taskset.Origin.OWN_WORK)
     for item in items:
-        item.split = Item.Split.HELD_OUT
+        item.split = HELD_OUT
     _save(taskset, items, is_repeated=True)
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from apps.worlds.sandboxes import open_client
 from tentalis.core.canon import canonical_json
 from tentalis.core.swe.patches import Files, write_patch
 from tentalis.core.swe.repo_tasks import Report
@@ -35,8 +36,11 @@ from tentalis.core.worlds import (
     World,
 )
 from tentalis.sandbox.errors import SandboxLostError
+from tentalis.verification.verifying import KeptInMemory, Verifier
 
 SHOWN_FAILURES: Final = 3
+VERIFIER: Final = Verifier(open_client, kept=KeptInMemory())
+"""Finds out once what the same patch of a task comes to."""
 State = dict[str, Any]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from apps.base.errors import BadInputError
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem
-from apps.evals.services import draw_rows
+from apps.evals.services import HELD_OUT, TRAIN, draw_rows
 from apps.worlds.registry import get_world, list_own_worlds
 from tentalis.core.worlds import World
 
@@ -19,7 +19,6 @@ MOST_DRAWN: Final = 10_000
 """Tasks that are drawn at most to find those of a kind."""
 MOST_ADDED: Final = 10_000
 """Tasks of one split that were added, in one benchmark."""
-HELD_OUT: Final = "held_out"
 COLUMNS: Final = {"prompt": "the task", "reference": "what its world verifies by", "seed": "of its state"}
 
 
@@ -77,11 +76,11 @@ def _list_entries() -> Iterator[CatalogueEntry]:
         if world.takes_tasks:
             about = f"{world.label}: {world.noun}s that were added to this installation; the world verifies."
             make = partial(list_rows, world.name)
-            yield entry(name=world.name, about=about, make=make, sizes={HELD_OUT: MOST_ADDED, "train": MOST_ADDED})
+            yield entry(name=world.name, about=about, make=make, sizes={HELD_OUT: MOST_ADDED, TRAIN: MOST_ADDED})
             continue
         for family in ("", *list_families(world)) if world.panel(1, 0) else ():
             what = f"{world.noun}s of the kind {family}" if family else f"{world.noun}s"
-            sizes = {HELD_OUT: 60, "train": 200} if world.has_turns or family else {HELD_OUT: 100, "train": 400}
+            sizes = {HELD_OUT: 60, TRAIN: 200} if world.has_turns or family else {HELD_OUT: 100, TRAIN: 400}
             yield entry(
                 name=f"{world.name}/{re.sub('[^a-z0-9]+', '-', family)}" if family else world.name,
                 about=f"{world.label}: {what} that the world makes up and verifies.",

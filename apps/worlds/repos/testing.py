@@ -5,15 +5,13 @@ from typing import Final
 
 from django.conf import settings
 
-from apps.worlds.sandboxes import open_client
+from apps.worlds.repositories import VERIFIER
 from tentalis.core.swe.repo_tasks import Report, RepoTask, name_unittest
 from tentalis.verification.loading import LoadedTask
 from tentalis.verification.store import DIRECTORY, TaskStore
-from tentalis.verification.verifying import KeptInMemory, Verifier
 
 SHOWN_BY: Final = frozenset({"pytest", "unittest", "django"})
 """Whose tests may be run by who works on a task: the files that hold them are in the repository."""
-_VERIFIER: Final = Verifier(open_client, kept=KeptInMemory())
 
 
 def open_store() -> TaskStore:
@@ -22,14 +20,14 @@ def open_store() -> TaskStore:
 
 def judge_patch(name: str, patch: str) -> Report:
     """What the tests that decide say."""
-    return _VERIFIER.verify(open_store().find(name).load(), patch)
+    return VERIFIER.verify(open_store().find(name).load(), patch)
 
 
 def run_shown_tests(name: str, patch: str) -> Report | None:
     """What those tests say that are in the repository as it is and pass there; None where there are none."""
     loaded = open_store().find(name).load()
     task = find_shown(loaded)
-    return None if task is None else _VERIFIER.verify(LoadedTask(task, loaded.files, loaded.directory), patch)
+    return None if task is None else VERIFIER.verify(LoadedTask(task, loaded.files, loaded.directory), patch)
 
 
 def find_shown(loaded: LoadedTask) -> RepoTask | None:
@@ -46,8 +44,5 @@ def _is_in(test: str, path: str) -> bool:
     """Whether the file may hold the test, by pytest's names or by unittest's."""
     if "::" in test:
         return path.endswith(test.partition("::")[0])
-    module = path.removesuffix(".py").replace("/", ".")
-    name = name_unittest(test)
-    return any(
-        name.startswith(f"{module[at:]}.") for at in (0, *(n + 1 for n, sign in enumerate(module) if sign == "."))
-    )
+    parts, name = path.removesuffix(".py").replace("/", ".").split("."), name_unittest(test)
+    return any(name.startswith(".".join([*parts[root:], ""])) for root in range(len(parts)))

@@ -1,15 +1,11 @@
 """What tests say of a patch of a made-up repository, found out once for the same patch."""
 
 from functools import lru_cache
-from typing import Final
 
-from apps.worlds.sandboxes import open_client
+from apps.worlds.repositories import VERIFIER
 from tentalis.core.swe.mini_repos import read_task
 from tentalis.core.swe.repo_tasks import Report
 from tentalis.verification.loading import LoadedTask
-from tentalis.verification.verifying import KeptInMemory, Verifier
-
-_VERIFIER: Final = Verifier(open_client, kept=KeptInMemory())
 
 
 @lru_cache(maxsize=512)
@@ -20,9 +16,9 @@ def _load(text: str, *, is_hidden: bool) -> LoadedTask:
 
 def judge_patch(text: str, patch: str) -> Report:
     """What the hidden tests say."""
-    return _VERIFIER.verify(_load(text, is_hidden=True), patch)
+    return VERIFIER.verify(_load(text, is_hidden=True), patch)
 
 
 def run_shown_tests(text: str, patch: str) -> Report:
     """What the tests that everybody sees say."""
-    return _VERIFIER.verify(_load(text, is_hidden=False), patch)
+    return VERIFIER.verify(_load(text, is_hidden=False), patch)
