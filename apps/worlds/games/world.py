@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from apps.worlds.games.library import DISTRIBUTION, KNOWN, find_package, read_version, rolling
 from apps.worlds.games.table import GAMES, HELD_OUT_EVERY, Game
 from tentalis.core.canon import content_hash
-from tentalis.core.tool_calls import read_arguments
+from tentalis.core.tool_calls import read_arguments, write_closed_tool
 from tentalis.core.worlds import (
     AttemptDraft,
     EpisodeLimits,
@@ -25,25 +25,15 @@ from tentalis.core.worlds import (
 
 MOST_NUMBER: Final = 999_999
 MOST_CHARS: Final = 200
-PLAY: Final[Mapping[str, Any]] = {
-    "type": "function",
-    "function": {
-        "name": "play",
-        "description": "Make one move.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "move": {
-                    "type": "string",
-                    "maxLength": MOST_CHARS,
-                    "description": "in the form that the game tells, in square brackets",
-                }
-            },
-            "required": ["move"],
-            "additionalProperties": False,
-        },
+PLAY: Final = write_closed_tool(
+    "play",
+    "Make one move.",
+    move={
+        "type": "string",
+        "maxLength": MOST_CHARS,
+        "description": "in the form that the game tells, in square brackets",
     },
-}
+)
 _PROMPT: Final = re.compile(r"Play ([a-z-]{1,40}), game ([1-9][0-9]{0,5})\.")
 _CALL: Final = "Make each move by calling `play`."
 _ACTION: Final = "PLAYER_ACTION"
