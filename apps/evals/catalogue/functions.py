@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from apps.evals.catalogue import CatalogueEntry, CatalogueItem, Row, render
 from apps.evals.catalogue.shapes import FILE, make_questions, read_list, require_text
+from apps.worlds.bfcl.rows import CATEGORIES as CONVERSATIONS
 from apps.worlds.bfcl.rows import DISTRIBUTION, load_rows, open_lines
 
 NOTHING: Final = "no function fits"
@@ -36,12 +37,6 @@ CATEGORIES: Final[Mapping[str, tuple[str, int]]] = {
 }
 """Those of version 4 whose answer is one text. Memory wants stores, web search a network; `live_relevance` takes any
 call for right."""
-CONVERSATIONS: Final[Mapping[str, str]] = {
-    "multi_turn_base": "a user asks for one thing after another",
-    "multi_turn_miss_func": "a function that is wanted comes later (in one of them too late for its right calls)",
-    "multi_turn_miss_param": "what a function needs is told later than it is asked for",
-    "multi_turn_long_context": "what functions give back is long",
-}
 
 
 def _list_rows(category: str, split: str, size: int, seed: int) -> Iterator[Row]:

@@ -12,7 +12,13 @@ from typing import Any, Final
 from tentalis.core.graders.calls import CalledFunction
 
 DISTRIBUTION: Final = "bfcl-eval"
-CATEGORIES: Final = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
+CATEGORIES: Final[Mapping[str, str]] = {
+    "multi_turn_base": "a user asks for one thing after another",
+    "multi_turn_miss_func": "a function that is wanted comes later (in one of them too late for its right calls)",
+    "multi_turn_miss_param": "what a function needs is told later than it is asked for",
+    "multi_turn_long_context": "what functions give back is long",
+}
+"""Those of several turns -> what is particular about them."""
 MORE_FUNCTIONS: Final = "I have updated some more functions you can choose from. What about now?"
 """What the leaderboard's user says where functions come that were held back."""
 KINDS: Final[Mapping[str, str]] = {

@@ -62,7 +62,7 @@ def test_a_conversation_can_be_done_with_what_is_offered_but_one_whose_function_
 
 
 def test_what_is_right_is_the_same_however_often_it_is_played() -> None:
-    rows = [row for row in load_rows(CATEGORIES[0]).values() if "TwitterAPI" in row.classes]
+    rows = [row for row in load_rows("multi_turn_base").values() if "TwitterAPI" in row.classes]
     for row in rows:
         first, again = play_right(row), play_right(row)
         assert first == again, row.id
@@ -101,7 +101,9 @@ def test_where_other_functions_are_offered_a_model_is_not_asked_to_go_on_from_it
 
 
 def test_what_a_model_asks_of_the_machines_is_bounded() -> None:
-    math = Machines(find_row(next(one.prompt for one in load_rows(CATEGORIES[0]).values() if "MathAPI" in one.classes)))
+    math = Machines(
+        find_row(next(one.prompt for one in load_rows("multi_turn_base").values() if "MathAPI" in one.classes))
+    )
     asked: dict[str, dict[str, Any]] = {
         "power": {"base": 10, "exponent": 10**12},
         "square_root": {"number": 2, "precision": 10**9},
