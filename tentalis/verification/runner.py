@@ -90,6 +90,8 @@ def _run_tested(job, kept):
 def _run_script(job):
     """A script that says by a file what the work is worth. It is read when nobody is left who could write it."""
     told = _make_told()
+    for place in job["rewards"]:
+        os.makedirs(os.path.dirname(place), exist_ok=True)  # as whoever wrote the script may count on
     for script in job["scripts"]:
         sees, shows = os.pipe()
         child = os.fork()

@@ -37,7 +37,7 @@ SENT_BYTES: Final = 256 * 2**10
 GRACE_S: Final = 5.0
 """Beyond a task's own time, until the sandbox ends what runs its tests."""
 STARTED_WITHIN: Final = 60.0
-REWARDS: Final = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
+REWARDS: Final = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
 LIMITS: Final = {"memory_bytes": 2**30, "disk_bytes": 256 * 2**20, "processes": 128, "files": 60_000}
 _SOURCE: Final = Path(runner.__file__).read_text(encoding="utf-8")
 _KEPT: Final = frozenset(Status) - {Status.BUILD_ERROR, Status.INFRA_ERROR, Status.TIMEOUT}

@@ -2,13 +2,16 @@
 
 OpenEnv's own client plays so many episodes of each of our worlds that makes up tasks: half as the world's own solution
 goes, half at random. Every reward must be the one that our player gives for the same calls. An environment of
-`verifiers` is played here as a world, and every reward must be its own runner's for the same words. Each peer lives in
-an environment of its own. Exit 1 when a bar is missed.
+`verifiers` is played here as a world, and every reward must be its own runner's for the same words. Directories in
+Harbor's form are verified here, and every reward must be the one that Harbor's own runner gives for the same files: it
+wants a Python of 3.12 or newer, and is left out loudly where there is none. Each peer lives in an environment of its
+own. Exit 1 when a bar is missed.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +27,12 @@ from rich.table import Table
 
 ROOT = Path(__file__).parents[2]
 BRIDGE = ROOT / "integrations" / "verifiers" / "serve.py"
-PEERS = {"openenv": ["openenv-core==0.3.0"], "verifiers": ["verifiers==0.1.14", "websockets"]}
+PEERS = {
+    "openenv": ["openenv-core==0.3.0"],
+    "verifiers": ["verifiers==0.1.14", "websockets"],
+    "harbor": ["harbor==0.26.0"],
+}
+HARBOR_PYTHONS = ("python3.12", "python3.13", "python3.14")
 CACHE = Path(".cache/bench/doors")
 EPISODES = 100
 SHELL_WORDS = ("ls", "pwd", "rm -r *", "cat *", "touch a", "id")
@@ -33,6 +41,8 @@ SHELL_WORDS = ("ls", "pwd", "rm -r *", "cat *", "touch a", "id")
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=EPISODES, help="of each world")
+    parser.add_argument("--doors", nargs="+", choices=PEERS, default=[*PEERS])
+    parser.add_argument("--python", help="that Harbor's runner is installed with, 3.12 or newer; else one on the path")
     parser.add_argument("--worlds", nargs="*", default=[], help="their names; none: all that make up tasks")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="tentalis-bench-") as name:
@@ -45,13 +55,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         django.setup()
         from tentalis.sandbox.client import start_host
 
-        pythons = {peer: install(CACHE.resolve() / peer, wanted) for peer, wanted in PEERS.items()}
+        rows = []
         with start_host(place / "sandboxes"):
-            rows = [
-                compare_openenv(pythons["openenv"], place, world, options.episodes)
-                for world in list_worlds(options.worlds)
-            ]
-            rows.append(compare_verifiers(pythons["verifiers"], place, options.episodes))
+            if "openenv" in options.doors:
+                python = install(CACHE.resolve() / "openenv", PEERS["openenv"])
+                rows += [
+                    compare_openenv(python, place, world, options.episodes) for world in list_worlds(options.worlds)
+                ]
+            if "verifiers" in options.doors:
+                python = install(CACHE.resolve() / "verifiers", PEERS["verifiers"])
+                rows.append(compare_verifiers(python, place, options.episodes))
+            if "harbor" in options.doors:
+                if newer := options.python or next(filter(None, map(shutil.which, HARBOR_PYTHONS)), None):
+                    python = install(CACHE.resolve() / "harbor", PEERS["harbor"], newer)
+                    rows.append(compare_harbor(python, place))
+                else:
+                    print(
+                        f"Harbor's own runner: SKIPPED, it wants {' or '.join(HARBOR_PYTHONS)}: say where by --python"
+                    )
     print_table(rows)
     bars = {
         f"{row['door']} {row['world']}": {
@@ -63,12 +84,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(bar["met"] for bar in bars.values()) else 1
 
 
-def install(place: Path, wanted: Sequence[str]) -> Path:
+def install(place: Path, wanted: Sequence[str], interpreter: str = sys.executable) -> Path:
     """Its Python, with what it wants installed once."""
     python = place / "bin" / "python"
     done = place / "installed"
     if not done.exists() or done.read_text() != "\n".join(wanted):
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
+        subprocess.run([interpreter, "-m", "venv", "--clear", str(place)], check=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], check=True)
         done.write_text("\n".join(wanted))
     return python
@@ -192,6 +213,52 @@ def compare_verifiers(python: Path, place: Path, count: int) -> dict[str, Any]:
         "door": "a verifiers environment here", "world": "letters", "episodes": count,
         "same": sum(abs(one - (mine or 0.0)) < 1e-9 and mine is not None for one, mine in zip(own, here, strict=True)),
         "right": sum(one == 1.0 for one in own),
+    }  # fmt: skip
+
+
+def compare_harbor(python: Path, place: Path) -> dict[str, Any]:
+    """Each task worked on in each way, by Harbor's runner in one job, and by ours."""
+    from tentalis.core.swe.patches import write_patch
+    from tentalis.sandbox.client import SandboxClient
+    from tentalis.verification.harbor import load_harbor
+    from tentalis.verification.verifying import Verifier
+    from tests.bench.doors_tasks import WAYS, write_tasks
+
+    tasks = write_tasks(place / "harbor")
+    scripted = {"import_path": "doors_harbor:ScriptedAgent"}
+    agents: list[dict[str, Any]] = [{"name": "oracle"}, {"name": "nop"}]
+    agents += [{**scripted, "kwargs": {"files": {f"/app/{path}": text for path, text in way.items()}}} for way in WAYS]
+    job = place / "job.json"
+    job.write_text(json.dumps({
+        "job_name": "job", "jobs_dir": str(place / "harbor-jobs"), "quiet": True, "n_concurrent_trials": 2,
+        "environment": {"import_path": "doors_harbor:PlainEnvironment"},
+        "agents": agents, "tasks": [{"path": str(task)} for task in tasks],
+    }))  # fmt: skip
+    shutil.copy(Path(__file__).with_name("doors_harbor.py"), place)
+    there = os.environ | {"PYTHONPATH": str(place), "HOME": str(place), "HARBOR_TELEMETRY": "off"}
+    subprocess.run([str(python.with_name("harbor")), "run", "-c", str(job), "--yes"], check=True, env=there)
+    theirs = {}
+    for file in (place / "harbor-jobs" / "job").glob("*/result.json"):
+        trial = json.loads(file.read_text())
+        agent = trial["config"]["agent"]
+        way = agent["name"] or str(WAYS.index({path[5:]: text for path, text in agent["kwargs"]["files"].items()}))
+        theirs[Path(trial["config"]["task"]["path"]).name, way] = (trial["verifier_result"] or {}).get("rewards") or {}
+    verifier = Verifier(lambda: SandboxClient(place / "sandboxes"))
+    ours: dict[tuple[str, str], float | None] = {}
+    for task in tasks:
+        loaded = load_harbor(task)
+        patches = {
+            str(number): write_patch({}, {path: text.encode() for path, text in way.items()})
+            for number, way in enumerate(WAYS)
+        }
+        ours |= {
+            (task.name, way): verifier.verify(loaded, patch).reward for way, patch in {"nop": "", **patches}.items()
+        }
+        ours[task.name, "oracle"] = verifier.run_tests(loaded, {}, is_solved=True).reward
+    return {
+        "door": "Harbor's directories here", "world": "three tasks", "episodes": len(ours),
+        "same": sum(theirs.get(which, {}).get("reward") == mine for which, mine in ours.items()),
+        "right": sum(mine == 1.0 for mine in ours.values()),
     }  # fmt: skip
 
 

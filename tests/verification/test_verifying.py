@@ -258,8 +258,7 @@ def test_a_small_repository_takes_a_tenth_of_a_second(verifier: Verifier) -> Non
 # --- Harbor's form ---------------------------------------------------------------------------------------------------
 
 DOCKERFILE = "FROM python:3.11-slim\nWORKDIR /app\nENV GREETING=hello\nCOPY . .\n"
-TEST = """mkdir -p /logs/verifier
-echo 0 > /logs/verifier/reward.txt
+TEST = """echo 0 > /logs/verifier/reward.txt
 [ "$(cat answer.txt)" = "$GREETING world" ] && echo 1 > /logs/verifier/reward.txt
 """
 
@@ -296,6 +295,12 @@ def test_a_reward_is_what_the_script_wrote_and_nobody_behind_it(verifier: Verifi
     assert (report.status, report.words) == (
         Status.PATCH_REJECTED, "it changed how it was tested: test.sh left processes behind",
     )  # fmt: skip
+    both = TEST + """echo '{"reward": 0.5, "tidy": 1}' > /logs/verifier/reward.json\n"""
+    report = verifier.verify(
+        load_harbor(make_harbor(tmp_path / "c", **{"tests/test.sh": both})),
+        write_patch({}, {"answer.txt": b"hello world\n"}),
+    )
+    assert report.reward == 0.5, "Harbor reads reward.json first"
     silent = load_harbor(make_harbor(tmp_path / "b", **{"tests/test.sh": "true\n"}))
     report = verifier.verify(silent, write_patch({}, {"answer.txt": b"no\n"}))
     assert report.status is Status.TESTS_MISSING
