@@ -37,7 +37,7 @@ from apps.tasks.drafts import CUT_OFF
 from apps.tasks.errors import AllLostError
 from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, Task
 from apps.tasks.observations import keep_observed
-from apps.tasks.services import save_steps
+from apps.tasks.services import drop_snapshots, save_steps
 from apps.workers.agents import get_agent
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -277,7 +277,7 @@ class _Rows(Journal):
                 _end(attempt, episode, calls[attempt.pk], conversations, is_again=is_again)
                 if not is_again:
                     self.approvals.note_steps(_find_steps(attempt, episode.turns))
-            EpisodeTurn.objects.filter(attempt__in=attempts, snapshot__isnull=False).update(snapshot=None)
+            drop_snapshots(attempts)
 
     def _go_on_from(self, key: str, exchange_id: int, whole: Conversation) -> None:
         known = [*whole.messages, whole.answer] if whole.answer else whole.messages

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from apps.accounts.archiving import require_not_archived
 from apps.accounts.models import Project, User
@@ -25,7 +26,7 @@ from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
 from apps.tasks.errors import NoAnswerError
-from apps.tasks.models import Attempt, FurtherExchange, Step, Task
+from apps.tasks.models import Attempt, EpisodeTurn, FurtherExchange, Step, Task
 from apps.tasks.own_work import choose_held_out, keep_held_out, note_words
 from apps.tasks.references import read_reference
 from apps.workers.agents import get_agent
@@ -484,6 +485,11 @@ def save_steps(attempts: Sequence[Attempt], drafts: Sequence[AttemptDraft]) -> N
     )
 
 
+def drop_snapshots(attempts: QuerySet[Attempt] | Sequence[Attempt]) -> None:
+    """Of episodes that nobody goes on with, keep what was done and no state to go on from."""
+    EpisodeTurn.objects.filter(attempt__in=attempts, snapshot__isnull=False).update(snapshot=None)
+
+
 def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
     """Give tasks of one project up, all or none; what was done of them stays readable and trains nothing. Tries under
     way are stored as cancelled.
@@ -501,6 +507,7 @@ def cancel_tasks(*, tasks: Sequence[Task], by: User) -> None:
             task.state = states.get(task.pk, task.state)
         move_many(tasks, Task.State.CANCELLED, by=by.handle)
         under_way = Attempt.every.filter(task__in=tasks, state__in=Attempt.UNDER_WAY)
+        drop_snapshots(under_way)
         under_way.update(state=Attempt.State.CANCELLED, error=f"cancelled by {by.username} while it was under way")
         handed_in = set(Attempt.objects.filter(task__in=tasks).values_list("task_id", "index"))
         insert(
@@ -522,7 +529,9 @@ def fail_task(task_id: int, *, link: str, reason: str, by: str) -> None:
     """Store a task as failed, with the link it failed at and why. A task that has ended is left alone."""
     task = Task.objects.get(pk=task_id)
     if task.state not in Task.FINAL:
-        Attempt.every.filter(task=task, state__in=Attempt.UNDER_WAY).update(state=Attempt.State.LOST, error=reason)
+        under_way = Attempt.every.filter(task=task, state__in=Attempt.UNDER_WAY)
+        drop_snapshots(under_way)
+        under_way.update(state=Attempt.State.LOST, error=reason)
         move(task, Task.State.FAILED, by=by, payload={"link": link}, failed_link=link, failure=reason)
 
 
