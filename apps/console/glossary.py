@@ -31,6 +31,7 @@ RUNS = ("run-list", "run", "run-retry", "returns")
 ADAPTERS = ("adapter-list", "adapter", "adapter-promote", "roll-back", "adapter-moved")
 TRIALS = ("adapter-canary", "canary-stop", "adapter-shadow", "shadow-stop")
 TRACE = ("feedback", "my-feedback", "adapter-people", "task-versions", "attempt-compare")
+WORLDS = ("environment-list", "environment")
 CALLS = ("session-list", "session", "exchange", "forget")
 
 TITLES: Mapping[str, Words] = {
@@ -58,6 +59,16 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             "Turn",
             _("In a world with tools: one answer of the model, what it wanted done, and what the world said to that."),
             *("task", REVIEWING),
+        ),
+        _term(
+            "Environment",
+            _("Where a task is: a conversation, a shell, a repository, a browser, a company's tools."),
+            *(TASKS, WORLDS, "taskset", "worker"),
+        ),
+        _term(
+            "Certificate",
+            _("What the examination of an environment found; nothing trains in one that failed or changed since."),
+            WORLDS,
         ),
         _term("Worker", _("An agent that does tasks."), TASKS, "worker-list", "worker", "worker-new", "connect"),
         _term("Manager", _("A person or an AI that reviews attempts."), REVIEWING, MEASURING),

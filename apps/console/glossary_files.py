@@ -13,6 +13,8 @@ class Pointer(NamedTuple):
 
 PLACES: Mapping[str, Pointer] = {
     "Task": Pointer("prompt, problem", "apps/tasks/models.py"),
+    "Environment": Pointer("environment, world, task suite", "tentalis/core/worlds.py"),
+    "Certificate": Pointer("environment validation", "apps/worlds/certificates.py"),
     "Turn": Pointer("environment step: action and observation", "apps/worlds/playing.py"),
     "Attempt": Pointer("episode, sample, completion", "apps/tasks/models.py"),
     "Step": Pointer("reasoning step, tool call", "tentalis/core/steps.py"),

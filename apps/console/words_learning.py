@@ -15,6 +15,13 @@ class Remedy(NamedTuple):
     todo: Words
 
 
+class Pill(NamedTuple):
+    """How a state is shown."""
+
+    look: str
+    label: Words
+
+
 UNKNOWN = Remedy("", "")
 
 GATES: Mapping[str, Remedy] = {
@@ -70,6 +77,64 @@ GATES: Mapping[str, Remedy] = {
         _("Where it worked, right can be told from wrong"),
         _("Examine the environment (tentalis world doctor), mend what is found, and try the run again."),
     ),
+}
+
+EXAMINED: Mapping[str, Remedy] = {
+    "tasks": Remedy(
+        _("There are tasks to try"), _("Name some: tentalis world doctor NAME --prompt; or let it make some up.")
+    ),
+    "held out": Remedy(
+        _("No task to train on is one to measure on"),
+        _("Let the environment say of a task by its text alone whether it is held out, and draw none of those."),
+    ),
+    "beginnings": Remedy(
+        _("The same task and seed begin alike, whatever was done before or beside"),
+        _("Give each try a state of its own, and make it from the task and the seed alone."),
+    ),
+    "oracle": Remedy(
+        _("Its own right way is worth 1"), _("Mend what judges, or the solution that the environment knows.")
+    ),
+    "idleness": Remedy(_("Doing nothing is worth nothing"), _("Judge what was done, and not that nothing is broken.")),
+    "guesses": Remedy(
+        _("Guessing is worth no more than chance"),
+        _("Ask for more than a choice of few, or let the environment say what luck is worth."),
+    ),
+    "garbage": Remedy(
+        _("Answers and calls that mean nothing are worth nothing"), _("Refuse what cannot be read, and judge the rest.")
+    ),
+    "tampering": Remedy(
+        _("Who changes tests or rewards gains nothing"),
+        _("Keep what decides where no try can write, and judge from outside."),
+    ),
+    "cheats": Remedy(
+        _("What the environment itself knows as cheating is worth nothing"),
+        _("Judge the end and not how it looks: what it names as cheating was paid for."),
+    ),
+    "oracle again": Remedy(
+        _("Its own right way is still worth 1 behind all of that"),
+        _("Something lasts from one try to the next: give each a state of its own."),
+    ),
+    "verifier": Remedy(
+        _("The same end is judged the same each time"), _("Take chance, time and order out of what judges.")
+    ),
+    "spread": Remedy(
+        _("Right and wrong tries are told apart"),
+        _("Judge more closely: from a reward that is always the same nobody learns."),
+    ),
+    "what is shown": Remedy(
+        _("Nothing that is shown tells what is right"),
+        _("Take rewards, references and solutions out of what tries can read."),
+    ),
+}
+"""Of the examination of an environment, by the names of its checks."""
+
+STANDINGS: Mapping[str, Pill] = {
+    "passed": Pill("verified", _("May train")),
+    "allowed": Pill("paused", _("Failed, allowed")),
+    "failed": Pill("failed", _("Failed")),
+    "changed": Pill("paused", _("Changed since")),
+    "never": Pill("queued", _("Not examined")),
+    "exempt": Pill("skipped", _("Nothing to examine")),
 }
 
 ALARMS: Mapping[str, Remedy] = {

@@ -18,7 +18,6 @@ from apps.base.word_index import Words
 from apps.evals.models import Evaluation
 from apps.inference.models import Exchange
 from apps.workers.models import Worker
-from apps.worlds.registry import WORLDS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -141,11 +140,6 @@ class Task(Stateful):
         """How many people compare its two answers; 0 of other work."""
         found = self.metadata.get(BLIND_PAIR)
         return found if type(found) is int and found > 0 else 0
-
-    @property
-    def environment_label(self) -> str:
-        world = WORLDS.get(self.environment)
-        return world.label if world else self.environment
 
 
 class EndedAttempts(models.Manager["Attempt"]):

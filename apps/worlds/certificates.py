@@ -1,8 +1,8 @@
 """Whether a world may train: what an examination found of it as it is now."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from django.db import transaction
 
@@ -19,17 +19,25 @@ BY_PEOPLE: Final = "nothing of its own says what is right: checks and people tel
 """Why a plain conversation, and the tools of a server, are not examined."""
 
 
+State = Literal["exempt", "never", "changed", "failed", "allowed", "passed"]
+"""Of an examination: there is nothing to examine; it was never made, or of another than the world is now; what it
+found, where it failed with or without somebody's word that anything may be trained there all the same."""
+
+
 class WorldStanding(NamedTuple):
     """Whether a world may train.
 
     Args:
         may_train: None where there is nothing to examine, and it may.
         certificate: the newest of it as it is now, whatever it found.
+        newest: the newest of it as it was then.
     """
 
     may_train: bool | None
+    state: State
     words: str
     certificate: WorldCertificate | None = None
+    newest: WorldCertificate | None = None
 
 
 def is_examined(world: World) -> bool:
@@ -71,22 +79,33 @@ def certify(
 
 
 def find_standing(world: World) -> WorldStanding:
-    """Whether a world may train, by the newest certificate there is. Two queries at most."""
+    """Whether a world may train, by the newest certificate there is."""
+    return find_standings([world])[world.name]
+
+
+def find_standings(worlds: Iterable[World]) -> dict[str, WorldStanding]:
+    """Of each, by its name. One query."""
+    asked = list(worlds)
+    newest = WorldCertificate.objects.find_newest([world.name for world in asked])
+    return {world.name: _judge(world, newest.get(world.name)) for world in asked}
+
+
+def _judge(world: World, newest: WorldCertificate | None) -> WorldStanding:
     if not is_examined(world):
-        return WorldStanding(None, f"{world.name} is not examined: {BY_PEOPLE}")
-    newest = WorldCertificate.objects.newest_of(world.name)
+        return WorldStanding(None, "exempt", f"{world.name} is not examined: {BY_PEOPLE}", newest=newest)
     command = f"examine it: tentalis world doctor {world.name}"
     if newest is None:
-        return WorldStanding(False, f"{name_world(world)} was never examined; {command}")
+        return WorldStanding(False, "never", f"{name_world(world)} was never examined; {command}")
     if newest.sha256 != hash_world(world):
         words = f"{name_world(world)} is another than was examined ({newest.sha256[:SHOWN]}); {command}"
-        return WorldStanding(False, words)
+        return WorldStanding(False, "changed", words, newest=newest)
     if not newest.passed:
         faults = "; ".join(f"{one['name']}: {one['words']}" for one in newest.checks if one["passed"] is False)
         allowed = f"; allowed by {newest.examined_by}: {newest.accepted}" if newest.accepted else ""
         words = f"{name_world(world)} failed its examination: {faults}{allowed}"
-        return WorldStanding(bool(newest.accepted), words, newest)
-    return WorldStanding(True, f"{name_world(world)} passed its examination of {newest.created_at:%Y-%m-%d}", newest)
+        return WorldStanding(bool(allowed), "allowed" if allowed else "failed", words, newest, newest=newest)
+    words = f"{name_world(world)} passed its examination of {newest.created_at:%Y-%m-%d}"
+    return WorldStanding(True, "passed", words, newest, newest=newest)
 
 
 def settle_standing(world: World, *, by: str) -> WorldStanding:

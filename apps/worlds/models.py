@@ -1,5 +1,6 @@
 """Certificates of worlds: what their examination found, and of what."""
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from django.db import models
@@ -7,8 +8,10 @@ from django.db.models.functions import Now
 
 
 class WorldCertificateQuerySet(models.QuerySet["WorldCertificate"]):
-    def newest_of(self, world: str) -> "WorldCertificate | None":
-        return self.filter(world=world).order_by("-pk").first()
+    def find_newest(self, worlds: Collection[str]) -> "dict[str, WorldCertificate]":
+        """The newest of each, by its name."""
+        rows = self.filter(world__in=worlds).order_by("world", "-pk").distinct("world")
+        return {row.world: row for row in rows}
 
 
 class WorldCertificate(models.Model):

@@ -18,6 +18,8 @@ from apps.gate.models import AnswerPair
 from apps.operations.models import Alarm
 from apps.tasks.models import Task
 from apps.workers.models import Worker
+from apps.worlds.certificates import certify
+from apps.worlds.registry import get_world
 from tentalis.core.worlds import PanelItem
 from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
 from tests.e2e.quality_scenery import train_a_manager
@@ -77,6 +79,8 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "sessions": path("session-list"),
         "session": path("session", scene.project.sessions.earliest("pk").pk),
         "exchange": path("exchange", scene.project.exchanges.filter(turn="main").latest("pk").pk),
+        "environments": path("environment-list"),
+        "environment": path("environment", _examine("desk")),
         "tasksets": path("taskset-list"),
         "taskset": path("taskset", scene.project.tasksets.earliest("pk").pk),
         "evaluations": path("evaluation-list"),
@@ -102,6 +106,16 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "webhooks": path("webhooks"),
         "webhook": path("webhook", scene.project.webhooks.earliest("pk").pk),
     }
+
+
+def _examine(name: str) -> str:
+    """With two certificates, of which one found something, and was allowed all the same."""
+    certify(get_world(name), by="command line", tasks=1)
+    made = certify(get_world(name), by="user:alice", tasks=1, accepted="A control that is wrong on purpose.")
+    made.checks[3] |= {"passed": False, "words": "2 of 3 right ways are not worth 1: 'Ticket 4127': it is worth 0.5"}
+    made.passed = False
+    made.save()
+    return name
 
 
 def find_manager_pages(scene: Scene) -> dict[str, str]:

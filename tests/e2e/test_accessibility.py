@@ -44,7 +44,7 @@ UNFOLDED_OVERFLOW = """() => {
 }"""
 LONG_LISTS = (
     "dashboard", "tasks", "runs", "returns", "adapters", "adapter_moved", "audit", "quality", "rater", "my_feedback",
-    "worker", "run", "failed_run", "adapter", "course", "benchmark", "evaluation",
+    "worker", "run", "failed_run", "adapter", "course", "benchmark", "evaluation", "environments", "environment",
 )  # fmt: skip
 LISTS = (
     "project", "task-list", "task-new", "review-list", "run-list", "returns", "adapter-list", "blockers",

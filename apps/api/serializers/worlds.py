@@ -1,8 +1,10 @@
 """Environments as REST shows them."""
 
-from typing import Any
+from typing import Any, get_args
 
 from rest_framework import serializers
+
+from apps.worlds.certificates import State
 
 
 class WorldCheckOut(serializers.Serializer[Any]):
@@ -36,6 +38,9 @@ class WorldOut(serializers.Serializer[Any]):
     version = serializers.CharField()
     sha256 = serializers.CharField(help_text="Of all files that it is made of now.")
     may_train = serializers.BooleanField(allow_null=True, help_text="null: there is nothing to examine, and it may.")
+    state = serializers.ChoiceField(
+        choices=get_args(State), help_text="Of its examination; changed: it is another than was examined."
+    )
     words = serializers.CharField(help_text="Why it may or may not.")
     certificate = WorldCertificateOut(allow_null=True, help_text="Of it as it is now.")
 

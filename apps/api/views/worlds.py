@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from apps.api.permissions import SIGNED_IN
 from apps.api.serializers.worlds import WorldsOut
 from apps.api.views.base import ApiView
-from apps.worlds.certificates import find_standing
+from apps.worlds.certificates import WorldStanding, find_standings
 from apps.worlds.identity import hash_world
 from apps.worlds.registry import WORLDS
 from tentalis.core.worlds import World
@@ -26,10 +26,10 @@ class WorldsView(ApiView):
 
         `tentalis world doctor NAME`, where the platform is installed, examines one."""
         self.check_no_parameters()
-        return Response(WorldsOut({"results": list(map(_show, WORLDS.values()))}).data)
+        standings = find_standings(WORLDS.values())
+        return Response(WorldsOut({"results": [_show(world, standings[world.name]) for world in WORLDS.values()]}).data)
 
 
-def _show(world: World) -> dict[str, Any]:
-    standing = find_standing(world)
+def _show(world: World, standing: WorldStanding) -> dict[str, Any]:
     told = {name: getattr(world, name) for name in ("name", "label", "noun", "has_turns", "version")}
     return {**told, **standing._asdict(), "sha256": hash_world(world)}

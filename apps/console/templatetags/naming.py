@@ -2,17 +2,22 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django import template
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from apps.console.rendering import visible
 from apps.console.templatetags.console import number
 from apps.console.words_facts import HINT_SOURCES, OWN_NAMES, REWARD_SOURCES, SIGNALS, TURN_ENDS, name_choice, name_fact
 from apps.console.words_groups import group_names
 from apps.console.words_settings import Words
 from apps.training.models import TrainingRun
+from apps.worlds.registry import WORLDS
 from tentalis.core.learning.recipes import Recipe
 
 register = template.Library()
@@ -73,6 +78,16 @@ def recipe_differences(runs: Sequence[TrainingRun]) -> list[tuple[str, list[str]
 
 def _say_value(name: str, value: object) -> str:
     return next((text for _label, text in _walk({name: value})), "–")
+
+
+@register.simple_tag(takes_context=True)
+def environment(context: Mapping[str, Any], name: str) -> SafeString | str:
+    """An environment by what people call it, with its page where it is here."""
+    world = WORLDS.get(name)
+    if world is None:
+        return name
+    page = reverse("console:environment", args=(context["scene"].project.slug, name))
+    return format_html('<a href="{}">{}</a>', page, visible(world.label))
 
 
 @register.filter

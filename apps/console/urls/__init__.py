@@ -2,7 +2,18 @@
 
 from django.urls import include, path
 
-from apps.console.urls import benchmarks, house, operations, proposals, providers, quality, set_up, webhooks, work
+from apps.console.urls import (
+    benchmarks,
+    environments,
+    house,
+    operations,
+    proposals,
+    providers,
+    quality,
+    set_up,
+    webhooks,
+    work,
+)
 from apps.console.views import entry, signing_in
 
 app_name = "console"
@@ -20,6 +31,7 @@ urlpatterns = [
         include(
             [
                 *benchmarks.urlpatterns,
+                *environments.urlpatterns,
                 *house.urlpatterns,
                 *operations.urlpatterns,
                 *proposals.urlpatterns,

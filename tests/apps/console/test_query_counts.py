@@ -64,6 +64,8 @@ QUERIES: Mapping[str, int] = {
     "sessions": 13,
     "session": 18,  # its tree
     "exchange": 20,
+    "environments": 10,
+    "environment": 13,
     "tasksets": 11,
     "taskset": 12,
     "taskset_new": 9,

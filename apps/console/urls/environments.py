@@ -1,0 +1,10 @@
+"""Where tasks are."""
+
+from django.urls import path
+
+from apps.console.views import environments
+
+urlpatterns = [
+    path("environments/", environments.list_environments, name="environment-list"),
+    path("environments/<slug:environment>/", environments.show_environment, name="environment"),
+]
