@@ -7,7 +7,16 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+PORTS: Final = (
+    "TENTALIS_POSTGRES_PORT",
+    "TENTALIS_REDIS_PORT",
+    "TENTALIS_WEB_PORT",
+    "TENTALIS_ENGINE_PORT",
+    "TENTALIS_GATEWAY_PORT",
+)
+"""Settings of a stack."""
 
 
 class LocalHandler(BaseHTTPRequestHandler):
@@ -69,3 +78,13 @@ def find_free_port() -> int:
             holder.bind(("127.0.0.1", port))
             return port
     raise OSError("wanted a free port of 20000 to 31999, found none in 100 tries")
+
+
+def choose_ports(first_port: int | None) -> dict[str, str]:
+    """A port for each server of the stack."""
+    if first_port is not None:
+        return {name: str(first_port + number) for number, name in enumerate(PORTS)}
+    ports: set[int] = set()
+    while len(ports) < len(PORTS):
+        ports.add(find_free_port())
+    return {name: str(port) for name, port in zip(PORTS, ports, strict=True)}

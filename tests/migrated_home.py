@@ -25,6 +25,7 @@ from tentalis.platform.postgres_server import MAJOR_VERSION, find_postgres_binar
 from tentalis.platform.processes import die_with_parent
 from tentalis.platform.stack import PROJECT_DIRECTORY
 from tentalis.platform.up import running_stack
+from tests.local_server import choose_ports
 
 SHARED = "TESTS_SHARED_DIRECTORY"
 """Of all processes of a parallel run; whoever is first makes it and takes it away."""
@@ -108,6 +109,7 @@ def copy_migrated_home(home: Home) -> None:
             making = Home(shared / "migrating")
             clean = {name: value for name, value in os.environ.items() if not name.startswith("TENTALIS_")}
             clean.pop("DJANGO_SETTINGS_MODULE", None)
+            clean |= choose_ports(None)  # another run on this machine may do the same at this moment
             if dump := wait_for_dump():  # all that is left to do is to make the roles, and to give them their rights
                 with running_stack(making, clean, is_throwaway=True, only=("postgres",)) as stack:
                     restore(dump, stack.state().addresses["admin_database_url"])

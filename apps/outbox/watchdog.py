@@ -44,12 +44,9 @@ def _watch(queues: list[str], concurrency: int) -> None:
     keeper.last_claim_at = time.monotonic()
     may_have_left = True
     while True:
+        may_have_left = may_have_left and not _free_leases()
         try:
             close_old_connections()
-            if may_have_left:
-                if count := free_leases_of_dead(HOST):
-                    logger.warning("%d links of processes that died go on", count)
-                may_have_left = False
             silent_s = time.monotonic() - keeper.last_claim_at
             stalled = is_stalled(queues, concurrency, silent_s=silent_s, patience_s=patience_s)
         except Exception:
@@ -59,6 +56,18 @@ def _watch(queues: list[str], concurrency: int) -> None:
             logger.error("work waits on %s and nothing was taken for %.0f s: leaving", ", ".join(queues), silent_s)
             os._exit(EXIT_CODE)
         time.sleep(patience_s / 3)
+
+
+def _free_leases() -> bool:
+    """Give back what dead processes of this host hold; whether that could be done."""
+    try:
+        close_old_connections()
+        if count := free_leases_of_dead(HOST):
+            logger.warning("%d links of processes that died go on", count)
+    except Exception:
+        logger.warning("the watchdog cannot free what the dead held", exc_info=True)
+        return False
+    return True
 
 
 def connect() -> None:

@@ -140,18 +140,17 @@ class _Player:
             self.journal.keep_done(fresh)
             for one in fresh:
                 one.turns[-1].is_kept = True
-        ready: dict[str, list[Episode]] = {}
+        ready: dict[str, tuple[list[Episode], list[Mapping[str, Any]]]] = {}
         for episode in going:
             if _has_ended(episode, self.world.limits):
                 self._act(_finish, episode)
             elif self.failure is None:
-                offered = content_hash(self.world.tools_now(episode.prompt, episode.state))
-                ready.setdefault(offered, []).append(episode)
-        for offered, together in ready.items():
-            self._ask(together, offered)
+                tools = list(self.world.tools_now(episode.prompt, episode.state))
+                ready.setdefault(content_hash(tools), ([], tools))[0].append(episode)
+        for offered, (together, tools) in ready.items():
+            self._ask(together, tools, offered)
 
-    def _ask(self, episodes: list[Episode], offered: str) -> None:
-        tools = list(self.world.tools_now(episodes[0].prompt, episodes[0].state))
+    def _ask(self, episodes: list[Episode], tools: list[Mapping[str, Any]], offered: str) -> None:
         asked = [_ask_turn(self.world, episode, offered) for episode in episodes]
         future = self.pool.submit(
             _closing_connections,
@@ -240,9 +239,11 @@ def _has_ended(episode: Episode, limits: EpisodeLimits) -> bool:
 
 
 def _count_bad_calls(episode: Episode) -> int:
-    """Those at its end, in a row."""
+    """Those at its end, in a row: words without a call end it too."""
     count = 0
     for turn in reversed(episode.turns):
+        if not turn.calls:
+            return count
         for call in reversed(turn.calls):
             if not call.fault:
                 return count

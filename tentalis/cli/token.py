@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from tentalis.cli.numbers import read_numbers
 from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
 from tentalis.cli.session import open_client
 
@@ -42,7 +43,7 @@ def create(
             project=project or None,
             username=agent or None,
             expires_in_days=days,
-            limits=read_limits(limit) if limit else None,
+            limits=read_numbers("--limit", limit) if limit else None,
         )
     if as_json:
         print_json(token)
@@ -76,16 +77,6 @@ def limit(
 ) -> None:
     """Give a token other limits; none takes them all away."""
     with open_client() as client:
-        print_row(client.change_token(token_id, limits=read_limits(limit or [])), as_json=as_json, skip={"scopes"})
-
-
-def read_limits(texts: list[str]) -> dict[str, float | int]:
-    """["usd_per_day=2.5"] -> {"usd_per_day": 2.5}. Raises typer.BadParameter for anything else."""
-    limits: dict[str, float | int] = {}
-    for word in texts:
-        name, _, text = word.partition("=")
-        try:
-            limits[name] = int(text) if text.isdigit() else float(text)
-        except ValueError:
-            raise typer.BadParameter(f"--limit wants NAME=NUMBER, found {word!r}") from None
-    return limits
+        print_row(
+            client.change_token(token_id, limits=read_numbers("--limit", limit or [])), as_json=as_json, skip={"scopes"}
+        )

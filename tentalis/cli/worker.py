@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tentalis.cli.numbers import read_numbers
 from tentalis.cli.output import AsJson, Project, print_json, print_result, print_row, print_rows
 from tentalis.cli.session import choose_project, find_by_name, list_rows, open_client
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 FALLBACK = "server/model or another worker, asked while its own model cannot be had; repeatable, in order."
+SAMPLING = "NAME=NUMBER, of what its kind takes: temperature, max_tokens, top_p; repeatable."
 BASE_DIRECTORY = "Where the trainer finds the files of the very model its server serves; without it nothing trains."
 
 
@@ -27,7 +29,9 @@ def list_workers(project: Project = "", as_json: AsJson = False) -> None:
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits, - and _.")],
-    kind: Annotated[str, typer.Option("--kind", "-k", help="echo, desk, chat, outside or openclaw.")],
+    kind: Annotated[
+        str, typer.Option("--kind", "-k", help="echo, desk, chat, outside, openclaw, or one that a package adds.")
+    ],
     project: Project = "",
     base_model: Annotated[str, typer.Option(help="Name the model server knows it by.")] = "",
     base_directory: Annotated[str, typer.Option(help=BASE_DIRECTORY)] = "",
@@ -35,9 +39,13 @@ def create(
     agent_server: Annotated[str, typer.Option(help="Of an openclaw worker: name of its OpenClaw's gateway.")] = "",
     agent_id: Annotated[str, typer.Option(help="Of an openclaw worker: agent there; default: the default one.")] = "",
     system_prompt: Annotated[str, typer.Option(help="What the worker is told first.")] = "",
+    sampling: Annotated[list[str] | None, typer.Option(help=SAMPLING)] = None,
     adapters_per: Annotated[
         str, typer.Option(help="worker, or user: each person it talks with teaches adapters of their own.")
     ] = "",
+    user_batch_tasks: Annotated[
+        int | None, typer.Option(min=1, help="Tasks that fill a batch of one person; default: the project's.")
+    ] = None,
     fallback: Annotated[list[str] | None, typer.Option(help=FALLBACK)] = None,
     learns_with: Annotated[
         str, typer.Option(help="Name of the worker whose adapters it teaches and is served by; default: its own.")
@@ -52,7 +60,9 @@ def create(
         "agent_server": agent_server,
         "agent_id": agent_id,
         "system_prompt": system_prompt,
+        "sampling": read_numbers("--sampling", sampling or []),
         "adapters_per": adapters_per,
+        "user_batch_tasks": user_batch_tasks,
         "fallbacks": fallback,
         "learns_with": learns_with,
     }
@@ -85,22 +95,31 @@ def change(
     base_model: Annotated[str | None, typer.Option(help="Name the model server knows it by.")] = None,
     base_directory: Annotated[str | None, typer.Option(help=BASE_DIRECTORY)] = None,
     system_prompt: Annotated[str | None, typer.Option(help="What the worker is told first.")] = None,
+    sampling: Annotated[list[str] | None, typer.Option(help=f"{SAMPLING} What is not named stays.")] = None,
+    no_sampling: Annotated[bool, typer.Option("--no-sampling", help="As usual: none of them is set.")] = False,
     fallback: Annotated[list[str] | None, typer.Option(help=FALLBACK)] = None,
     no_fallbacks: Annotated[bool, typer.Option("--no-fallbacks", help="Nobody answers in its place.")] = False,
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
-    """Change a worker's base weights, what it is told first, or who answers in its place."""
+    """Change a worker's base weights, what it is told first, how it samples, or who answers in its place."""
     if fallback and no_fallbacks:
         raise typer.BadParameter("wanted --fallback or --no-fallbacks, found both")
+    if sampling and no_sampling:
+        raise typer.BadParameter("wanted --sampling or --no-sampling, found both")
     asked = {"base_model": base_model, "base_directory": base_directory, "system_prompt": system_prompt}
     changes: dict[str, Any] = {field: value for field, value in asked.items() if value is not None}
     if fallback or no_fallbacks:
         changes["fallbacks"] = fallback or []
-    if not changes:
-        raise typer.BadParameter("say what changes: --base-model, --base-directory, --system-prompt or --fallback")
+    numbers = read_numbers("--sampling", sampling or [])
+    if not (changes or numbers or no_sampling):
+        words = "--base-model, --base-directory, --system-prompt, --sampling or --fallback"
+        raise typer.BadParameter(f"say what changes: {words}")
     with open_client() as client:
-        worker = client.change_worker(find_worker(client, name, project)["id"], **changes)
+        worker = find_worker(client, name, project)
+        if numbers or no_sampling:
+            changes["sampling"] = {} if no_sampling else {**worker["sampling"], **numbers}
+        worker = client.change_worker(worker["id"], **changes)
     if as_json:
         print_json(worker)
     else:

@@ -1,11 +1,12 @@
 """Tasks of repositories that were added to an installation: each a directory that never changes."""
 
+import fcntl
 import json
 import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -56,7 +57,7 @@ class StoredTask:
 
 
 class TaskStore:
-    """The tasks in a directory. Any number of processes may read it; what is added appears as a whole."""
+    """The tasks in a directory. Any number of processes may read and write it; what is added appears as a whole."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -77,18 +78,19 @@ class TaskStore:
         )
         digest = content_hash([replace(loaded, task=task).hash, task.issue])[:12]
         stored = StoredTask(f"{task.name}@{digest}", split, self.directory / split / f"{task.name}@{digest}")
-        if found := next((one for one in self.list_tasks() if one.name == stored.name), None):
-            raise RepoTaskError(
-                f"{stored.name} is there already, to {'measure' if found.split != 'train' else 'train'}"
-            )
         staging = self.directory / split / f"{_STAGING}{uuid.uuid4().hex}"
-        try:
-            shutil.copytree(directory, staging, symlinks=True)
-            if (staging / TASK_FILE).exists():
-                (staging / TASK_FILE).write_text(json.dumps(task.to_json(), indent=1) + "\n", encoding="utf-8")
-            staging.rename(stored.directory)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        with self._writing():
+            if found := next((one for one in self.list_tasks() if one.name == stored.name), None):
+                raise RepoTaskError(
+                    f"{stored.name} is there already, to {'measure' if found.split != 'train' else 'train'}"
+                )
+            try:
+                shutil.copytree(directory, staging, symlinks=True)
+                if (staging / TASK_FILE).exists():
+                    (staging / TASK_FILE).write_text(json.dumps(task.to_json(), indent=1) + "\n", encoding="utf-8")
+                staging.rename(stored.directory)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
         return stored
 
     def list_tasks(self, split: str = "") -> list[StoredTask]:
@@ -107,6 +109,14 @@ class TaskStore:
     def remove(self, name: str) -> None:
         """Raises RepoTaskError where there is none of that name."""
         shutil.rmtree(self.find(name).directory)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One after the other: what is added to train on is not added to measure on at the same moment."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _list(self, split: str) -> Iterator[StoredTask]:
         with suppress(FileNotFoundError):

@@ -12,6 +12,7 @@ and who is killed before they have read or kept it can only ask again.
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import signal
@@ -309,8 +310,9 @@ def wait_for_work(row: Found, tap: Tap) -> None:
 
 
 def find_distance(at: float, times: Sequence[tuple[float, float]]) -> float:
-    """Seconds from a delivery to the next kill, or behind the death before it, whichever is nearer."""
-    return min(max(began - at, at - ended, 0.0) for began, ended in times)
+    """Seconds from a delivery to the next kill, or behind the death before it, whichever is nearer; without end where
+    nothing was killed."""
+    return min((max(began - at, at - ended, 0.0) for began, ended in times), default=math.inf)
 
 
 def follow(url: str, evaluation: int) -> float:

@@ -27,7 +27,7 @@ from tentalis.core.workbench import solving, tasks
 from tentalis.core.workbench.episode import begin
 from tentalis.platform.stack import PROJECT_DIRECTORY
 from tentalis.platform.up import running_stack
-from tests.bench.templates_made import CallCounts, count_calls, install_package
+from tests.bench.templates_made import CallCounts, InstallError, count_calls, install_package
 from tests.chaos.stage import make_environ, own_home
 
 TRAIN, HELD_OUT, TRIES = 200, 60, 4
@@ -201,13 +201,19 @@ def measure(options: argparse.Namespace) -> bool:
     cases = [case for case in CASES if case.name in options.cases]
     rows = [TrainedRow(case.name, case.template or options.template, case.model) for case in cases]
     with own_home(options.keep_in) as home:
-        venvs = [
-            install_package(row.kind, row.template, keep=options.keep, files=case.files, paths=case.paths).venv
-            for case, row in zip(cases, rows, strict=True)
-        ]
+        venvs = []
+        for case, row in zip(cases, rows, strict=True):
+            try:
+                made = install_package(row.kind, row.template, keep=options.keep, files=case.files, paths=case.paths)
+            except InstallError as error:
+                row.words = f"COULD NOT BE INSTALLED: {error}"
+            else:
+                venvs.append(made.venv)
         environ = make_environ() | {"TENTALIS_AGENT_ENVIRONMENTS": ",".join(map(str, venvs))}
         with running_stack(home, environ, is_throwaway=True) as stack:
             for case, row in zip(cases, rows, strict=True):
+                if row.words:
+                    continue
                 started = time.monotonic()
                 try:
                     learn(Shell(home.root, environ), case, row, rounds=options.rounds or case.rounds)

@@ -9,17 +9,10 @@ from pathlib import Path
 
 from tentalis.platform.home import Home
 from tentalis.platform.up import RunningStack, running_stack
-from tests.local_server import find_free_port
+from tests.local_server import choose_ports
 from tests.migrated_home import copy_migrated_home
 
 LEASE_S = 8.0
-PORT_VARIABLES = (
-    "TENTALIS_POSTGRES_PORT",
-    "TENTALIS_REDIS_PORT",
-    "TENTALIS_WEB_PORT",
-    "TENTALIS_ENGINE_PORT",
-    "TENTALIS_GATEWAY_PORT",
-)
 SETTINGS: Mapping[str, str] = {
     "TENTALIS_LEASE_SECONDS": str(LEASE_S),
     "TENTALIS_WATCHDOG_SECONDS": "10",
@@ -71,16 +64,6 @@ def make_environ(first_port: int | None = None) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TENTALIS_")}
     environ.pop("DJANGO_SETTINGS_MODULE", None)
     return environ | choose_ports(first_port)
-
-
-def choose_ports(first_port: int | None) -> dict[str, str]:
-    """A port for each server of the stack."""
-    if first_port is not None:
-        return {name: str(first_port + number) for number, name in enumerate(PORT_VARIABLES)}
-    ports: set[int] = set()
-    while len(ports) < len(PORT_VARIABLES):
-        ports.add(find_free_port())
-    return {name: str(port) for name, port in zip(PORT_VARIABLES, ports, strict=True)}
 
 
 def environment_of(stack: RunningStack) -> dict[str, str]:

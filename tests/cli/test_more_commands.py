@@ -173,6 +173,19 @@ def test_workers_learn_with_one_and_alone_again(signed_in: Run) -> None:
     assert backed.json["fallbacks"] == ["engine/desk", "engine/b"]
     assert signed_in("worker", "change", "sales", "--fallback", "engine/b", "--no-fallbacks").code == 2
     assert signed_in("worker", "change", "sales", "--no-fallbacks", "--json").json["fallbacks"] == []
+    cooler = signed_in("worker", "change", "sales", "--sampling", "temperature=0.5", "--json")
+    assert cooler.json["sampling"] == {"temperature": 0.5}
+    assert signed_in("worker", "change", "sales", "--sampling", "max_tokens=64", "--json").json["sampling"] == {
+        "temperature": 0.5,
+        "max_tokens": 64,
+    }
+    unknown = signed_in("worker", "change", "sales", "--sampling", "wit=2")
+    assert (unknown.code, "may hold temperature" in unknown.err) == (1, True)
+    assert signed_in("worker", "change", "sales", "--sampling", "temperature=hot").code == 2
+    assert signed_in("worker", "change", "sales", "--no-sampling", "--json").json["sampling"] == {}
+    told = ("--sampling", "temperature=0.2", "--adapters-per", "user", "--user-batch-tasks", "5", "--json")
+    terse = signed_in("worker", "create", "terse", "-k", "desk", *told).json
+    assert (terse["sampling"], terse["user_batch_tasks"]) == ({"temperature": 0.2}, 5)
     made = signed_in("worker", "create", "support", "-k", "desk", "--learns-with", "sales", "--json")
     assert made.json["learns_with"] == "sales"
     assert signed_in("worker", "show", "sales", "--json").json["learners"] == ["support"]

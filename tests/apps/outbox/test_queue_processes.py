@@ -3,9 +3,12 @@
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from django.db import OperationalError
+from django.utils import timezone
 from pytest_django import Settings
 
 from apps.outbox import services, watchdog
@@ -42,3 +45,25 @@ def test_a_queue_process_that_starts_takes_up_what_died_on_its_host(
         watchdog._watch(["workers"], 1)
     held.refresh_from_db()
     assert (held.fence, held.errors[0]["type"]) == (None, "ProcessDied")
+
+
+def test_work_that_nobody_takes_is_seen_whatever_keeps_it_from_freeing_what_the_dead_held(
+    db: None, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.TENTALIS = settings.TENTALIS | {"WATCHDOG_SECONDS": 0}
+    services.start("work", subject_id=7, project_id=None)
+    Segment.objects.update(published_at=timezone.now() - timedelta(hours=1), queue="workers")
+
+    def fail(host: str) -> int:
+        raise OperationalError("permission denied")
+
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(watchdog, "free_leases_of_dead", fail)
+    monkeypatch.setattr(watchdog, "os", SimpleNamespace(_exit=leave))
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=time.monotonic, sleep=leave))
+    monkeypatch.setattr(watchdog, "close_old_connections", lambda: None)  # the test's own
+    with pytest.raises(SystemExit) as ended:
+        watchdog._watch(["workers"], 1)
+    assert ended.value.code == watchdog.EXIT_CODE

@@ -530,6 +530,31 @@ def test_what_cannot_be_read_is_said_to_the_model_and_three_in_a_row_are_enough(
     assert stage.acts == 0
 
 
+def test_words_between_calls_that_cannot_be_read_end_their_row_and_tools_are_asked_for_once_a_turn(
+    tallier: Worker, stage: Stage, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = ["subtract {}", "subtract {}", "Wait.", "subtract {}", "subtract {}", "3"]
+    offered: list[str] = []
+
+    def offer(world: TallyWorld, prompt: str, state: Tally) -> Sequence[Any]:
+        offered.append(prompt)
+        return world.tools(prompt)
+
+    def reply(world: TallyWorld, state: Tally, text: str, key: str) -> Observation | None:
+        return Observation(text="Go on.") if text == "Wait." else None
+
+    def say(messages: Sequence[dict[str, Any]]) -> str:
+        return script[[one["role"] for one in messages].count("assistant")]
+
+    monkeypatch.setattr("tests.apps.worlds.tally_package.say", say)
+    stage.world.reply, stage.world.tools_now = reply, offer  # type: ignore[assignment,method-assign]
+    task = submit(tallier, alice, group_size=1)
+    run_segment(task)
+    (attempt,) = task.attempts.all()
+    assert (attempt.answer, "ended_by" in read(attempt)["details"]) == ("3", False)
+    assert len(offered) == attempt.turns.count() == len(script)
+
+
 def test_what_was_not_shown_of_an_observation_is_kept_whole(
     tallier: Worker, stage: Stage, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

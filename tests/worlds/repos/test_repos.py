@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -119,6 +120,35 @@ def test_what_cannot_be_added_is_refused_in_words(store: TaskStore, tmp_path: Pa
     for name in ("../../etc", "calc-1", "calc-1@000000000000"):
         with pytest.raises(RepoTaskError, match="wanted a task that was added"):
             store.find(name)
+
+
+def test_a_task_that_two_add_at_the_same_moment_is_there_once(
+    store: TaskStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = write_task(make_task(name="calc-1"), tmp_path / "task")
+    fresh, said = TaskStore(tmp_path / "store"), list[str]()
+    copy = shutil.copytree
+
+    def add(split: str) -> None:
+        try:
+            said.append(fresh.add(place, split=split).split)
+        except RepoTaskError as error:
+            said.append(str(error))
+
+    second = threading.Thread(target=add, args=("held_out",))
+
+    def copy_while_another_adds(*given: Any, **told: Any) -> Any:
+        monkeypatch.undo()
+        second.start()
+        second.join(timeout=0.3)  # who does not wait for the first is done by then
+        return copy(*given, **told)
+
+    monkeypatch.setattr(shutil, "copytree", copy_while_another_adds)
+    add("train")
+    second.join()
+    (added,) = fresh.list_tasks()
+    assert sorted(said) == sorted(["train", f"{added.name} is there already, to train"])
+    assert [one.name for one in (fresh.directory / "train").iterdir()] == [added.name]
 
 
 def test_a_prompt_is_a_tasks_name_and_words_and_nothing_else(store: TaskStore) -> None:
