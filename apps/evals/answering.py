@@ -87,15 +87,14 @@ def _measure_base_nats(
     found: list[float | None] = [None if draft.text else 0.0 for draft in drafts]
     if not looked_at or server is None:
         return found
-    rows = [[*draft.prompt_token_ids, *draft.token_ids] for draft in looked_at.values()]
+    rows = [(draft.prompt_token_ids, draft.token_ids) for draft in looked_at.values()]
     try:
-        scores = server.score(rows, model=name_of(worker, None))
+        scores = server.score_answers(rows, model=name_of(worker, None))
     except ProviderRefusedError as error:
         logger.warning("the model server of %s would not score answers: %s", worker, error)
         return found
     for (place, draft), score in zip(looked_at.items(), scores, strict=True):
-        said = score[len(score) - len(draft.token_ids) :]
-        chosen = [value for value, sampled in zip(said, draft.sampled, strict=True) if sampled]
+        chosen = [value for value, sampled in zip(score, draft.sampled, strict=True) if sampled]
         found[place] = -fmean(chosen) if chosen else 0.0
     return found
 

@@ -190,24 +190,43 @@ class ModelClient:
         choices = self._read_choices(answer, model, None)[:n]
         return self._share(answer, [self._read(self._read_chat, choice, answer) for choice in choices])
 
-    def score(self, rows: Sequence[Sequence[int]], *, model: str) -> list[list[float]]:
-        """Log-prob of every token of each row but the first, under `model`, in one request.
+    def score(
+        self, rows: Sequence[Sequence[int]], *, model: str, starts: Sequence[int] | None = None
+    ) -> list[list[float]]:
+        """Log-prob of each row's tokens given all before them, under `model`, in one request.
 
+        Args:
+            starts: each row's first token that is looked at, at least 1; None: all but the first of each.
         Returns:
-            (len(rows), length - 1): entry t is the log-prob of token t + 1 given all before it.
+            (len(rows), length - start)
         """
-        choices = self._score(rows, model)
-        return [_read_prompt_logprobs(choice, row) for choice, row in zip(choices, rows, strict=True)]
+        starts = [1] * len(rows) if starts is None else starts
+        choices = self._score(rows, model, starts)
+        return [_read_prompt_logprobs(*each) for each in zip(choices, rows, starts, strict=True)]
+
+    def score_answers(
+        self, answered: Sequence[tuple[Sequence[int], Sequence[int]]], *, model: str
+    ) -> list[list[float]]:
+        """Log-prob of each answer's tokens behind its prompt: (len(answered), length of the answer)."""
+        rows = [[*prompt, *answer] for prompt, answer in answered]
+        return self.score(rows, model=model, starts=[len(prompt) for prompt, _ in answered])
 
     def score_texts(self, texts: Sequence[str], *, model: str) -> list[list[float]]:
         """Log-prob of every token of each text but the first, as the server tokenises it; in one request."""
         return [_read_text_logprobs(choice) for choice in self._score(list(texts), model)]
 
-    def _score(self, prompts: Sequence[str | Sequence[int]], model: str) -> Sequence[Mapping[str, Any]]:
-        """What the server tells of each prompt, of which it is to draw no more than it must."""
+    def _score(
+        self, prompts: Sequence[str | Sequence[int]], model: str, starts: Sequence[int] = ()
+    ) -> Sequence[Mapping[str, Any]]:
+        """What the server tells of each prompt, of which it is to draw no more than it must.
+
+        `logprob_start_len` spares our engine what stands before it; vLLM looks over it and tells all.
+        """
         if not prompts:
             return []
         body = {"model": model, "prompt": prompts, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        if any(start > 1 for start in starts):
+            body["logprob_start_len"] = list(starts)
         answer = self._ask(self._transport.completions_path, body)
         return self._read_choices(answer, model, len(prompts))
 
@@ -499,14 +518,14 @@ def _read_content(content: Any) -> str:
     return "".join(part["text"] for part in content if part.get("type") == "text")
 
 
-def _read_prompt_logprobs(choice: Mapping[str, Any], row: Sequence[int]) -> list[float]:
+def _read_prompt_logprobs(choice: Mapping[str, Any], row: Sequence[int], start: int) -> list[float]:
     entries = choice.get("prompt_logprobs")
     if not isinstance(entries, list) or len(entries) != len(row):
         raise ProviderAnswerError(
             f"wanted {len(row)} prompt log-probs, found {len(entries) if isinstance(entries, list) else entries!r}"
         )
     try:
-        return [float(entry[str(token)]["logprob"]) for token, entry in zip(row[1:], entries[1:], strict=True)]
+        return [float(entry[str(token)]["logprob"]) for token, entry in zip(row[start:], entries[start:], strict=True)]
     except (KeyError, TypeError) as error:
         raise ProviderAnswerError(f"prompt log-probs do not name the prompt's tokens: {error}") from error
 

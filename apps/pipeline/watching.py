@@ -108,14 +108,13 @@ def _find_drift(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm
     told = [one for one in told if one.adapter_name == adapter.name and not one.shared_tokens][:RECOMPUTED]
     if not told:
         return ()
-    rows = [[*one.unpack_prompt_token_ids(), *one.unpack_token_ids()] for one in told]
-    scores = client_of(adapter.worker).score(rows, model=adapter.name)
+    rows = [(one.unpack_prompt_token_ids(), one.unpack_token_ids()) for one in told]
+    scores = client_of(adapter.worker).score_answers(rows, model=adapter.name)
     served, again = [], []
     for exchange, score in zip(told, scores, strict=True):
         logprobs, sampled = exchange.unpack_logprobs(), exchange.unpack_sampled()
-        new = score[len(score) - len(logprobs) :]
         served.append([value for value, is_chosen in zip(logprobs, sampled, strict=True) if is_chosen])
-        again.append([value for value, is_chosen in zip(new, sampled, strict=True) if is_chosen])
+        again.append([value for value, is_chosen in zip(score, sampled, strict=True) if is_chosen])
     return watch_logprobs(served, again)
 
 

@@ -65,9 +65,10 @@ class ServedTeacher:
             part = items[start : start + ROWS_AT_ONCE]
             rows = [[*prompt, *rollout.token_ids] for prompt, rollout in part]
             body = {"prompt": rows, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0, "return_token_ids": True}
+            body["logprob_start_len"] = [len(prompt) for prompt, _ in part]
             choices = self._read_choices(self._ask("/v1/completions", body), len(rows))
             for (prompt, _), row, choice in zip(part, rows, choices, strict=True):
-                scored.append(self._read_row(choice, row)[len(prompt) - 1 :])
+                scored.append(self._read_row(choice, row, len(prompt)))
         return scored
 
     @property
@@ -96,13 +97,15 @@ class ServedTeacher:
             raise TeacherError(f"{self._name}: wanted {count} answers, found {len(choices)} of {served}")
         return choices
 
-    def _read_row(self, choice: Mapping[str, Any], row: Sequence[int]) -> list[float]:
-        """Log-probs of all tokens but the first (len(row) - 1,), of exactly the tokens that were sent."""
+    def _read_row(self, choice: Mapping[str, Any], row: Sequence[int], start: int) -> list[float]:
+        """Log-probs of the tokens from `start` on, of exactly the tokens that were sent."""
         found, entries = choice.get("prompt_token_ids"), choice.get("prompt_logprobs")
         if found != row or not isinstance(entries, list) or len(entries) != len(row):
             raise TeacherError(f"{self._name} read other tokens than the {len(row)} it was sent: {str(found)[:200]}")
         try:
-            values = [float(entry[str(token)]["logprob"]) for token, entry in zip(row[1:], entries[1:], strict=True)]
+            values = [
+                float(entry[str(token)]["logprob"]) for token, entry in zip(row[start:], entries[start:], strict=True)
+            ]
         except (KeyError, TypeError, ValueError) as error:
             raise TeacherError(f"{self._name}: wanted a log-prob of each token it was sent, found {error!r}") from error
         if not all(map(math.isfinite, values)):

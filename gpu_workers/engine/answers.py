@@ -210,9 +210,11 @@ class AnswerWriter:
         return self._codec.bytes_of(token).decode("utf-8", "replace")
 
     def _write_prompt_logprobs(self, prompt: Sequence[int], score: PromptScore) -> list[Json | None]:
-        entries: list[Json | None] = [None]
+        entries: list[Json | None] = [None] * score.start
         ranks = [None] * len(score.top) if score.ranks is None else score.ranks.tolist()
-        for token, logprob, rank, top in zip(prompt[1:], score.logprobs.tolist(), ranks, score.top, strict=True):
+        for token, logprob, rank, top in zip(
+            prompt[score.start :], score.logprobs.tolist(), ranks, score.top, strict=True
+        ):
             entry = {
                 str(each): {"logprob": value, "rank": place, "decoded_token": self._spell(each)}
                 for place, (each, value) in enumerate(top, start=1)

@@ -234,11 +234,11 @@ class Engine:
         """Log-probs of given completions, one array (T,) each, natural log at temperature 1."""
         whole = [[*prompt, *completion] for prompt, completion in zip(prompt_ids, completion_ids, strict=True)]
         options = SamplingOptions(max_tokens=0, prompt_logprobs=0, seed=0)
-        job = Job(self.models.find(adapter or self.base.name), whole, options)
+        starts = [len(prompt) for prompt in prompt_ids]
+        job = Job(self.models.find(adapter or self.base.name), whole, options, score_starts=starts)
         self._finish(job)
         job.finished_samples()
-        scores = [score.logprobs for score in job.prompt_scores if score is not None]
-        return [score[len(score) - len(completion) :] for score, completion in zip(scores, completion_ids, strict=True)]
+        return [score.logprobs for score in job.prompt_scores if score is not None]
 
     def _finish(self, job: Job) -> None:
         self.submit(job)

@@ -87,14 +87,15 @@ class PromptScore:
     """Log-probs of a prompt's own tokens.
 
     Args:
-        logprobs: (P - 1,) of tokens 1..P-1.
-        ranks: (P - 1,) 1 for the most likely; None where nobody told.
+        logprobs: (P - start,) of tokens start..P-1.
+        ranks: (P - start,) 1 for the most likely; None where nobody told.
         top: per token, alternatives.
     """
 
     logprobs: NDArray[np.float32]
     ranks: NDArray[np.int64] | None
     top: list[TopLogprobs]
+    start: int = 1
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Job:
         samples: (prompts x n), prompt-major; None until finished.
         is_cancelled: set from any thread; the engine then drops the job's rows.
         read_states: given each prompt's place and its final hidden states (T, D), in the engine's thread.
+        score_starts: of each prompt, the first token whose log-prob is wanted, where `prompt_logprobs` asks for them;
+            0 and 1 are all that have one. What stands before it may be known already.
     """
 
     loaded: "LoadedModel"
@@ -128,6 +131,7 @@ class Job:
     error: EngineError | None = None
     is_cancelled: bool = False
     read_states: Callable[[int, Tensor], None] | None = None
+    score_starts: Sequence[int] = ()
     created_s: float = field(default_factory=time.monotonic)
     unfinished: int = field(init=False)
 
@@ -135,6 +139,13 @@ class Job:
         self.unfinished = len(self.prompts) * self.options.n
         self.samples = [None] * self.unfinished
         self.prompt_scores = [None] * len(self.prompts)
+        self.score_starts = [max(1, start) for start in self.score_starts] or [1] * len(self.prompts)
+
+    def states_from(self, index: int) -> int:
+        """The first token of a prompt whose final hidden state is wanted."""
+        if self.read_states is not None:
+            return 0
+        return self.score_starts[index] - 1 if self.options.prompt_logprobs is not None else len(self.prompts[index])
 
     @property
     def is_over(self) -> bool:

@@ -129,6 +129,7 @@ class GenerationRequest:
         names_by_id: log-probs name each token `token_id:N`, so that alternatives of one spelling stay apart.
         reads_calls: tool calls in the answers' text are told as such.
         includes_usage: a stream ends with a usage chunk.
+        score_starts: as a job has them.
     """
 
     loaded: LoadedModel
@@ -139,6 +140,7 @@ class GenerationRequest:
     is_chat: bool
     names_by_id: bool = False
     reads_calls: bool = False
+    score_starts: Sequence[int] = ()
 
 
 def read_completion(body: object, find_model: Callable[[str], LoadedModel], codec: TextCodec) -> GenerationRequest:
@@ -202,6 +204,7 @@ def _read_rest(
     prompt_logprobs = fields.integer("prompt_logprobs", None, 0, MAX_ALTERNATIVES)
     if prompt_logprobs is not None and streams:
         raise InvalidRequestError("prompt_logprobs cannot be streamed", param="prompt_logprobs")
+    score_starts = _read_starts(fields, prompts) if prompt_logprobs is not None else ()
     stops = fields.strings("stop")
     if len(stops) > MAX_STOPS or any(len(stop) > MAX_STOP_CHARACTERS for stop in stops):
         raise InvalidRequestError(
@@ -232,7 +235,25 @@ def _read_rest(
     names_by_id = fields.flag("return_tokens_as_token_ids")
     fields.finish()
     includes_usage = bool(stream_options and stream_options.get("include_usage"))
-    return GenerationRequest(loaded, prompts, options, returns_token_ids, includes_usage, is_chat, names_by_id)
+    return GenerationRequest(
+        loaded, prompts, options, returns_token_ids, includes_usage, is_chat, names_by_id, score_starts=score_starts
+    )
+
+
+def _read_starts(fields: Fields, prompts: Sequence[Sequence[int]]) -> list[int]:
+    """From which token on each prompt's log-probs are told: one number, or one a prompt, as SGLang reads it."""
+    name = "logprob_start_len"
+    value = fields.take(name)
+    told = value if isinstance(value, list) else [value or 0] * len(prompts)
+    starts = fields.token_ids(name, told)
+    if len(starts) != len(prompts) or any(
+        not 0 <= start <= len(prompt) for start, prompt in zip(starts, prompts, strict=False)
+    ):
+        raise InvalidRequestError(
+            f"{name} must be a place in the prompt, or one in each of the {len(prompts)}, found {_show(value)}",
+            param=name,
+        )
+    return starts
 
 
 def _read_format(fields: Fields) -> str:

@@ -231,11 +231,11 @@ class Scheduler:
     def _count_unread(self, job: Job, index: int) -> int:
         """Tokens of a waiting prompt that are to be read."""
         prompt, prefixes = job.prompts[index], self._keeps(job.loaded)
-        if prefixes is None or len(prompt) <= job.loaded.model.part_tokens or _needs_states(job):
+        if prefixes is None or len(prompt) <= job.loaded.model.part_tokens:
             return len(prompt)
         if (names := self._names.get((job, index))) is None:
             names = self._names[job, index] = hash_blocks(job.loaded.identity, prompt)
-        return len(prompt) - prefixes.count(names)
+        return len(prompt) - prefixes.count(names[: job.states_from(index) // BLOCK_TOKENS])
 
     def _begin(self, job: Job, index: int) -> None:
         prefixes = self._keeps(job.loaded)
@@ -314,10 +314,16 @@ class Scheduler:
         for job, index in chunk:
             places.setdefault(tuple(job.prompts[index]), len(places))
         distinct = list(places)
-        whole = {places[tuple(job.prompts[index])] for job, index in chunk if _needs_states(job)}
+        unread = [len(prompt) for prompt in distinct]
+        for job, index in chunk:
+            place = places[tuple(job.prompts[index])]
+            unread[place] = min(unread[place], job.states_from(index))
         prefixes = self._keeps(loaded)
         names = [hash_blocks(loaded.identity, prompt) for prompt in distinct] if prefixes else []
-        known = [prefixes.find(own) if prefixes and place not in whole else None for place, own in enumerate(names)]
+        known = [
+            prefixes.find(own[: most // BLOCK_TOKENS]) if prefixes else None
+            for own, most in zip(names, unread, strict=False)
+        ]
         if part is not None:
             known = [part.known]
         starts = [0 if one is None else one.shape[2] for one in known] or [0] * len(distinct)
@@ -340,11 +346,13 @@ class Scheduler:
         for job, index in chunk:
             place = places[tuple(job.prompts[index])]
             if (alternatives := job.options.prompt_logprobs) is not None:
-                prompt = job.prompts[index]
-                found = score_prompt(
-                    loaded.model, hidden[place, : len(prompt)], prompt, alternatives, before=before.get(alternatives)
-                )
-                job.prompt_scores[index], before[alternatives] = found, (prompt, found)
+                prompt, first = job.prompts[index], job.score_starts[index]
+                states = hidden[place, first - 1 - starts[place] : len(prompt) - starts[place]]
+                shared = before.get(alternatives) if first == 1 else None
+                found = score_prompt(loaded.model, states, prompt, alternatives, start=first, before=shared)
+                job.prompt_scores[index] = found
+                if first == 1:
+                    before[alternatives] = (prompt, found)
             if job.options.max_tokens == 0:
                 events.setdefault(job, []).extend(_finish_unsampled(job, index))
                 continue
@@ -409,13 +417,14 @@ def score_prompt(
     prompt: Sequence[int],
     alternatives: int,
     *,
+    start: int = 1,
     before: tuple[Sequence[int], PromptScore] | None = None,
 ) -> PromptScore:
-    """Log-probs of tokens 1.. of a prompt from its final hidden states (P, D).
+    """Log-probs of tokens start.. of a prompt, from final hidden states from the token before on (P - start + 1, D).
 
     Args:
         before: another prompt and what was told of it, with as many alternatives: what both begin with is not computed
-            again, which of answers behind the same system prompt is most.
+            again. Only where all is wanted.
     """
     same, logprobs, ranks = 0, [np.empty(0, dtype=np.float32)], [np.empty(0, dtype=np.int64)]
     top: list[TopLogprobs] = []
@@ -423,11 +432,11 @@ def score_prompt(
         pairs = zip(prompt, before[0], strict=False)
         same = max(0, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) - 1)
         logprobs, ranks, top = [before[1].logprobs[:same]], [before[1].ranks[:same]], before[1].top[:same]
-    targets = torch.tensor(prompt[1 + same :], device=hidden.device)
+    targets = torch.tensor(prompt[start + same :], device=hidden.device)
     block = max(1, _SCORED_LOGITS // model.vocabulary_size)
-    for start in range(0, len(targets), block):
-        wanted = targets[start : start + block, None]
-        logits = model.project(hidden[same + start : same + start + len(wanted)])  # N V
+    for place in range(0, len(targets), block):
+        wanted = targets[place : place + block, None]
+        logits = model.project(hidden[same + place : same + place + len(wanted)])  # N V
         own, sums = logits.gather(-1, wanted), add_up(logits)[:, None]
         logprobs.append((own - sums)[:, 0].cpu().numpy())
         ranks.append(((logits > own).sum(-1) + 1).cpu().numpy())
@@ -439,7 +448,7 @@ def score_prompt(
             ]
         else:
             top += [[] for _ in range(len(wanted))]
-    return PromptScore(np.concatenate(logprobs), np.concatenate(ranks), top)
+    return PromptScore(np.concatenate(logprobs), np.concatenate(ranks), top, start)
 
 
 def _finish_unsampled(job: Job, index: int) -> list[Delta]:

@@ -225,7 +225,7 @@ class EngineServer:
         body = await _read_json(request)
         async with self._bases.hold(body.get("model") if isinstance(body, dict) else None) as engine:
             asked = read(body, engine.models.find, engine.codec)
-            job = Job(asked.loaded, asked.prompts, asked.options)
+            job = Job(asked.loaded, asked.prompts, asked.options, score_starts=asked.score_starts)
             writer = AnswerWriter(asked, job, engine.codec, identifier=uuid4().hex, created=int(time.time()))
             async with self._running(engine, job) as mailbox:
                 if asked.options.streams:

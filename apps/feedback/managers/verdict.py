@@ -123,8 +123,7 @@ def judge(
         if not isinstance(prompt, Unscored):
             rows += [(prompt, client.tokenize(word, model=base)) for word in question.words]
             places.append(place)
-    found = client.score([[*prompt, *word] for prompt, word in rows], model=model.name)
-    sums = [sum(scores[len(scores) - len(word) :]) for scores, (_, word) in zip(found, rows, strict=True)]
+    sums = list(map(sum, client.score_answers(rows, model=model.name)))
     scored: list[float | Unscored] = [one if isinstance(one, Unscored) else Unscored("not asked") for one in prompts]
     for place, yes, no in zip(places, sums[::2], sums[1::2], strict=True):
         scored[place] = score_verdict(yes, no)

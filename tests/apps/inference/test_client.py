@@ -211,6 +211,14 @@ def test_an_answer_of_another_shape_is_unreadable_whatever_was_asked(answer: Any
                 ask()
 
 
+def test_answers_are_scored_behind_their_prompts_whatever_the_server_tells_of_those() -> None:
+    with FakeModelServer() as server:
+        server.encode("a b c d e f g h i")
+        found = ModelClient(server.url, allow_private=True).score_answers([([1, 2], [8, 4]), ([3], [])], model="desk")
+        assert found == [[-1.0, -0.5], []]
+        assert server.requests[-1].body["logprob_start_len"] == [2, 1]
+
+
 def test_prompt_log_probs_of_other_tokens_are_unreadable() -> None:
     class Odd(FakeModelServer):
         def _complete(self, body: dict[str, Any]) -> dict[str, Any]:

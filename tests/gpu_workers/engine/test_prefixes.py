@@ -70,11 +70,22 @@ def test_no_weights_go_on_from_what_others_read(
     assert keeping.scheduler.tally.reused_tokens == 2 * 2 * BLOCK_TOKENS, "the base's own, asked again twice"
 
 
-def test_a_prompt_whose_own_tokens_are_scored_is_read_whole(engine: Engine) -> None:
-    wanted = engine.score([SHARED[:80]], [SHARED[80:]])[0]
-    again = engine.score([SHARED[:80]], [SHARED[80:]])[0]
-    np.testing.assert_array_equal(again, wanted)
+def test_tokens_that_are_scored_are_read_and_what_stands_before_them_is_known(engine: Engine) -> None:
+    """An answer is scored behind its prompt: of that no logits are computed, and its blocks are known from before."""
+    asked: list[int] = []
+    project = engine.base.model.project
+    engine.base.model.project = lambda hidden: asked.append(len(hidden)) or project(hidden)  # type: ignore
+    wanted = engine.score([SHARED[:1]], [SHARED[1:]])[0]
     assert engine.scheduler.tally.reused_tokens == 0
+    again = engine.score([SHARED[:1]], [SHARED[1:]])[0]
+    np.testing.assert_array_equal(again, wanted)
+    assert engine.scheduler.tally.reused_tokens == 0, "all states were wanted"
+    asked.clear()
+    found = engine.score([SHARED[:80]], [SHARED[80:]])[0]
+    np.testing.assert_allclose(found, wanted[79:], atol=1e-5)
+    assert engine.scheduler.tally.reused_tokens == 79 // BLOCK_TOKENS * BLOCK_TOKENS
+    assert sum(asked) == len(SHARED) - 80
+    assert [len(scores) for scores in engine.score([SHARED[:80], SHARED[:80]], [[], [7]])] == [0, 1]
 
 
 def test_requests_run_where_there_is_room_for_no_block(model_directory: Callable[[str], Path]) -> None:

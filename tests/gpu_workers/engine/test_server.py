@@ -157,6 +157,21 @@ async def test_a_teacher_reads_log_probs_of_given_tokens_without_sampling(client
     assert scored["choices"][0]["text"] == ""
     found = [entry[str(token)]["logprob"] for entry, token in zip(entries[1:], whole[1:], strict=True)]
     assert found[-len(choice["token_ids"]) :] == pytest.approx(choice["logprobs"]["token_logprobs"], abs=1e-4)
+    start = len(choice["prompt_token_ids"])
+    for told in (start, [start]):
+        behind = {"model": "tiny", "prompt": whole, "max_tokens": 0, "prompt_logprobs": 0, "logprob_start_len": told}
+        answer = (await post(client, "/v1/completions", behind))["choices"][0]["prompt_logprobs"]
+        assert answer[:start] == [None] * start
+        assert [entry[str(token)]["logprob"] for entry, token in zip(answer[start:], whole[start:], strict=True)] == (
+            pytest.approx(found[start - 1 :], abs=1e-5)
+        )
+
+
+@pytest.mark.parametrize("start", [-1, 1.5, "2", [1, 2], 10_000, True])
+async def test_log_probs_are_told_from_a_place_in_the_prompt_on(client: Client, start: object) -> None:
+    body = {"model": "tiny", "prompt": PROMPT, "max_tokens": 0, "prompt_logprobs": 0, "logprob_start_len": start}
+    refused = await post(client, "/v1/completions", body, 400)
+    assert "logprob_start_len must be" in refused["error"]["message"]
 
 
 async def test_adapters_are_loaded_named_in_the_answer_and_unloaded(

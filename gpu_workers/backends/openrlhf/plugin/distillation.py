@@ -34,6 +34,7 @@ def score_under_hint(told: Told, prompt: Sequence[int], answer: Sequence[int]) -
         "max_tokens": 1,
         "temperature": 0,
         "prompt_logprobs": 0,
+        "logprob_start_len": len(prompt),  # the Tentalis engine leaves out what stands before; vLLM tells all
     }
     request = urllib.request.Request(  # noqa: S310  # the address is the operator's
         told.teacher_url.rstrip("/") + "/v1/completions",
