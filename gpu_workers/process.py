@@ -6,8 +6,8 @@ import torch
 
 from tentalis.env import read_environment
 
-MALLOC_TRIM_THRESHOLD, MALLOC_MMAP_THRESHOLD = -1, -3
-"""`M_TRIM_THRESHOLD` and `M_MMAP_THRESHOLD` of glibc's malloc.h; see mallopt(3)."""
+MALLOC_TRIM_THRESHOLD, MALLOC_MMAP_THRESHOLD, MALLOC_MMAP_MAX, MALLOC_ARENA_MAX = -1, -3, -4, -8
+"""`M_TRIM_THRESHOLD` and so on of glibc's malloc.h; see mallopt(3)."""
 KEPT_BYTES = 2**30
 LARGEST_KEPT_BYTES = 2**25
 """The most that glibc takes on 64 bits (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
@@ -34,18 +34,26 @@ def find_training_processes() -> int:
     return int(read_environment()["TRAINING_PROCESSES"])
 
 
-def prepare_process() -> None:
+def prepare_process(*, has_one_heap: bool = False) -> None:
     """Compute on so many threads as are set, and give freed memory back to the next tensor instead of to the kernel.
 
     A step of training frees and takes the same few megabytes again and again. Out of the box glibc returns them each
     time, and the kernel clears every page anew: a quarter of a small step's time. Another C library has rules of its
     own and is left alone.
+
+    Args:
+        has_one_heap: of what threads other than the first take, and of tensors above `LARGEST_KEPT_BYTES`, glibc keeps
+            nothing even so, unless all lies in one heap: for the engine, whose thread fills logits of many megabytes
+            each step. A heap has gaps, so that the process grows by more than its largest tensors.
     """
     torch.set_num_threads(find_threads())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(MALLOC_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(MALLOC_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
+        if has_one_heap:
+            mallopt(MALLOC_MMAP_MAX, 0)
+            mallopt(MALLOC_ARENA_MAX, 1)
 
 
 def give_back_memory() -> None:

@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not key and not is_loopback(options.host):
         parser.error(f"--host {options.host} lets others in: set {KEY_VARIABLE}, which callers must then know")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    prepare_process()
+    prepare_process(has_one_heap=True)
     try:
         settings = {
             "max_rows": options.max_rows,

@@ -307,22 +307,20 @@ class PlainModel:
         """
         s, device = self.shape, self.device
         starts = [0 if part is None else part.shape[2] for part in known] or [0] * len(prompts)
-        has_known = max(starts) > 0
         unread = [prompt[start:] for prompt, start in zip(prompts, starts, strict=True)]
+        counts = torch.tensor([len(rest) for rest in unread], device=device)  # P
         longest = max(map(len, unread))
         used = max(starts) + longest
-        ids = torch.tensor([[*rest, *[0] * (longest - len(rest))] for rest in unread], device=device)  # P T
-        places = torch.tensor(starts, device=device)[:, None] + torch.arange(longest, device=device)  # P T
         slots = round_slots(used + 1)
-        x = self._embed(ids)  # P T D
-        turned = places.clamp(max=s.context_length - 1)[:, None]  # P 1 T; the padding may lie behind the context
-        tables = self._turns.tables(used).items()
-        turns = {
-            rope: (cos[turned], sin[turned]) if has_known else (cos[:longest], sin[:longest])
-            for rope, (cos, sin) in tables
-        }
-        windows = {window: _seen(places, used, window, has_known=has_known) for window in {*s.windows}}
-        rows = torch.arange(len(prompts), device=device)[:, None]
+        ids = torch.tensor([token for rest in unread for token in rest], device=device)  # N
+        columns = torch.cat([torch.arange(len(rest), device=device) for rest in unread])  # N, within what is read now
+        rows = torch.repeat_interleave(torch.arange(len(prompts), device=device), counts, output_size=len(ids))  # N
+        first = torch.tensor(starts, device=device)[:, None]
+        places = first[rows, 0] + columns  # N
+        turns = {rope: (cos[places], sin[places]) for rope, (cos, sin) in self._turns.tables(used).items()}
+        seen_from = first + torch.arange(longest, device=device)  # P T
+        windows = {window: _seen(seen_from, used, window, has_known=max(starts) > 0) for window in {*s.windows}}
+        x = self._embed(ids)[None]  # 1 N D: linears and norms meet no padding, only attention does
         caches: list[Tensor] = []
         for index, (layer, rope, window) in enumerate(zip(self._layers, s.ropes, s.windows, strict=True)):
             queries, keys_values = self._split_heads(layer, x, turns.get(rope))
@@ -330,15 +328,13 @@ class PlainModel:
             for row, part in enumerate(known):
                 if part is not None:
                     cache[row, :, : part.shape[2]] = part[index]
-            if has_known:
-                cache[rows, :, places] = keys_values.transpose(1, 2)
-                keys_values = cache[:, :, :used]
-            else:
-                cache[:, :, :longest] = keys_values
+            cache[rows, :, places] = keys_values[0].transpose(0, 1)
             caches.append(cache)
-            keys, values = keys_values.chunk(2, 1)
+            padded = queries.new_zeros(len(prompts), s.heads, longest, s.head_width)
+            padded[rows, :, columns] = queries[0].transpose(0, 1)
+            keys, values = cache[:, :, :used].chunk(2, 1)
             attended = F.scaled_dot_product_attention(
-                queries,
+                padded,
                 keys,
                 values,
                 attn_mask=(sees := windows[window]),
@@ -346,9 +342,10 @@ class PlainModel:
                 scale=s.attention_scale,
                 enable_gqa=s.heads != s.kv_heads,
             )
-            x = self._finish_layer(layer, x, attended.transpose(1, 2).reshape(len(prompts), longest, -1))
-        lengths = torch.tensor([len(prompt) for prompt in prompts])
-        return F.rms_norm(x, (s.width,), self._norm, s.norm_epsilon), PlainCache(caches, lengths)
+            x = self._finish_layer(layer, x, attended[rows, :, columns].reshape(1, len(ids), -1))
+        hidden = x.new_zeros(len(prompts), longest, s.width)
+        hidden[rows, columns] = F.rms_norm(x[0], (s.width,), self._norm, s.norm_epsilon)
+        return hidden, PlainCache(caches, torch.tensor([len(prompt) for prompt in prompts]))
 
     @torch.inference_mode()
     def decode(self, cache: PlainCache, tokens: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--precision", default="float32")
     options = parser.parse_args()
-    prepare_process()
+    prepare_process(has_one_heap=True)
     side = SIDES[options.side](options.directory, options.precision)
     answer({"is_ready": True})
     for line in sys.stdin:

@@ -1,5 +1,8 @@
 """How a process computes."""
 
+import subprocess
+import sys
+
 import psutil
 import pytest
 import torch
@@ -41,3 +44,34 @@ def test_between_two_jobs_only_so_much_of_what_was_freed_is_kept(monkeypatch: py
     give_back_memory()
     assert own.memory_info().rss < held - count * size / 2
     assert len(lasting) == size
+
+
+FILLS_AGAIN_AND_AGAIN = """
+import resource, sys, threading
+import torch
+from gpu_workers.process import prepare_process
+
+def fill():
+    kept = None
+    for turn in range(12):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        kept = torch.zeros(10_000_000)  # while the last one is there, as a step's logits are
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+faults = []
+prepare_process(has_one_heap=True)
+thread = threading.Thread(target=fill)
+thread.start()
+thread.join()
+print(max(faults[:2]), min(faults[2:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another C library has rules of its own")
+def test_with_one_heap_a_thread_fills_large_tensors_without_asking_for_pages_again() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", FILLS_AGAIN_AND_AGAIN], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    first, later = map(int, told.split())
+    assert first > 5_000, "40 MB are some ten thousand pages"
+    assert later < 500

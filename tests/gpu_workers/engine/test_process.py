@@ -45,7 +45,7 @@ def test_a_model_that_cannot_be_read_is_one_line_and_exit_code_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """By the command itself, in this process; that its code is the process's, the next test shows."""
-    monkeypatch.setattr(__main__, "prepare_process", lambda: None)
+    monkeypatch.setattr(__main__, "prepare_process", lambda **_: None)
     directory = tmp_path / "model"
     if damage != "no directory":
         directory.mkdir()
@@ -58,6 +58,7 @@ def test_a_model_that_cannot_be_read_is_one_line_and_exit_code_1(
         (directory / "model.safetensors").write_bytes(b"x" * 100)
     if damage == "config is a list":
         (directory / "config.json").write_text("[]")
+    capsys.readouterr()  # what making the model wrote
     assert __main__.main(["--model", str(directory), "--port", str(find_free_port())]) == 1
     errors = capsys.readouterr().err
     assert errors.startswith("engine: ")
