@@ -10,33 +10,44 @@ import os
 import selectors
 import shlex
 import signal
-import socket
 import stat
 import struct
-import subprocess
 import termios
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
 from tentalis.sandbox import kernel
-from tentalis.sandbox.frames import HOME, MAIN_SHELL, SCREEN_COLUMNS, SCREEN_LINES, pack, take_frame
+from tentalis.sandbox.frames import HOME, MAIN_SHELL, PIECE_BYTES, SCREEN_COLUMNS, SCREEN_LINES, pack, take_frame
 from tentalis.sandbox.packing import Unpacking, pack_trees
 
 SHELL: Final = "/bin/bash"
-ENVIRONMENT: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": HOME, "LANG": "C.UTF-8", "USER": "worker"}
+ENVIRONMENT: Final = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": HOME,
+    "LC_CTYPE": "C.UTF-8",  # all else is as in C: LANG would have each program load a dozen files for that
+    "SHELL": SHELL,  # bash asks the system's lists of users where there is none
+    "USER": "worker",
+}
 OWN_DIRECTORIES: Final = (HOME, "/tmp")  # noqa: S108
 """What a sandbox may write where the rest of its root is not its own."""
-PIECE_BYTES: Final = 2**16
+HOLD_S: Final = 0.02
+"""For which output waits for what may follow it, mostly the end of its command: each sending wakes host and asker."""
 BACKLOG_BYTES: Final = 2**16
 """Of what jobs in the background of a shell said between two commands: this much is shown with the next."""
 SCREEN_BYTES: Final = 2**14
 """Of what a program on the screen draws between two looks: then it waits until somebody looks."""
 STATUS_BYTES: Final = 3
-FIRST_TO_GO: Final = "500"  # of what the kernel ends when memory is short: the programs, not the agent
+FIRST_TO_GO: Final = b"500"  # of what the kernel ends when memory is short: the programs, not the agent
 _COMMANDS_FD, _STATUS_FD = 198, 199
-_PROLOGUE: Final = '__keep() { return "$__status"; }; __status=0\n'
+_PROLOGUE: Final = f"""exec {_COMMANDS_FD}<&-; __status=0
+__keep() {{ return "$__status"; }}
+__tell() {{ __status=$?; printf '%s\\n' "$__status" >&{_STATUS_FD}; }}
+"""
+"""bash has opened its commands once more, for itself alone. It reads them byte by byte: around one there is little."""
+_IGNORED_HERE: Final = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python; programs expect them to be as usual
 _NOT_STARTED: Final = 126
 _SIGNALLED: Final = 128  # as shells count: 137 is SIGKILL
 
@@ -47,17 +58,6 @@ class Control(Protocol):
     def fileno(self) -> int: ...
     def recv(self, most_bytes: int, /) -> bytes: ...
     def sendall(self, data: bytes | bytearray, /) -> None: ...
-
-
-def serve_agent(control: Control, *, environment: Mapping[str, str], reaps_all: bool, closes: bool) -> NoReturn:
-    """Do what the host says, until it is gone.
-
-    Args:
-        environment: of what is started.
-        reaps_all: also whose parents are gone. closes: programs get no descriptors but their own. Only who tries to
-            break out has one of them not so.
-    """
-    Agent(control, environment, reaps_all=reaps_all, closes=closes).run()
 
 
 @dataclass
@@ -73,7 +73,6 @@ class _Running:
     """A program, or a command in a shell: number `n` to the host."""
 
     n: int
-    process: "subprocess.Popen[bytes]"
     streams: dict[int, _Stream] = field(default_factory=dict)
     dropped: int = 0
 
@@ -82,7 +81,7 @@ class _Running:
 class _Shell:
     """A shell between commands and in one: `n` is None between."""
 
-    process: "subprocess.Popen[bytes]"
+    pid: int
     commands: int
     status: int
     output: int
@@ -97,7 +96,7 @@ class _Shell:
 class _Screen:
     """A program with a terminal of its own: `drawn` is what nobody has been told of, `code` None while it runs."""
 
-    process: "subprocess.Popen[bytes]"
+    pid: int
     terminal: int
     drawn: bytes = b""
     code: int | None = None
@@ -110,18 +109,20 @@ class _Refused(Exception):
 class Agent:
     """Whoever is beside it, but what it started, is a sandbox's too: all processes it sees, all files."""
 
-    def __init__(
-        self, control: Control, environment: Mapping[str, str], *, reaps_all: bool = True, closes: bool = True
-    ) -> None:
+    def __init__(self, control: Control, environment: Mapping[str, str], *, reaps_all: bool = True) -> None:
+        """Args:
+        environment: of what is started.
+        reaps_all: also whose parents are gone. Only who tries to break out has it not so.
+        """
         self._control = control
         self._environment = environment
         self._reaps_all = reaps_all
-        self._closes = closes
         self._programs: dict[int, _Running] = {}  # by pid
         self._shells: dict[str, _Shell] = {}
         self._screen: _Screen | None = None
         self._received = bytearray()
         self._told = bytearray()
+        self._held_until = 0.0
         self._selector = selectors.DefaultSelector()
         self._orders: dict[str, Callable[[dict[str, Any], bytes], None]] = {
             "exec": self._exec,
@@ -141,18 +142,18 @@ class Agent:
         self._unpacking = Unpacking()
 
     def run(self) -> NoReturn:
-        woken, wakes = socket.socketpair()
-        woken.setblocking(False)
-        wakes.setblocking(False)
-        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        """Do what the host says, until it is gone."""
+        woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._watch(self._control.fileno(), self._listen)
-        self._watch(woken.fileno(), lambda: self._reap(woken))
+        self._watch(woken, lambda: self._reap(woken))
         while True:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(self._held_until - time.monotonic() if self._told else None):
                 if key.fd in self._selector.get_map():  # not closed by one before it
                     key.data()
-            self._send()
+            if time.monotonic() >= self._held_until:
+                self._send()
 
     def _watch(self, descriptor: int, then: Callable[[], Any]) -> None:
         self._selector.register(descriptor, selectors.EVENT_READ, then)
@@ -164,7 +165,7 @@ class Agent:
             os.close(descriptor)
 
     def _listen(self) -> None:
-        part = self._control.recv(2**18)
+        part = self._control.recv(PIECE_BYTES)
         if not part:
             self.leave()
         self._received += part
@@ -196,7 +197,11 @@ class Agent:
             os.kill(-1, number)
 
     def _tell(self, n: int, event: str, payload: bytes = b"", **rest: Any) -> None:
-        """Not before all that is at hand has been looked at, or much has come together: each sending wakes the host."""
+        """Not before all that is at hand has been looked at, or much has come together."""
+        if event != "output":
+            self._held_until = 0.0
+        elif not self._told:
+            self._held_until = time.monotonic() + HOLD_S
         self._told += pack({"n": n, "event": event, **rest}, payload)
         if len(self._told) > PIECE_BYTES:
             self._send()
@@ -209,14 +214,25 @@ class Agent:
     # programs
 
     def _start(
-        self, argv: list[str], cwd: Path, environment: Mapping[str, str], **rest: Any
-    ) -> "subprocess.Popen[bytes]":
-        process = subprocess.Popen(
-            argv, cwd=cwd, env={**self._environment, **environment}, start_new_session=True, **rest
-        )
+        self, argv: list[str], cwd: Path, environment: Mapping[str, str], actions: Sequence[tuple[Any, ...]]
+    ) -> int:
+        """A program in a session of its own: its pid. It gets what `actions` (posix_spawn) give it and no other
+        descriptors, for all of ours close themselves."""
+        given = {**self._environment, **environment}
+        path = argv[0]
+        if "/" not in path:
+            places = (f"{place}/{path}" for place in os.get_exec_path(given))
+            path = next((place for place in places if os.access(place, os.X_OK)), path)
+        os.chdir(cwd)
+        try:
+            pid = os.posix_spawn(path, argv, given, file_actions=actions, setsid=True, setsigdef=_IGNORED_HERE)
+        finally:
+            os.chdir("/")
         with contextlib.suppress(OSError):  # it may be over already
-            Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_GO, encoding="utf-8")
-        return process
+            descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+            os.write(descriptor, FIRST_TO_GO)
+            os.close(descriptor)
+        return pid
 
     def _exec(self, head: dict[str, Any], stdin: bytes) -> None:
         given = os.memfd_create("stdin")
@@ -224,21 +240,19 @@ class Agent:
         try:
             os.write(given, stdin)
             os.lseek(given, 0, os.SEEK_SET)
-            process = self._start(
-                head["argv"], self.place(head["cwd"]), head["environment"],
-                stdin=given, stdout=pipes[0][1], stderr=pipes[1][1], close_fds=self._closes,
-            )  # fmt: skip
+            actions = [(os.POSIX_SPAWN_DUP2, ours, its) for its, ours in enumerate((given, pipes[0][1], pipes[1][1]))]
+            pid = self._start(head["argv"], self.place(head["cwd"]), head["environment"], actions)
         except BaseException:
             self._close(pipes[0][0], pipes[1][0])
             raise
         finally:
             self._close(given, pipes[0][1], pipes[1][1])
-        running = _Running(head["n"], process)
+        running = _Running(head["n"])
         for name, (descriptor, _) in zip(("out", "err"), pipes, strict=True):
             os.set_blocking(descriptor, False)
             running.streams[descriptor] = _Stream(name, head["output_bytes"])
             self._watch(descriptor, lambda at=descriptor: self._pass_on(running, at))  # type: ignore[misc]
-        self._programs[process.pid] = running
+        self._programs[pid] = running
 
     def _pass_on(self, running: _Running, descriptor: int) -> bool:
         """A piece of a stream. False when there is none now, or ever again."""
@@ -267,18 +281,16 @@ class Agent:
             self._tell(n, "output", shown, stream=stream.name)
         return len(piece) - len(shown)
 
-    def _reap(self, woken: socket.socket) -> None:
-        woken.recv(4096)
+    def _reap(self, woken: int) -> None:
+        os.read(woken, 4096)
         for pid, code in self._collect():
             if running := self._programs.pop(pid, None):
-                running.process.returncode = code
                 self._finish(running, code)
             for name, shell in list(self._shells.items()):
-                if shell.process.pid == pid:
-                    shell.process.returncode = code
+                if shell.pid == pid:
                     self._end_shell(name, code)
-            if self._screen and self._screen.process.pid == pid:
-                self._screen.process.returncode = self._screen.code = code
+            if self._screen and self._screen.pid == pid:
+                self._screen.code = code
 
     def _collect(self) -> Iterator[tuple[int, int]]:
         while True:
@@ -286,8 +298,8 @@ class Agent:
                 if self._reaps_all:
                     pid, status = os.waitpid(-1, os.WNOHANG)
                 else:
-                    own = [*self._programs, *(shell.process.pid for shell in self._shells.values())]
-                    own += [self._screen.process.pid] if self._screen and self._screen.code is None else []
+                    own = [*self._programs, *(shell.pid for shell in self._shells.values())]
+                    own += [self._screen.pid] if self._screen and self._screen.code is None else []
                     pid, status = next((found for one in own if (found := os.waitpid(one, os.WNOHANG))[0]), (0, 0))
             except ChildProcessError:
                 return
@@ -324,9 +336,7 @@ class Agent:
             shell.dropped += self._hand_on(shell.n, shell.stream, shell.backlog)
             shell.backlog = b""
         quoted = shlex.quote(command.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        closed = f"{_COMMANDS_FD}<&- {_STATUS_FD}>&-".encode()
-        report = f'; __status=$?; printf "%s\\n" "$__status" >&{_STATUS_FD}\n'.encode()
-        self._write_all(shell.commands, b"__keep; eval " + quoted + b" " + closed + report)
+        self._write_all(shell.commands, b"__keep;eval %s %d>&-;__tell\n" % (quoted, _STATUS_FD))
 
     def _write_all(self, descriptor: int, text: bytes) -> None:
         view = memoryview(text)
@@ -338,22 +348,22 @@ class Agent:
         if not Path(SHELL).exists():
             raise _Refused(f"a shell wants {SHELL}, found none in this image")
         commands, status, output = os.pipe(), os.pipe(), os.pipe()
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, output[1], 1),
+            (os.POSIX_SPAWN_DUP2, output[1], 2),
+            (os.POSIX_SPAWN_DUP2, commands[0], _COMMANDS_FD),
+            (os.POSIX_SPAWN_DUP2, status[1], _STATUS_FD),
+        ]
         try:
-            os.dup2(commands[0], _COMMANDS_FD, inheritable=False)
-            os.dup2(status[1], _STATUS_FD, inheritable=False)
-            process = self._start(
-                [SHELL, "--norc", "--noprofile", f"/dev/fd/{_COMMANDS_FD}"], self.place(HOME), environment,
-                stdin=subprocess.DEVNULL, stdout=output[1], stderr=output[1], pass_fds=(_COMMANDS_FD, _STATUS_FD),
-            )  # fmt: skip
+            argv = [SHELL, "--norc", "--noprofile", f"/dev/fd/{_COMMANDS_FD}"]
+            pid = self._start(argv, self.place(HOME), environment, actions)
         except BaseException:
             self._close(commands[1], status[0], output[0])
             raise
         finally:
             self._close(commands[0], status[1], output[1])
-            for number in (_COMMANDS_FD, _STATUS_FD):
-                with contextlib.suppress(OSError):
-                    os.close(number)
-        shell = _Shell(process, commands[1], status[0], output[0])
+        shell = _Shell(pid, commands[1], status[0], output[0])
         for descriptor in (status[0], output[0]):
             os.set_blocking(descriptor, False)
         self._watch(shell.output, lambda: self._hear_shell(shell))
@@ -432,20 +442,23 @@ class Agent:
         ours, its = os.openpty()
         try:
             fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", SCREEN_LINES, SCREEN_COLUMNS, 0, 0))
-            process = self._start(
+            pid = self._start(
                 [SHELL, "--norc", "--noprofile", "-c", command],
-                Path(f"/proc/{shell.process.pid}/cwd") if shell else self.place(HOME),
+                Path(f"/proc/{shell.pid}/cwd") if shell else self.place(HOME),
                 {"TERM": "linux", **environment},
-                stdin=its, stdout=its, stderr=its, close_fds=self._closes,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            )  # fmt: skip
+                [
+                    (os.POSIX_SPAWN_OPEN, 0, os.ttyname(its), os.O_RDWR, 0),  # whoever leads a session has it then
+                    (os.POSIX_SPAWN_DUP2, 0, 1),
+                    (os.POSIX_SPAWN_DUP2, 0, 2),
+                ],
+            )
         except BaseException:
             self._close(ours)
             raise
         finally:
             os.close(its)
         os.set_blocking(ours, False)
-        return _Screen(process, ours)
+        return _Screen(pid, ours)
 
     def _watch_screen(self, screen: _Screen) -> None:
         if screen.terminal not in self._selector.get_map():
@@ -474,7 +487,7 @@ class Agent:
         """End what a command started, as far as it stayed in its session; a shell itself only when `whole`."""
         shells = [shell for shell in self._shells.values() if shell.n == head["target"]]
         for shell in shells:
-            self._kill_session(shell.process.pid, spared=None if head["whole"] else shell.process.pid)
+            self._kill_session(shell.pid, spared=None if head["whole"] else shell.pid)
         for pid, running in self._programs.items():
             if running.n == head["target"]:
                 self._kill_session(pid, spared=None)
@@ -506,7 +519,8 @@ class Agent:
         descriptor = self._open(head["path"], os.O_RDONLY)
         try:
             size = os.fstat(descriptor).st_size
-            self._tell(head["n"], "done", os.pread(descriptor, head["bytes"], head["offset"]), size=size)
+            most_bytes = min(head["bytes"], max(size - head["offset"], 0))
+            self._tell(head["n"], "done", os.pread(descriptor, most_bytes, head["offset"]), size=size)
         finally:
             os.close(descriptor)
 

@@ -10,6 +10,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +23,9 @@ from tentalis.sandbox import cgroups
 from tentalis.sandbox.confine import DONE, INNER_ID
 from tentalis.sandbox.errors import SandboxError, SandboxUnavailableError
 from tentalis.sandbox.limits import ALL_WALLS, Wall
-from tentalis.sandbox.zygote import JOIN, MAX_ORDER_BYTES, start_zygote
+from tentalis.sandbox.zygote import JOIN, MAX_ORDER_BYTES, START
 
+_SOURCES: Final = Path(__file__).parents[2]
 READY_WITHIN_S: Final = 20.0
 END_WITHIN_S: Final = 10.0
 
@@ -38,29 +41,31 @@ class Blank:
     groups: list[Path] = field(default_factory=list)
     is_ended: bool = False
 
-    def join(self, groups: Sequence[int]) -> None:
-        """Let it go into groups, by their open files, and wait until it is there."""
-        self.answer.settimeout(READY_WITHIN_S)
-        socket.send_fds(self.answer, [JOIN], list(groups))
-        self._hear()
+    async def join(self, groups: Sequence[Path]) -> None:
+        """Let it go into groups of version 1 by itself, and wait until it is there."""
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context((group / "tasks").open("wb", buffering=0)).fileno() for group in groups]
+            if opened:
+                socket.send_fds(self.answer, [JOIN], opened)
+                await self._hear()
 
-    def become(self, order: Mapping[str, Any], handed: Sequence[int]) -> tuple[int | None, int | None]:
+    async def become(self, order: Mapping[str, Any], handed: Sequence[int]) -> tuple[int | None, int | None]:
         """Tell it what it is to be, and wait until all its walls are up. Returns the directory of what it writes, and
         the socket where its programs ask to be let out.
 
         Args:
             handed: descriptors of its control socket and, perhaps, of what it starts with.
         """
-        self.answer.settimeout(READY_WITHIN_S)
         try:
             socket.send_fds(self.answer, [json.dumps(order).encode()], list(handed))
-            written, way_out = self._hear(), self._hear()
+            written, way_out = await self._hear(), await self._hear()
         except OSError as error:
             raise SandboxUnavailableError(f"no sandbox can be made: {error}") from None
         self.answer.close()
         return written, way_out
 
-    def _hear(self) -> int | None:
+    async def _hear(self) -> int | None:
+        await _wait_until_readable(self.answer.fileno(), READY_WITHIN_S)
         text, descriptors, _, _ = socket.recv_fds(self.answer, MAX_ORDER_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         if text != DONE:
             raise OSError(text.decode(errors="replace") or "it ended while its walls went up")
@@ -75,15 +80,10 @@ class Blank:
     async def end(self) -> None:
         """End it, and return when the last of its processes and its groups are gone. Once."""
         self.kill()
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self.pidfd, _settle, ended)
         try:
-            await asyncio.wait_for(ended, END_WITHIN_S)
+            await _wait_until_readable(self.pidfd, END_WITHIN_S)
         except TimeoutError:
             raise SandboxUnavailableError(f"sandbox {self.name}: its first process does not end") from None
-        finally:
-            loop.remove_reader(self.pidfd)
         self.is_ended = True
         os.close(self.pidfd)
         self.answer.close()
@@ -91,13 +91,19 @@ class Blank:
             cgroups.remove_group(group)
 
 
-def _settle(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
+async def _wait_until_readable(descriptor: int, within_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    is_readable = asyncio.Event()
+    loop.add_reader(descriptor, is_readable.set)
+    try:
+        async with asyncio.timeout(within_s):
+            await is_readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 class Blanks:
-    """Makes them and keeps some. Make it while this process has one thread."""
+    """Makes them and keeps some."""
 
     def __init__(
         self, store: Path, outer_id: int, filters: Sequence[bytes], hierarchies: Sequence[cgroups.Hierarchy], count: int
@@ -107,7 +113,17 @@ class Blanks:
         self._count = count
         self._ready: deque[Blank] = deque()
         self._names = itertools.count()
-        self._zygote, self._orders = start_zygote(store, outer_id, filters)
+        self._orders, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        os.set_inheritable(its.fileno(), True)
+        told = [str(its.fileno()), str(outer_id), str(os.getpid())]
+        self._zygote = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", START, str(_SOURCES), *told], cwd=store, stdin=subprocess.DEVNULL,
+            close_fds=False,  # all of ours close themselves
+            start_new_session=True,  # where nobody's terminal tells it to end: it goes when we do
+        )  # fmt: skip
+        its.close()
+        for program in filters:
+            self._orders.send(program)
         self._ordering = asyncio.Lock()
         self._filling: set[asyncio.Task[None]] = set()
 
@@ -140,17 +156,19 @@ class Blanks:
 
     async def _make(self, walls: frozenset[Wall]) -> Blank:
         async with self._ordering:
-            blank = await asyncio.to_thread(self._order, json.dumps(sorted(walls)).encode())
+            blank = await self._order(json.dumps(sorted(walls)).encode())
         try:
             await asyncio.to_thread(self._place, blank, walls)
+            await blank.join([tree.root / blank.name for tree in self._hierarchies if tree.version == 1])
         except OSError as error:
             await blank.end()
             raise SandboxUnavailableError(f"no sandbox can be made: {error}") from None
         return blank
 
-    def _order(self, order: bytes) -> Blank:
+    async def _order(self, order: bytes) -> Blank:
         try:
             self._orders.send(order)
+            await _wait_until_readable(self._orders.fileno(), READY_WITHIN_S)
             text, descriptors, _, _ = socket.recv_fds(self._orders, MAX_ORDER_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
             raise SandboxUnavailableError(f"the zygote is gone: {error.strerror}") from None
@@ -162,28 +180,19 @@ class Blanks:
         return Blank(str(next(self._names)), told["pid"], descriptors[0], socket.socket(fileno=descriptors[1]))
 
     def _place(self, blank: Blank, walls: frozenset[Wall]) -> None:
-        """Give it its user and its groups."""
+        """Give it its user, and groups where it may not go by itself."""
         if Wall.USER in walls:
             place = Path("/proc") / str(blank.pid)
             outer_group = self._outer_id if os.geteuid() == 0 else os.getegid()
             (place / "setgroups").write_text("deny", encoding="utf-8")
             (place / "gid_map").write_text(f"{INNER_ID} {outer_group} 1", encoding="utf-8")
             (place / "uid_map").write_text(f"{INNER_ID} {self._outer_id} 1", encoding="utf-8")
-        joined = []
-        try:
-            for hierarchy in self._hierarchies:
-                group = hierarchy.root / blank.name
-                group.mkdir()
-                blank.groups.append(group)
-                if hierarchy.version == 1:
-                    joined.append(os.open(group / "tasks", os.O_WRONLY | os.O_CLOEXEC))
-                else:  # where a thread may not go alone
-                    (group / "cgroup.procs").write_text(str(blank.pid), encoding="utf-8")
-            if joined:
-                blank.join(joined)
-        finally:
-            for descriptor in joined:
-                os.close(descriptor)
+        for hierarchy in self._hierarchies:
+            group = hierarchy.root / blank.name
+            group.mkdir()
+            blank.groups.append(group)
+            if hierarchy.version == 2:
+                (group / "cgroup.procs").write_text(str(blank.pid), encoding="utf-8")
 
     async def close(self) -> None:
         """End those that wait, and the zygote with all that it has forked."""
@@ -192,4 +201,4 @@ class Blanks:
         await asyncio.gather(*(blank.end() for blank in self._ready))
         self._orders.shutdown(socket.SHUT_RDWR)  # whoever else holds an end of it
         self._orders.close()
-        os.waitpid(self._zygote, 0)
+        self._zygote.wait()

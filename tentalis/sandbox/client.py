@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from tentalis.sandbox.errors import (
     SandboxRefusedError,
     SandboxUnavailableError,
 )
-from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, HOME, MAIN_SHELL, SOCKET, FrameError, pack, receive
+from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, HOME, MAIN_SHELL, SOCKET, FrameError, pack, receive_frames
 
 START_WITHIN_S: Final = 30.0
 STOP_WITHIN_S: Final = 30.0
@@ -139,7 +140,9 @@ class SandboxClient:
                 connection = self._free.pop()
             except IndexError:
                 break
-            if not wait([connection], 0):
+            heard = select.poll()
+            heard.register(connection, select.POLLIN)
+            if not heard.poll(0):
                 return connection
             connection.close()  # nothing is to be read but its end
         return None
@@ -319,8 +322,7 @@ class SandboxClient:
         data, event = b"", ""
         try:
             connection.sendall(asked)
-            while frame := receive(connection):
-                told, data = frame
+            for told, data in receive_frames(connection):
                 event = told.pop("event")
                 if event != "output" or not hear:
                     break

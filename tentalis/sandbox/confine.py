@@ -61,7 +61,7 @@ def namespaces(walls: frozenset[Wall]) -> int:
         Wall.IPC: kernel.CLONE_NEWIPC,
         Wall.NAME: kernel.CLONE_NEWUTS,
     }
-    return sum(flag for wall, flag in flags.items() if wall in walls) | signal.SIGCHLD
+    return sum(flag for wall, flag in flags.items() if wall in walls)
 
 
 def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> socket.socket | None:
@@ -94,7 +94,9 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> s
         if asked.limits.allow:
             way_out = socket.create_server(("127.0.0.1", PROXY_PORT))
     if {Wall.NO_NESTING, Wall.USER, Wall.ROOT} <= walls:
-        Path("/proc/sys/user/max_user_namespaces").write_text("0", encoding="utf-8")
+        nesting = os.open("/proc/sys/user/max_user_namespaces", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(nesting, b"0")
+        os.close(nesting)
     if Wall.RESOURCES in walls:
         limit_resources(asked.limits, counts_memory=asked.counts_memory)
     if Wall.NO_NEW_PRIVILEGES in walls:

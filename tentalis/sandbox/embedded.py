@@ -85,7 +85,7 @@ class EmbeddedSandbox(Sandbox):
 
 
 class Embedded:
-    """What makes them. Make it while this process has one thread."""
+    """What makes them."""
 
     name = "embedded"
 
@@ -182,7 +182,7 @@ class Embedded:
         try:
             cgroups.set_limits(self.hierarchies, blank.name, limits)
             handed = [its.fileno(), *([] if written is None else [written])]
-            its_written, way_out = await asyncio.to_thread(blank.become, order, handed)
+            its_written, way_out = await blank.become(order, handed)
             lifeline = await self._ways_out.open(name, limits, way_out) if way_out is not None else None
         except BaseException:
             ours.close()

@@ -1,10 +1,11 @@
 """How the host speaks with who asks it, and with the agent in a sandbox: a JSON object, then bytes, both with their
 length."""
 
+import contextlib
 import json
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ SCREEN_LINES: Final = 24
 SCREEN_COLUMNS: Final = 80
 MAX_KEYS_BYTES: Final = 1_024
 """Pressed at once: a terminal keeps four times as many for who does not read them."""
+PIECE_BYTES: Final = 2**16
+"""Of what is read at once."""
 MAX_HEAD_BYTES: Final = 2**20
 MAX_PAYLOAD_BYTES: Final = 2**24
 _LENGTHS: Final = struct.Struct(">II")
@@ -52,35 +55,23 @@ def take_frame(buffer: bytearray) -> Frame | None:
     return _read_head(text), rest
 
 
-def receive(connection: socket.socket) -> Frame | None:
-    """Wait for a frame; None when the other side is gone."""
-    lengths = _receive_exactly(connection, _LENGTHS.size)
-    if lengths is None:
-        return None
-    head, payload = _LENGTHS.unpack(lengths)
-    _check_lengths(head, payload)
-    rest = _receive_exactly(connection, head + payload)
-    return None if rest is None else (_read_head(rest[:head]), rest[head:])
-
-
-async def read_frame(reader: "asyncio.StreamReader") -> Frame | None:
-    """The same for an asyncio stream."""
-    try:
-        head, payload = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
-        _check_lengths(head, payload)
-        return _read_head(await reader.readexactly(head)), await reader.readexactly(payload)
-    except (EOFError, ConnectionError):
-        return None
-
-
-def _receive_exactly(connection: socket.socket, count: int) -> bytes | None:
+def receive_frames(connection: socket.socket) -> Iterator[Frame]:
+    """Those that come, as they come, until the other side is gone."""
     received = bytearray()
-    while len(received) < count:
-        part = connection.recv(min(count - len(received), 2**20))
-        if not part:
-            return None
+    while part := connection.recv(PIECE_BYTES):
         received += part
-    return bytes(received)
+        while frame := take_frame(received):
+            yield frame
+
+
+async def read_frames(reader: "asyncio.StreamReader") -> AsyncIterator[Frame]:
+    """The same of an asyncio stream."""
+    received = bytearray()
+    with contextlib.suppress(ConnectionError):
+        while part := await reader.read(PIECE_BYTES):
+            received += part
+            while frame := take_frame(received):
+                yield frame
 
 
 def _check_lengths(head: int, payload: int) -> None:

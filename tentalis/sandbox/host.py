@@ -11,12 +11,11 @@ import signal
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tentalis.sandbox.agent import PIECE_BYTES
 from tentalis.sandbox.backends import Choice, open_backend
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
 from tentalis.sandbox.frames import (
@@ -25,13 +24,14 @@ from tentalis.sandbox.frames import (
     MAIN_SHELL,
     MAX_KEYS_BYTES,
     MAX_PAYLOAD_BYTES,
+    PIECE_BYTES,
     SOCKET,
     FrameError,
     pack,
-    read_frame,
+    read_frames,
 )
 from tentalis.sandbox.limits import Limits
-from tentalis.sandbox.sandbox import TREE_OVERHEAD, Ended, Output, Sandbox
+from tentalis.sandbox.sandbox import TREE_OVERHEAD, Ended, Hear, Output, Sandbox
 from tentalis.sandbox.store import Image, Store
 
 STORE: Final = "store"
@@ -62,12 +62,15 @@ class _Run:
     def size_bytes(self) -> int:
         return sum(len(data) + PIECE_COSTS_BYTES for _, data in self.pieces)
 
-    def hear(self, told: Output) -> None:
+    def hear(self, told: Output | Ended) -> None:
         """A program may write byte by byte: what follows in a stream is joined, up to a point."""
-        if self.pieces and self.pieces[-1][0] == told.stream and len(self.pieces[-1][1]) < PIECE_BYTES:
+        if isinstance(told, Ended):
+            self.ended = told
+        elif self.pieces and self.pieces[-1][0] == told.stream and len(self.pieces[-1][1]) < PIECE_BYTES:
             self.pieces[-1][1].extend(told.data)
         else:
             self.pieces.append((told.stream, bytearray(told.data)))
+        self.announce()
 
     def announce(self) -> None:
         self.changed.set()
@@ -188,7 +191,7 @@ async def serve_refusals(directory: Path, error: SandboxError, on_ready: Callabl
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while await read_frame(reader):
+            async for _ in read_frames(reader):
                 writer.write(pack({"event": "error", "code": error.code, "words": str(error)}))
                 await writer.drain()
         except (ConnectionError, FrameError, asyncio.CancelledError):
@@ -225,7 +228,7 @@ async def _listen(
 
 
 class Host:
-    """One of them, in a directory of its own. Make it while the process has one thread."""
+    """One of them, in a directory of its own."""
 
     def __init__(self, directory: Path, choice: Choice) -> None:
         self._directory = directory
@@ -278,8 +281,7 @@ class Host:
                 await writer.drain()
 
         try:
-            while frame := await read_frame(reader):
-                head, payload = frame
+            async for head, payload in read_frames(reader):
                 try:
                     request = read_request(head)
                     await self._does[request["do"]](request, payload, reply)
@@ -438,18 +440,19 @@ class Host:
         await reply("done")
 
     async def _exec(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
-        def start(sandbox: Sandbox) -> AsyncIterator[Output | Ended]:
+        def start(sandbox: Sandbox, hear: Hear) -> Awaitable[None]:
             return sandbox.run(
                 request["argv"], cwd=request["cwd"], environment=request["environment"], stdin=payload,
-                timeout_s=request["timeout_s"],
+                timeout_s=request["timeout_s"], hear=hear,
             )  # fmt: skip
 
         await self._command(request, (*request["argv"], request["cwd"], payload), start, reply)
 
     async def _shell(self, request: dict[str, Any], payload: bytes, reply: Reply) -> None:
-        def start(sandbox: Sandbox) -> AsyncIterator[Output | Ended]:
+        def start(sandbox: Sandbox, hear: Hear) -> Awaitable[None]:
             return sandbox.ask_shell(
-                request["shell"], payload, environment=request["environment"], timeout_s=request["timeout_s"]
+                request["shell"], payload, environment=request["environment"], timeout_s=request["timeout_s"],
+                hear=hear,
             )  # fmt: skip
 
         await self._command(request, (request["shell"], payload), start, reply)
@@ -467,7 +470,7 @@ class Host:
         self,
         request: dict[str, Any],
         asked: tuple[Any, ...],
-        start: Callable[[Sandbox], AsyncIterator[Output | Ended]],
+        start: Callable[[Sandbox, Hear], Awaitable[None]],
         reply: Reply,
     ) -> None:
         """Run it unless its key was here, and tell all of it as it comes."""
@@ -481,7 +484,7 @@ class Host:
             if key:
                 held.runs[key] = run
                 self._forget_some(held)
-            self._in_background(self._follow(run, start(held.sandbox)))
+            self._in_background(self._follow(run, start(held.sandbox, run.hear)))
         elif run.asked != asked:
             raise SandboxRefusedError(f"key {key}: another command was asked under it")
         place, told = 0, 0  # the piece that is being told, and how much of it was
@@ -504,20 +507,15 @@ class Host:
                 return
             await changed.wait()
 
-    async def _follow(self, run: _Run, told: AsyncIterator[Output | Ended]) -> None:
+    async def _follow(self, run: _Run, doing: Awaitable[None]) -> None:
         try:
-            async for one in told:
-                if isinstance(one, Ended):
-                    run.ended = one
-                else:
-                    run.hear(one)
-                run.announce()
+            await doing
         except SandboxError as error:
             run.error = error
         finally:
-            if not run.ended and not run.error:
-                run.error = SandboxLostError("the host stopped")
-            run.announce()
+            if not run.ended:
+                run.error = run.error or SandboxLostError("the host stopped")
+                run.announce()
 
     def _forget_some(self, held: _Held) -> None:
         """The oldest answers of those that are over, beyond what is kept."""

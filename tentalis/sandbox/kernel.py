@@ -4,10 +4,12 @@ import ctypes
 import fcntl
 import os
 import platform
+import signal
 import socket
 import struct
 from typing import Final
 
+_CLONE_PIDFD: Final = 0x00001000
 CLONE_NEWNS: Final = 0x00020000
 CLONE_NEWCGROUP: Final = 0x02000000
 CLONE_NEWUTS: Final = 0x04000000
@@ -71,21 +73,25 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
-def clone(flags: int) -> int:
-    """Fork into new namespaces. Returns 0 in the child, which is pid 1 where CLONE_NEWPID is among the flags.
+def clone(flags: int) -> tuple[int, int]:
+    """Fork into new namespaces. Returns the child's pid and a descriptor of it, that closes itself; (0, -1) in the
+    child, which is pid 1 where CLONE_NEWPID is among the flags.
 
     Only in a process of one thread.
     """
+    descriptor = ctypes.c_int(-1)
+    nothing = ctypes.c_ulong(0)
+    all_flags = ctypes.c_ulong(flags | _CLONE_PIDFD | signal.SIGCHLD)
     _python.PyOS_BeforeFork()
-    pid = _python.syscall(_call("clone"), ctypes.c_ulong(flags), *[ctypes.c_ulong(0)] * 4)
+    pid = _python.syscall(_call("clone"), all_flags, nothing, ctypes.byref(descriptor), nothing, nothing)
     if pid == 0:
         _python.PyOS_AfterFork_Child()
-        return 0
+        return 0, -1
     number = ctypes.get_errno()
     _python.PyOS_AfterFork_Parent()
     if pid < 0:
         raise OSError(number, f"clone: {os.strerror(number)}")
-    return int(pid)
+    return int(pid), descriptor.value
 
 
 def unshare(flags: int) -> None:

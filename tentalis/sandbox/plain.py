@@ -228,6 +228,7 @@ def main() -> None:
     kernel.end_with_parent(signal.SIGTERM)
     kernel.adopt_orphans()
     limit_resources(Limits(memory_bytes=memory_bytes), counts_memory=False, has_own_user=False)
+    os.set_inheritable(descriptor, False)
     agent = PlainAgent(socket.socket(fileno=descriptor), root, dict(os.environ))
     signal.signal(signal.SIGTERM, lambda *_: agent.leave())
     agent.run()

@@ -6,13 +6,13 @@ import itertools
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from tentalis.sandbox.agent import SCREEN_BYTES
-from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
-from tentalis.sandbox.frames import Frame, FrameError, pack, read_frame
+from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
+from tentalis.sandbox.frames import Frame, FrameError, pack, read_frames
 from tentalis.sandbox.limits import Limits
 from tentalis.sandbox.store import Image
 
@@ -90,10 +90,16 @@ class Ended:
     has_ended: bool = False
 
 
+Answers = asyncio.Queue[Frame | None]
+Hear = Callable[[Output | Ended], None]
+
+
 @dataclass
 class _Awaited:
-    answers: "asyncio.Queue[Frame | None]" = field(default_factory=asyncio.Queue)
-    left: int = 0
+    """Who is told an answer's frames, None for the sandbox's end, and how many bytes may still come with them."""
+
+    take: Callable[[Frame | None], None]
+    left: int
 
 
 class Sandbox(ABC):
@@ -123,19 +129,18 @@ class Sandbox(ABC):
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Hand answers to whoever waits for them. What does not keep to the protocol was tampered with: it is ended."""
         try:
-            while frame := await read_frame(reader):
-                awaited = self._awaited.get(frame[0].get("n", 0))
-                if awaited:
+            async for frame in read_frames(reader):
+                if awaited := self._awaited.get(frame[0].get("n", 0)):
                     awaited.left -= len(frame[1])
                     if awaited.left < 0:
                         raise FrameError("wanted no more output than the limit, found more")
-                    awaited.answers.put_nowait(frame)
+                    awaited.take(frame)
         except (FrameError, TypeError):
             self.kill()
         finally:
             self._is_over = True
             for awaited in self._awaited.values():
-                awaited.answers.put_nowait(None)
+                awaited.take(None)
             self.on_end()
 
     @property
@@ -143,20 +148,19 @@ class Sandbox(ABC):
         return self._is_over
 
     async def run(
-        self, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], stdin: bytes, timeout_s: float
-    ) -> AsyncIterator[Output | Ended]:
-        """A program: what it writes as it comes, then how it ended."""
+        self, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], stdin: bytes, timeout_s: float,
+        hear: Hear,
+    ) -> None:  # fmt: skip
+        """A program: `hear` is told what it writes as it comes, then how it ended."""
         head = {"do": "exec", "argv": list(argv), "cwd": cwd, "environment": dict(environment)}
-        async for told in self._command(head, stdin, timeout_s, streams=2):
-            yield told
+        await self._command(head, stdin, timeout_s, 2, hear)
 
     async def ask_shell(
-        self, name: str, command: bytes, *, environment: Mapping[str, str], timeout_s: float
-    ) -> AsyncIterator[Output | Ended]:
-        """A command in the shell of this name, which is started for its first one."""
+        self, name: str, command: bytes, *, environment: Mapping[str, str], timeout_s: float, hear: Hear
+    ) -> None:
+        """The same of a command in the shell of this name, which is started for its first one."""
         head = {"do": "shell", "name": name, "environment": dict(environment)}
-        async for told in self._command(head, command, timeout_s, streams=1):
-            yield told
+        await self._command(head, command, timeout_s, 1, hear)
 
     async def open_shell(self, name: str) -> None:
         """Have a shell started, without waiting for it: its first command finds it there."""
@@ -170,34 +174,37 @@ class Sandbox(ABC):
         told, drawn = await self.ask(head, keys, most_bytes=SCREEN_BYTES)
         return drawn, told.get("code", 0), bool(told.get("has_ended"))
 
-    async def _command(
-        self, head: dict[str, Any], payload: bytes, timeout_s: float, streams: int
-    ) -> AsyncIterator[Output | Ended]:
+    async def _command(self, head: dict[str, Any], payload: bytes, timeout_s: float, streams: int, hear: Hear) -> None:
         self.commands += 1
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        orders = [(deadline, False), (deadline + KILL_WITHIN_S, True), (deadline + 2 * KILL_WITHIN_S, None)]
         timed_out = False
-        limit = self.limits.output_bytes
-        with self._expect(limit * streams) as (n, awaited):
-            await self._send({**head, "n": n, "output_bytes": limit}, payload)
-            while True:
-                try:
-                    async with asyncio.timeout_at(orders[0][0]):
-                        answer = await awaited.answers.get()
-                except TimeoutError:
-                    timed_out = True
-                    _, whole = orders.pop(0)
-                    if whole is None:
-                        self.kill()
-                        raise SandboxLostError("a command could not be ended, so its sandbox was") from None
-                    await self._send({"do": "kill", "n": 0, "target": n, "whole": whole})
-                    continue
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def take(answer: Frame | None) -> None:
+            if over.done():
+                return
+            try:
                 told, data = self._read(answer)
-                if told["event"] == "output":
-                    yield Output("err" if told.get("stream") == "err" else "out", data)
-                else:
-                    yield Ended(told.get("code", 0), told.get("dropped", 0), timed_out, bool(told.get("has_ended")))
-                    return
+            except SandboxError as error:
+                over.set_exception(error)
+                return
+            if told["event"] == "output":
+                hear(Output("err" if told.get("stream") == "err" else "out", data))
+            else:
+                hear(Ended(told.get("code", 0), told.get("dropped", 0), timed_out, bool(told.get("has_ended"))))
+                over.set_result(None)
+
+        limit = self.limits.output_bytes
+        with self._expect(limit * streams, take) as n:
+            await self._send({**head, "n": n, "output_bytes": limit}, payload)
+            for within_s, whole in ((timeout_s, False), (KILL_WITHIN_S, True), (KILL_WITHIN_S, None)):
+                await asyncio.wait([over], timeout=within_s)
+                if over.done():
+                    return over.result()
+                timed_out = True
+                if whole is not None:
+                    await self._send({"do": "kill", "n": 0, "target": n, "whole": whole})
+            self.kill()
+            raise SandboxLostError("a command could not be ended, so its sandbox was")
 
     async def read(self, path: str, *, offset: int, most_bytes: int) -> tuple[bytes, int]:
         """A piece of a file, and how long all of it is."""
@@ -248,36 +255,38 @@ class Sandbox(ABC):
         Args:
             most_bytes: that may come with it.
         """
-        with self._expect(most_bytes) as (n, awaited):
+        answers: Answers = asyncio.Queue()
+        with self._expect(most_bytes, answers.put_nowait) as n:
             await self._send({**head, "n": n}, payload)
-            return await self._hear(awaited, answer_within_s)
+            return await self._hear(answers, answer_within_s)
 
     async def ask_for_much(self, head: dict[str, Any], *, most_bytes: int) -> AsyncIterator[bytes]:
         """An answer that comes in pieces."""
-        with self._expect(most_bytes) as (n, awaited):
+        answers: Answers = asyncio.Queue()
+        with self._expect(most_bytes, answers.put_nowait) as n:
             await self._send({**head, "n": n})
             while True:
-                told, piece = await self._hear(awaited, ANSWER_WITHIN_S)
+                told, piece = await self._hear(answers, ANSWER_WITHIN_S)
                 if told["event"] == "done":
                     return
                 yield piece
 
-    async def _hear(self, awaited: _Awaited, within_s: float) -> Frame:
+    async def _hear(self, answers: Answers, within_s: float) -> Frame:
         try:
             async with asyncio.timeout(within_s):
-                return self._read(await awaited.answers.get())
+                return self._read(await answers.get())
         except TimeoutError:
             self.kill()
             raise SandboxLostError(f"it did not answer within {within_s:g} s, and was ended") from None
 
     @contextlib.contextmanager
-    def _expect(self, most_bytes: int) -> Any:
+    def _expect(self, most_bytes: int, take: Callable[[Frame | None], None]) -> Iterator[int]:
         if self._is_over:
             raise SandboxLostError("the sandbox is over")
         n = next(self._numbers)
-        self._awaited[n] = awaited = _Awaited(left=most_bytes)
+        self._awaited[n] = _Awaited(take, most_bytes)
         try:
-            yield n, awaited
+            yield n
         finally:
             del self._awaited[n]
 

@@ -1,4 +1,5 @@
-"""The process that sandboxes are forked from: of one thread, and made before the host has seen anybody's data."""
+"""The process that sandboxes are forked from: of one thread, with nobody's data, and with little in its memory, for
+each of them gets a copy of that."""
 
 import contextlib
 import gc
@@ -8,48 +9,44 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from tentalis.sandbox import kernel
-from tentalis.sandbox.agent import ENVIRONMENT, serve_agent
+from tentalis.sandbox.agent import ENVIRONMENT, Agent
 from tentalis.sandbox.confine import DONE, PROXY_ENVIRONMENT, Confinement, confine, namespaces
 from tentalis.sandbox.limits import Limits, Wall
 
+START: Final = "import sys; sys.path.append(sys.argv.pop(1)); from tentalis.sandbox.zygote import main; main()"
+"""What Python runs (-I -S -c), with the directory that holds `tentalis` as its first argument."""
 MAX_ORDER_BYTES: Final = 2**16
+FILTERS: Final = 2
 MAX_GROUPS: Final = 4
 JOIN: Final = b"join"
 """To a process that waits: go into the groups whose open files come along. Who moves itself, and by its thread, keeps
 nobody waiting; whoever moves another process makes every fork of the machine wait (kernel/cgroup/cgroup.c,
 `cgroup_procs_write_start`)."""
-_LEFT_TO_PARENT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def start_zygote(store: Path, outer_id: int, filters: Sequence[bytes]) -> tuple[int, socket.socket]:
-    """Fork it. It works in `store`, and ends with us. Returns its pid and where it takes orders.
+def main() -> NoReturn:
+    """`START ORDERS OUTER_ID PARENT`: it takes orders from an open socket, and ends with its parent.
 
-    An order is the names of walls, as JSON; the answer a process in namespaces of its own, which waits for what it is
-    to become. Must be called while this process has one thread.
+    What comes first are the filters, one a message. An order is the names of walls, as JSON; the answer a process in
+    namespaces of its own, which waits for what it is to become.
     """
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent = os.getpid()
-    if pid := os.fork():
-        its.close()
-        return pid, ours
+    orders, outer_id, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+    orders.set_inheritable(False)
     try:
         kernel.end_with_parent(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        for number in _LEFT_TO_PARENT:
-            signal.signal(number, signal.SIG_IGN)  # it goes when its parent does
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # by which no first process of a sandbox ends
         signal.signal(signal.SIGCHLD, _reap)
-        ours.close()
-        os.chdir(store)  # as whoever started us: a sandbox's user may not come this far by the path
+        filters = [orders.recv(MAX_ORDER_BYTES) for _ in range(FILTERS)]
         gc.collect()
         gc.freeze()
-        while order := its.recv(MAX_ORDER_BYTES):
-            _fork(frozenset(Wall(name) for name in json.loads(order)), its, outer_id, filters)
-    except BaseException as error:  # noqa: BLE001  # nothing may return into what forked us
+        while order := orders.recv(MAX_ORDER_BYTES):
+            _fork(frozenset(Wall(name) for name in json.loads(order)), orders, outer_id, filters)
+    except BaseException as error:  # noqa: BLE001  # told, and over
         sys.stderr.write(f"zygote: {error}\n")
     finally:
         os._exit(1)
@@ -64,13 +61,11 @@ def _reap(*_: Any) -> None:
 def _fork(walls: frozenset[Wall], orders: socket.socket, outer_id: int, filters: Sequence[bytes]) -> None:
     """Answer with a pid, and descriptors of the process and of where it waits; or with an error."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # its pid stays its own until we hold it
     try:
-        pid = kernel.clone(namespaces(walls))
+        pid, held = kernel.clone(namespaces(walls))
         if pid == 0:
             ours.close()
             _live(walls, its, outer_id, filters)
-        held = os.pidfd_open(pid)
         socket.send_fds(orders, [json.dumps({"pid": pid}).encode()], [held, ours.fileno()])
         os.close(held)
     except OSError as error:
@@ -78,13 +73,14 @@ def _fork(walls: frozenset[Wall], orders: socket.socket, outer_id: int, filters:
     finally:
         ours.close()
         its.close()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
 
 def _hear(answer: socket.socket) -> tuple[bytes, list[int]]:
-    text, descriptors, _, _ = socket.recv_fds(answer, MAX_ORDER_BYTES, MAX_GROUPS, socket.MSG_CMSG_CLOEXEC)
+    text, descriptors, _, _ = socket.recv_fds(answer, MAX_ORDER_BYTES, MAX_GROUPS)
     if not text:
         os._exit(0)  # nobody needs it any more
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # Python 3.11 forgets MSG_CMSG_CLOEXEC
     return text, descriptors
 
 
@@ -92,9 +88,6 @@ def _live(walls: frozenset[Wall], answer: socket.socket, outer_id: int, filters:
     """In the sandbox, from its first moment to its last."""
     try:
         kernel.end_with_parent(signal.SIGKILL)
-        for number in (signal.SIGCHLD, *_LEFT_TO_PARENT):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         os.setsid()
         text, descriptors = _hear(answer)
         if text == JOIN:
@@ -121,12 +114,8 @@ def _live(walls: frozenset[Wall], answer: socket.socket, outer_id: int, filters:
         if way_out:
             way_out.close()
             given |= PROXY_ENVIRONMENT
-        serve_agent(
-            socket.socket(fileno=descriptors[0]),
-            environment=given if Wall.ENVIRONMENT in walls else {**os.environ, **given},
-            reaps_all=Wall.REAPING in walls,
-            closes=Wall.DESCRIPTORS in walls,
-        )
+        environment = given if Wall.ENVIRONMENT in walls else {**os.environ, **given}
+        Agent(socket.socket(fileno=descriptors[0]), environment, reaps_all=Wall.REAPING in walls).run()
     except BaseException as error:  # noqa: BLE001  # told, and over
         with contextlib.suppress(OSError):
             answer.send(f"{type(error).__name__}: {error}".encode())

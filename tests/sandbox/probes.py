@@ -74,17 +74,22 @@ class Try:
     async def run(self, argv: list[str], timeout_s: float = 20) -> tuple[bytes, Ended]:
         has_root = Wall.ROOT not in self.without
         out, ended = b"", Ended(-1)
-        async for told in self.sandbox.run(
+
+        def hear(told: Output | Ended) -> None:
+            nonlocal out, ended
+            if isinstance(told, Output):
+                out += told.data
+            else:
+                ended = told
+
+        await self.sandbox.run(
             argv,
             cwd="/work" if has_root else self.decoys["SCRATCH"],
             environment=self.decoys,
             stdin=b"",
             timeout_s=timeout_s,
-        ):
-            if isinstance(told, Output):
-                out += told.data
-            else:
-                ended = told
+            hear=hear,
+        )
         return out, ended
 
     without: frozenset[Wall] = frozenset()

@@ -34,7 +34,9 @@ def test_a_program_that_a_signal_ends_counts_as_shells_count(asked: Asked, sandb
 def test_a_program_sees_what_it_is_given_and_nothing_of_the_hosts(asked: Asked, sandbox: str) -> None:
     done = asked.client.run(sandbox, ["/usr/bin/env"], environment={"SEED": "7"}, cwd="/tmp")
     names = {line.split("=")[0] for line in done.out.decode().splitlines()}
-    assert names == {"PATH", "HOME", "LANG", "USER", "SEED"}
+    assert names == {"PATH", "HOME", "LC_CTYPE", "SHELL", "USER", "SEED"}
+    for listed in (sh(asked, sandbox, "ls /proc/self/fd"), asked.client.ask_shell(sandbox, "ls /proc/self/fd")):
+        assert listed.out == b"0\n1\n2\n3\n"  # the last one is that of what is listed
 
 
 def test_a_program_that_is_not_there_is_named(asked: Asked, sandbox: str) -> None:

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tentalis.sandbox.limits import Limits
 from tentalis.sandbox.prepared import OFTEN, Prepared
 from tentalis.sandbox.store import Image
 from tests.sandbox.images import make_image
+from tests.sandbox.probes import PYTHON
 
 PLAIN_USER = 61_000  # as good as anybody
 
@@ -31,10 +33,11 @@ def children_of(pid: int) -> list[int]:
     """All of them, near and far."""
     found, todo = [], [pid]
     while todo:
-        for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
-            near = [int(word) for word in task.read_text().split()]
-            found += near
-            todo += near
+        with suppress(OSError):  # one that has just ended has none
+            for task in Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+                near = [int(word) for word in task.read_text().split()]
+                found += near
+                todo += near
     return found
 
 
@@ -358,8 +361,11 @@ async def main():
     sandbox = await backend.make(image, Limits(memory_bytes=64 * 2**20, processes=20, disk_bytes=4 * 2**20))
     script = "id -u; cat hello; echo more >> hello; ls /proc/1/fd; ls {name}; "
     script += "head -c 100M /dev/zero | tail >/dev/null; for i in $(seq 40); do sleep 5 & done; wait"
-    async for told in sandbox.run(["/bin/sh", "-c", script], cwd="/work", environment={{}}, stdin=b"", timeout_s=20):
+    def hear(told):
         print(told.data.decode() if isinstance(told, Output) else f"code {{told.code}}", end="")
+    await sandbox.run(
+        ["/bin/sh", "-c", script], cwd="/work", environment={{}}, stdin=b"", timeout_s=20, hear=hear
+    )
     async with sandbox.paused() as written:
         image = store.keep("s", written, image, most_bytes=2**20, most_entries=100)
     await sandbox.destroy()
@@ -370,7 +376,14 @@ async def main():
 asyncio.run(main())
 backend.close()
 """
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(  # by a Python that everybody may start
+            [PYTHON, "-c", script],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stderr
         words = done.stdout
     assert words.startswith("1000\nhello\n")

@@ -79,7 +79,7 @@ def test_who_searches_its_own_memory_finds_what_is_there() -> None:
 @pytest.mark.usefixtures("sandboxes")
 def test_a_program_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENTALIS_SECRET_KEY", "hidden")
-    asked = {"function": "look", "cases": [{"returns": ["HOME", "LANG", "PATH", "PYTHONHASHSEED", "USER"]}]}
+    asked = {"function": "look", "cases": [{"returns": ["HOME", "PATH", "PYTHONHASHSEED", "SHELL", "USER"]}]}
     kept = "{'LC_CTYPE', 'PWD', 'SHLVL', '_'}"
     look = f"import os\n\n\ndef look():\n    return sorted(set(os.environ) - {kept})\n"
     assert ask_grader("code", asked, look).is_correct
