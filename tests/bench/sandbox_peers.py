@@ -1,7 +1,8 @@
 """Scripted terminal episodes in our sandboxes and, by turns, in unisolated ones of two peers: `tests.bench.sandbox`.
 
 Each writes a file, gives five commands, reads a file and ends. A turn's overhead is what it takes beyond the same
-command in a bash that nobody steers. The peers start a bash for each command; ours goes to a shell that lasts.
+command in a bash of the same environment that nobody steers. The peers start a bash for each command; ours goes to a
+shell that lasts.
 """
 
 import json
@@ -12,12 +13,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tentalis.sandbox.agent import ENVIRONMENT
 from tentalis.sandbox.client import SandboxClient, start_host
 from tests.sandbox.test_host import children_of, wait_for_warm
 
@@ -50,12 +52,15 @@ class Played:
 
     Args:
         apart: of episodes one after the other; the rest is of several at once.
+        bare: of the same commands in a bash nobody steers.
     """
 
+    environment: Mapping[str, str]
     seconds: float = 0.0
     cpu_s: float = 0.0
     episodes: int = 0
     apart: list[float] = field(default_factory=list)
+    bare: list[float] = field(default_factory=list)
 
     def add(self, told: dict[str, Any], episodes: int) -> None:
         self.seconds += told["seconds"]
@@ -65,6 +70,10 @@ class Played:
     @property
     def per_minute(self) -> float:
         return 60 * self.episodes / self.seconds
+
+    @property
+    def overhead_ms(self) -> float:
+        return per_turn(self.apart) - per_turn(self.bare)
 
 
 Side = Callable[[int, int], dict[str, Any]]
@@ -85,7 +94,7 @@ def prepare(peer: str) -> Path:
 def open_peer(peer: str, place: Path) -> Iterator[Side]:
     script = place / "script.json"
     script.write_text(json.dumps(SCRIPT))
-    argv = [str(prepare(peer)), str(Path(__file__).with_name("sandbox_peer.py")), peer, str(script)]
+    argv = [str(prepare(peer)), "-P", str(Path(__file__).with_name("sandbox_peer.py")), peer, str(script)]
     environment = {**os.environ, "HOME": str(place)}
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
         stdin, stdout = process.stdin, process.stdout
@@ -166,7 +175,7 @@ def cpu_s(host: int) -> float:
     return used.ru_utime + used.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def time_bare(place: Path, rounds: int) -> list[float]:
+def time_bare(place: Path, rounds: int, environment: Mapping[str, str]) -> list[float]:
     """Milliseconds of each command in a bash that nobody steers, one after the other, by that bash's own clock."""
     (place / SCRIPT["file"]).write_text(SCRIPT["text"])
     timed = [
@@ -174,20 +183,20 @@ def time_bare(place: Path, rounds: int) -> list[float]:
         for command in SCRIPT["commands"]
     ]
     script = "\n".join([f"for i in $(seq {rounds}); do rm -rf out", *timed, "done"])
-    done = subprocess.run(["/bin/bash", "-c", script], cwd=place, check=True, capture_output=True, text=True)
+    argv = ["/bin/bash", "-c", script]
+    done = subprocess.run(argv, cwd=place, env=environment, check=True, capture_output=True, text=True)
     return [int(microseconds) / 1e3 for microseconds in done.stdout.split()]
 
 
-def per_command(turns: list[float]) -> list[float]:
-    """The median of each command."""
+def per_turn(turns: list[float]) -> float:
+    """The mean of each command's median."""
     count = len(SCRIPT["commands"])
-    return [statistics.median(turns[place::count]) for place in range(count)]
+    return statistics.mean(statistics.median(turns[place::count]) for place in range(count))
 
 
 def compare(place: Path, *, episodes: int = EPISODES) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """Rows and bars. All sides play by turns, so that whatever else the machine does falls on each."""
-    played = {name: Played() for name in (OURS, OURS_APART, *PEERS)}
-    bare: list[float] = []
+    played = {name: Played(ENVIRONMENT) for name in (OURS, OURS_APART)} | {name: Played(os.environ) for name in PEERS}
     with ExitStack() as stack:
         sides: dict[str, Side] = {
             OURS: stack.enter_context(open_ours(place / "ours", lasts=True)),
@@ -201,23 +210,20 @@ def compare(place: Path, *, episodes: int = EPISODES) -> tuple[list[dict[str, An
             for name, ask in sides.items():
                 played[name].add(ask(episodes // ROUNDS, AT_ONCE), episodes // ROUNDS)
                 played[name].apart += ask(episodes // ROUNDS, 1)["turns"]
-            bare += time_bare(place / "bare", episodes // ROUNDS)
-    own_ms = statistics.mean(per_command(bare))
-    rows: list[dict[str, Any]] = [
-        {"name": "a command in a bash nobody steers, ms", "found": round(own_ms, 2), "wanted": None}
-    ]
-    overheads = {name: statistics.mean(per_command(one.apart)) - own_ms for name, one in played.items()}
+                played[name].bare += time_bare(place / "bare", episodes // ROUNDS, played[name].environment)
+    rows: list[dict[str, Any]] = []
     for name, one in played.items():
         cpu_ms = 1e3 * one.cpu_s / one.episodes
         rows += [
             {"name": f"{name}: episodes a minute", "found": round(one.per_minute), "wanted": None},
-            {"name": f"{name}: overhead a turn, ms", "found": round(overheads[name], 2), "wanted": None},
+            {"name": f"{name}: overhead a turn, ms", "found": round(one.overhead_ms, 2), "wanted": None},
+            {"name": f"{name}: a bash nobody steers, ms", "found": round(per_turn(one.bare), 2), "wanted": None},
             {"name": f"{name}: CPU an episode, ms", "found": round(cpu_ms, 1), "wanted": None},
         ]
     bars: dict[str, dict[str, Any]] = {}
     for peer in PEERS:
         rate = played[OURS].per_minute / played[peer].per_minute
-        share = overheads[OURS] / overheads[peer]
+        share = played[OURS].overhead_ms / played[peer].overhead_ms
         bars[f"episodes a minute, x {peer}'s"] = {"found": round(rate, 2), "wanted": 1.0, "met": rate >= 1}
         bars[f"overhead a turn, x {peer}'s"] = {
             "found": round(share, 3),
