@@ -70,6 +70,12 @@ def find_rights(user: User, project: Project) -> frozenset[Right]:
     return ROLE_RIGHTS[role] if role else frozenset()
 
 
+def require_admin(user: User) -> None:
+    """Raises NotAllowedError for who is no admin of the installation."""
+    if not (user.is_superuser and user.is_active):
+        raise NotAllowedError(f"this takes an admin of the installation, and {user.username} is none")
+
+
 def require_role(user: User, project: Project, *roles: Role | str) -> Role:
     """The user's role, where it is one of these.
 

@@ -59,6 +59,7 @@ RULES: Mapping[str, Access] = {
     "POST /api/v1/provider-grants": Access("admin"),
     "PATCH /api/v1/provider-grants/{pk}": Access("admin"),
     "DELETE /api/v1/provider-grants/{pk}": Access("admin"),
+    "DELETE /api/v1/repo-tasks/{name}": Access("admin"),
 }
 """Routes whose services ask more than the right, or that one needs no project for."""
 

@@ -31,7 +31,7 @@ from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.tasksets import TasksetViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
 from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
-from apps.api.views.worlds import WorldsView
+from apps.api.views.worlds import RepoTasksView, RepoTaskView, WorldsView
 
 app_name = "api"
 
@@ -94,6 +94,8 @@ urlpatterns = [
     path("v1/comparisons/together", ComparedTogetherView.as_view(), name="comparisons-together"),
     path("v1/catalogue", CatalogueView.as_view(), name="catalogue"),
     path("v1/worlds", WorldsView.as_view(), name="worlds"),
+    path("v1/repo-tasks", RepoTasksView.as_view(), name="repo-tasks"),
+    re_path(r"^v1/repo-tasks/(?P<name>[A-Za-z0-9._@-]{1,140})$", RepoTaskView.as_view(), name="repo-task"),
     path("v1/search", SearchView.as_view(), name="search"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),
     path("v1/metrics/gain", GainView.as_view(), name="metrics-gain"),

@@ -35,6 +35,7 @@ class Kind(models.TextChoices):
     ACCESS_DENIED = "access.denied"
     # worlds
     WORLD_EXAMINED = "world.examined"
+    WORLD_TASK_REMOVED = "world.task_removed"
     # webhooks
     WEBHOOK_CREATED = "webhook.created"
     WEBHOOK_CHANGED = "webhook.changed"

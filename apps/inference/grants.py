@@ -10,11 +10,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from apps.accounts.models import Project, User
+from apps.accounts.services import require_admin
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.inference.models import Provider, ProviderGrant
-from apps.inference.rotation import require_admin
 from tentalis.core.checked import FieldError
 from tentalis.core.limits import Limits
 

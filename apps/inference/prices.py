@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.accounts.services import require_admin
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
@@ -19,7 +20,6 @@ from apps.inference.models import Price, Provider
 from apps.inference.price_list import SHIPPED
 from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import require_owner_of
-from apps.inference.rotation import require_admin
 
 MILLION = Decimal(1_000_000)
 CENT_PARTS = Decimal("1e-8")

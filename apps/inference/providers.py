@@ -9,14 +9,13 @@ from django.db.models import ProtectedError
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
-from apps.accounts.services import require_right
+from apps.accounts.services import require_admin, require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.base.sealing import seal, unseal
 from apps.inference.models import Provider
 from apps.inference.provider_kinds import KINDS
-from apps.inference.rotation import require_admin
 from tentalis.outbound.addresses import check_url, is_allowed
 
 CHANGEABLE = frozenset(

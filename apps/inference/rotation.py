@@ -8,9 +8,9 @@ from django.db import models, transaction
 from django.db.models.functions import Substr
 
 from apps.accounts.models import User
+from apps.accounts.services import require_admin
 from apps.audit.kinds import Kind
 from apps.audit.services import record
-from apps.base.errors import NotAllowedError
 from apps.base.sealing import SealedKeyError, read_ring, seal, unseal
 
 BATCH = 100
@@ -53,12 +53,6 @@ def renew_secrets(*, by: str) -> Rotation:
         payload={"key": rotation.key_id, "renewed": rotation.renewed, "unreadable": len(rotation.unreadable)},
     )
     return rotation
-
-
-def require_admin(user: User) -> None:
-    """Raises NotAllowedError for who is no admin of the installation."""
-    if not (user.is_superuser and user.is_active):
-        raise NotAllowedError(f"this takes an admin of the installation, and {user.username} is none")
 
 
 def find_sealed_fields() -> list[tuple[type[models.Model], str]]:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -21,7 +21,7 @@ from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.verification.admitting import admit_task, find_tests
 from tentalis.verification.environments import WHEELHOUSE
 from tentalis.verification.loading import TASK_FILE, load_task
-from tentalis.verification.store import ADMISSION_FILE, DIRECTORY, StoredTask, TaskStore, open_task
+from tentalis.verification.store import ADMISSION_FILE, DIRECTORY, TaskStore, open_task
 from tentalis.verification.verifying import KeptInFiles, Verifier
 
 app = typer.Typer(no_args_is_help=True)
@@ -140,15 +140,16 @@ def add(
     """
     store = _open_store()
     split = "held_out" if held_out else "train"
-    rows = [_tell(store.add(directory, split=split)) for directory in tasks]
+    rows = [asdict(store.add(directory, split=split).summary) for directory in tasks]
     print_rows(rows, COLUMNS, as_json=as_json, empty="no task")
 
 
 @app.command("list")
 def list_tasks(as_json: AsJson = False) -> None:
     """List the tasks that were added to this installation."""
-    rows = [_tell(one) for one in _open_store().list_tasks()]
-    print_rows(rows, COLUMNS, as_json=as_json, empty="no task; add one: tentalis repo-task add DIRECTORY")
+    rows = [asdict(one.summary) for one in _open_store().list_tasks()]
+    columns = (*COLUMNS, "fault") if any(row["fault"] for row in rows) else COLUMNS
+    print_rows(rows, columns, as_json=as_json, empty="no task; add one: tentalis repo-task add DIRECTORY")
 
 
 @app.command()
@@ -162,12 +163,6 @@ def _open_store() -> TaskStore:
     from tentalis.cli.run import find_artifacts
 
     return TaskStore(find_artifacts() / DIRECTORY)
-
-
-def _tell(stored: StoredTask) -> dict[str, Any]:
-    task = stored.task
-    first = task.issue.strip().partition("\n")[0]
-    return {"name": stored.name, "split": stored.split, "tests": len(task.tests), "issue": first[:80]}
 
 
 def _read_patch(place: str) -> str:

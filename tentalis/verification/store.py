@@ -26,6 +26,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}@[0-9a-f]{12}")
 _HELD: Final = 8
 """Repositories that a process keeps in memory."""
 _ISSUES: Final = 10_000
+_SHOWN: Final = 80
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,32 @@ class StoredTask:
         return load_harbor(self.directory).task if is_foreign else read_task(self.directory)
 
     @property
+    def summary(self) -> "TaskSummary":
+        try:
+            return _summarise(self)
+        except RepoTaskError as error:
+            return TaskSummary(self.name, self.split, fault=str(error).replace(f"{self.directory}/", ""))
+
+    @property
     def prompt(self) -> str:
         """Its name, and what is asked below it."""
         return f"{self.name}\n\n{_read_issue(self)}"
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """What a list says of a task.
+
+    Args:
+        tests: how many decide; issue: the first line of what is asked, its beginning.
+        fault: why it cannot be read; "" where it can.
+    """
+
+    name: str
+    split: str
+    tests: int = 0
+    issue: str = ""
+    fault: str = ""
 
 
 class TaskStore:
@@ -135,6 +159,13 @@ def open_task(directory: Path) -> LoadedTask:
 @lru_cache(maxsize=_HELD)
 def _load_once(directory: Path) -> LoadedTask:
     return open_task(directory)
+
+
+@lru_cache(maxsize=_ISSUES)
+def _summarise(stored: StoredTask) -> TaskSummary:
+    task = stored.task
+    issue = task.issue.strip().partition("\n")[0][:_SHOWN]
+    return TaskSummary(stored.name, stored.split, tests=len(task.tests), issue=issue)
 
 
 @lru_cache(maxsize=_ISSUES)

@@ -81,6 +81,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "exchange": path("exchange", scene.project.exchanges.filter(turn="main").latest("pk").pk),
         "environments": path("environment-list"),
         "environment": path("environment", _examine("desk")),
+        "repo_tasks": path("repo-task-list"),
         "tasksets": path("taskset-list"),
         "taskset": path("taskset", scene.project.tasksets.earliest("pk").pk),
         "evaluations": path("evaluation-list"),

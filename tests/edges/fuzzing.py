@@ -59,7 +59,7 @@ NAMES = {
     "tasksets": "taskset", "benchmarks": "benchmark", "courses": "course",
     "evaluations": "evaluation", "regradings": "regrading",
     "judge-probes": "judge_probe", "experiments": "experiment", "webhooks": "webhook",
-    "deliveries": "delivery", "bridge": "task",
+    "deliveries": "delivery", "bridge": "task", "repo-tasks": "repo_task",
 }  # fmt: skip
 ALL_HEALTH = tuple(HealthCheck)
 

@@ -138,7 +138,8 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
-    return {"slug": project.slug, "secret": secret, **{name: row.pk for name, row in rows.items()}}
+    of_no_project = {"repo_task": "calc-1@0123456789ab"}
+    return {"slug": project.slug, "secret": secret, **of_no_project, **{name: row.pk for name, row in rows.items()}}
 
 
 def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:

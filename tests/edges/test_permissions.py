@@ -1,6 +1,7 @@
 """Who may do what on every route: each role, the outsider, the anonymous, and each kind of bad token."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from apps.accounts.tokens import create_token, revoke_token
 from apps.api.permissions import PUBLIC, SIGNED_IN
 from apps.api.views.base import ApiView
 from apps.base.counting import forget_callers
+from tentalis.verification.store import DIRECTORY
 from tests.edges.caller import Answer, Caller
 from tests.edges.lived_in import EVERY_ROLE, QUERIES, make_bodies, make_lived_in
 from tests.edges.routes import TABLE, find_unclassified, list_api_routes, list_other_paths
@@ -30,8 +32,11 @@ REQUEST_ID = {"X-Request-Id": "the-same"}
 
 
 @pytest.fixture
-def ids(project: Project) -> dict[str, Any]:
-    return make_lived_in(project)
+def ids(project: Project, tmp_path: Path, settings: Any) -> dict[str, Any]:
+    settings.ARTIFACTS = tmp_path
+    rows = make_lived_in(project)
+    (tmp_path / DIRECTORY / "train" / rows["repo_task"]).mkdir(parents=True)
+    return rows
 
 
 class Sender:

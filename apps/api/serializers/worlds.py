@@ -5,6 +5,7 @@ from typing import Any, get_args
 from rest_framework import serializers
 
 from apps.worlds.certificates import State
+from tentalis.verification.store import SPLITS
 
 
 class WorldCheckOut(serializers.Serializer[Any]):
@@ -49,3 +50,19 @@ class WorldsOut(serializers.Serializer[Any]):
     """All environments of this installation."""
 
     results = WorldOut(many=True)
+
+
+class RepoTaskOut(serializers.Serializer[Any]):
+    """A task of a repository of one's own."""
+
+    name = serializers.CharField(help_text="With the first digits of its hash: another text is another task.")
+    split = serializers.ChoiceField(choices=SPLITS, help_text="Whether it is trained on, or only ever measured on.")
+    tests = serializers.IntegerField(help_text="How many decide.")
+    issue = serializers.CharField(help_text="The first line of what is asked, its beginning.")
+    fault = serializers.CharField(help_text="Why it cannot be read; empty: it can.")
+
+
+class RepoTasksOut(serializers.Serializer[Any]):
+    """All tasks of own repositories of this installation."""
+
+    results = RepoTaskOut(many=True)

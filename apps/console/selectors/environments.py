@@ -7,7 +7,9 @@ from datetime import datetime
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
+from apps.accounts.services import require_admin
+from apps.base.errors import NotAllowedError
 from apps.console.words_learning import EXAMINED, STANDINGS, UNKNOWN, Pill, Remedy
 from apps.evals.models import Taskset
 from apps.workers.models import Worker
@@ -17,10 +19,14 @@ from apps.worlds.elsewhere.openenv import OpenEnvWorld
 from apps.worlds.identity import name_world
 from apps.worlds.models import WorldCertificate
 from apps.worlds.registry import WORLDS, find_obstacles
+from apps.worlds.repos.testing import open_store
+from tentalis.core.swe.repo_tasks import RepoTaskError
 from tentalis.core.worlds import World
+from tentalis.verification.store import TaskSummary
 
 SHOWN_CERTIFICATES = 10
 SHOWN_USES = 10
+REPO_TASKS = 16
 
 
 @dataclass(frozen=True)
@@ -148,3 +154,20 @@ def _find_origin(world: World) -> str | Promise:
 def _read_check(told: dict[str, object]) -> CheckRow:
     name, passed = str(told["name"]), told["passed"]
     return CheckRow(name, passed if isinstance(passed, bool) else None, str(told["words"]), EXAMINED.get(name, UNKNOWN))
+
+
+def list_repo_tasks(*, start: int = 0) -> tuple[list[TaskSummary], int | None]:
+    """A page of the tasks that were added, by name, and where the next page starts; None at the end."""
+    stored = open_store().list_tasks()
+    following = start + REPO_TASKS if len(stored) > start + REPO_TASKS else None
+    return [one.summary for one in stored[start : start + REPO_TASKS]], following
+
+
+def say_why_not_removed(name: str, *, by: User) -> str:
+    """Why this person cannot remove such a task; "" where they can."""
+    try:
+        require_admin(by)
+        open_store().find(name)
+    except (NotAllowedError, RepoTaskError) as error:
+        return str(error)
+    return ""

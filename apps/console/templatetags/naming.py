@@ -81,12 +81,13 @@ def _say_value(name: str, value: object) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def environment(context: Mapping[str, Any], name: str) -> SafeString | str:
-    """An environment by what people call it, with its page where it is here."""
-    world = WORLDS.get(name)
+def environment(context: Mapping[str, Any], name: str) -> SafeString:
+    """An environment by what people call it, with its page where it is here. Args: name: or its full name, as
+    `tally@1+0f3a9c1d2e4b`."""
+    world = WORLDS.get(name.partition("+")[0].partition("@")[0])
     if world is None:
-        return name
-    page = reverse("console:environment", args=(context["scene"].project.slug, name))
+        return visible(name)
+    page = reverse("console:environment", args=(context["scene"].project.slug, world.name))
     return format_html('<a href="{}">{}</a>', page, visible(world.label))
 
 

@@ -1,11 +1,25 @@
 """Where tasks are: the environments of this installation, and whether anything may be trained there."""
 
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_GET
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.rights import Right
 from apps.console.selectors import environments
-from apps.console.views.frame import Scene, found_or_404, project_view, read_number, show
+from apps.console.views.frame import (
+    Confirmation,
+    Scene,
+    act,
+    ask,
+    found_or_404,
+    leave,
+    project_view,
+    read_number,
+    require,
+    show,
+)
+from apps.worlds.repos.removing import remove_task
 
 
 @require_GET
@@ -23,3 +37,34 @@ def show_environment(request: HttpRequest, scene: Scene, environment: str) -> Ht
     found = environments.view_environment(scene.project, environment, certificate_id=asked)
     view = found_or_404(found, f"no environment {environment}, or no such certificate of it")
     return show(request, scene, "environment", {"view": view, "certificate": view.certificate})
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.EVALS_READ)
+def list_repo_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """The tasks of own repositories; with `?remove=NAME`, what removing one will do, and the button that does it."""
+    name = request.GET.get("remove", "")
+    if request.method == "POST":
+        require(scene, Right.PROJECTS_WRITE)
+        done = _("%(name)s is removed.") % {"name": name}
+        act(request, done, lambda: remove_task(name=name, by=scene.user))
+        return leave(scene, "repo-task-list")
+    if name:
+        return ask(request, scene, _say_removal(scene, name))
+    found, following = environments.list_repo_tasks(start=read_number(request, "start") or 0)
+    return show(request, scene, "repo_tasks", {"rows": found, "following": following})
+
+
+def _say_removal(scene: Scene, name: str) -> Confirmation:
+    lines = [
+        _("No task of any project can be done or judged with it again; those that were keep what they came to."),
+        _("What was learnt from it stays."),
+    ]
+    return Confirmation(
+        title=_("Remove %(name)s") % {"name": name[:140]},
+        lines=lines,
+        button=_("Remove"),
+        back=reverse("console:repo-task-list", args=(scene.project.slug,)),
+        back_words=_("Tasks of own repositories"),
+        why_not=environments.say_why_not_removed(name, by=scene.user),
+    )

@@ -32,6 +32,14 @@ class Knowledge(Sender[Answer]):
         """Every environment that tasks can be in, and whether anything may be trained there."""
         return self._get("worlds")
 
+    def list_repo_tasks(self) -> Answer:
+        """Every task of own repositories that was added to the installation."""
+        return self._get("repo-tasks")
+
+    def remove_repo_task(self, name: str) -> Answer:
+        """Remove one for all projects; takes an admin of the installation."""
+        return self._delete(f"repo-tasks/{quote(name, safe='@')}")
+
     def list_checks(self, **params: Any) -> Answer:
         return self._get("checks", **params)
 

@@ -6,12 +6,13 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.console.words_learning import EXAMINED
+from apps.evals.models import Evaluation
 from apps.worlds import certificates
 from apps.worlds.certificates import certify
 from apps.worlds.models import WorldCertificate
 from apps.worlds.registry import WORLDS, get_world
 from tests.apps.console.builders import sign_in
-from tests.factories import make_task, make_worker
+from tests.factories import make_measured, make_task, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -87,6 +88,10 @@ def test_where_an_environment_is_named_its_page_is_near(pages: Client, project: 
     worker = make_worker(project, "typist", kind="desk")
     task = make_task(project, worker, environment="desk")
     link = reverse("console:environment", args=("shop", "desk"))
-    for page in (reverse("console:task", args=("shop", task.pk)), reverse("console:worker", args=("shop", "typist"))):
+    measured = make_measured(worker, None, [1.0], purpose="report", asked_by="user:alice")
+    Evaluation.objects.filter(pk=measured.pk).update(made_with={"world": "desk+0123456789ab"})
+    taskset = project.tasksets.create(name="sums", environment="desk")
+    pages_of = {"task": task.pk, "worker": "typist", "evaluation": measured.pk, "taskset": taskset.pk}
+    for page in (reverse(f"console:{name}", args=("shop", which)) for name, which in pages_of.items()):
         assert f'href="{link}"' in pages.get(page).content.decode()
     assert "typist" in read(pages, "desk")

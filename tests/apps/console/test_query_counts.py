@@ -66,6 +66,7 @@ QUERIES: Mapping[str, int] = {
     "exchange": 20,
     "environments": 10,
     "environment": 13,
+    "repo_tasks": 9,
     "tasksets": 11,
     "taskset": 12,
     "taskset_new": 9,
