@@ -352,8 +352,8 @@ class Agent:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, output[1], 1),
             (os.POSIX_SPAWN_DUP2, output[1], 2),
+            (os.POSIX_SPAWN_DUP2, status[1], _STATUS_FD),  # before the other, whose number it may have
             (os.POSIX_SPAWN_DUP2, commands[0], _COMMANDS_FD),
-            (os.POSIX_SPAWN_DUP2, status[1], _STATUS_FD),
         ]
         try:
             argv = [SHELL, "--norc", "--noprofile", f"/dev/fd/{_COMMANDS_FD}"]

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -105,6 +106,24 @@ def test_a_shell_lasts(asked: Asked, sandbox: str) -> None:
     assert ask("cat; echo read nothing") == (0, b"read nothing\n")
     other = asked.client.ask_shell(sandbox, 'pwd; echo "<$name>"', shell="second")
     assert other.out == b"/work\n<>\n"
+
+
+def test_shells_are_kept_apart_however_many_there_are(asked: Asked) -> None:
+    """Enough that the agent's own descriptors reach the numbers that each shell's have: a program that runs shifts them
+    so that they meet."""
+    is_counted = asked.client.describe()["backend"] != "subprocess"
+    sandbox = asked.client.create(asked.image, limits={"processes": 100} if is_counted else {})
+    names = [f"shell {number}" for number in range(70)]
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(asked.client.run, sandbox, ["/bin/sh", "-c", "touch runs; exec sleep 1000"])
+        while sh(asked, sandbox, "ls runs").code:
+            time.sleep(0.01)
+        for name in names:
+            asked.client.ask_shell(sandbox, f"mine='{name}'", shell=name)
+        for name in names[-12:]:
+            assert asked.client.ask_shell(sandbox, 'echo "$mine"', shell=name).out == f"{name}\n".encode()
+        asked.client.destroy(sandbox)
+        assert isinstance(running.exception(), SandboxLostError)
 
 
 def test_a_shell_that_was_opened_beforehand_is_the_one_that_is_asked(asked: Asked) -> None:
