@@ -64,11 +64,13 @@ class GateTables:
 
     Args:
         text: what plain text costs it beside the base model; None where nobody asked, or the server could not tell.
+        world: full name of the one that it was measured in last; "" where none is known.
     """
 
     measured: Sequence[MeasuredRow]
     strengths: Sequence[Strength]
     text: TextComparison | None = None
+    world: str = ""
 
 
 def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTables:
@@ -98,7 +100,8 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
         rows.append(MeasuredRow(*REASONING, PairedComparison(**reasoning)))
     text = TextComparison(**capability["texts"]) if "texts" in capability else None
     scales = safe.details.get("scales", {}) if safe is not None else {}
-    return GateTables(rows, _read_strengths(mine, weights, scales), text)
+    worlds = [one.asked_with.get("world", "") for one in results if one.adapter_id == adapter.pk]
+    return GateTables(rows, _read_strengths(mine, weights, scales), text, worlds[-1] if worlds else "")
 
 
 def _read_strengths(

@@ -5,6 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
+from apps.adapters.models import Adapter, Verdict
 from apps.console.words_learning import EXAMINED
 from apps.evals.models import Evaluation
 from apps.worlds import certificates
@@ -89,9 +90,16 @@ def test_where_an_environment_is_named_its_page_is_near(pages: Client, project: 
     task = make_task(project, worker, environment="desk")
     link = reverse("console:environment", args=("shop", "desk"))
     measured = make_measured(worker, None, [1.0], purpose="report", asked_by="user:alice")
-    Evaluation.objects.filter(pk=measured.pk).update(made_with={"world": "desk+0123456789ab"})
+    adapter = Adapter.objects.create(
+        project=project, worker=worker, name="typist@v1-0a", version=1, line_version=1, uri="file:///a", manifest={}
+    )
+    Verdict.objects.create(adapter=adapter, question="safe", outcome="yes", words="It is not worse.", details={})
+    for model in (None, adapter):
+        make_measured(worker, model, [1.0])
+    Evaluation.objects.update(asked_with={"world": "desk+0123456789ab"})
     taskset = project.tasksets.create(name="sums", environment="desk")
-    pages_of = {"task": task.pk, "worker": "typist", "evaluation": measured.pk, "taskset": taskset.pk}
-    for page in (reverse(f"console:{name}", args=("shop", which)) for name, which in pages_of.items()):
+    rows = {"task": task.pk, "evaluation": measured.pk, "taskset": taskset.pk, "adapter": adapter.pk}
+    for name, which in {"worker": "typist", **rows}.items():
+        page = reverse(f"console:{name}", args=("shop", which))
         assert f'href="{link}"' in pages.get(page).content.decode()
     assert "typist" in read(pages, "desk")
