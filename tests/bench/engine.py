@@ -286,6 +286,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=32, help="with --model: new ones a sequence")
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"], help="with --model: of the engine")
     parser.add_argument("--sequences", nargs="+", type=int, default=list(SEQUENCES), help="with --model")
+    parser.add_argument("--peers", action="store_true", help="with --model: vLLM's CPU build and llama.cpp too")
     options = parser.parse_args()
     if options.model:
         home = Home.find(os.environ).root
@@ -296,6 +297,7 @@ def main() -> int:
             rounds=options.rounds,
             precisions=options.precisions,
             sequences=options.sequences,
+            with_peers=options.peers,
         )
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)

@@ -3,15 +3,21 @@
 NAME is a kept model (`tentalis model get`) or a directory. Each side is a process of its own on the same threads
 (`TENTALIS_TORCH_THREADS`), and they take turns: 1, 8 and 32 sequences, eight answers to one prompt, a conversation of
 twelve turns, and of the engine alone eight answers by an adapter each. Tokens are counted for each CPU second, which a
-busy machine does not change, and for each wall second. Then how far the log-probs that the engine told lie from those
-of Hugging Face's forward in float32.
+busy machine does not change, and for each wall second. Then how far the log-probs that the engine told, and those that
+a peer says of tokens it drew, lie from those of Hugging Face's forward in float32.
+
+With `--peers` vLLM's CPU build (float32, bfloat16) and llama.cpp (bfloat16, int8) are sides too, each by a Python of
+its own that is made once (`engine_peers`: some minutes, and ten minutes of CPU for llama.cpp). What was read of a
+prompt once they keep as ours does; Hugging Face reads it each time.
 """
 
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,12 +26,14 @@ from typing import Any, Self
 
 from gpu_workers.engine.text import TextCodec
 from tentalis.kept_models import find_model
+from tests.bench.engine_peers import Peer, find_peers
 
 Row = dict[str, Any]
 SEQUENCES, GROUP, TURNS = (1, 8, 32), 8, 12
 ADAPTERS = 8
 TOGETHER, APART = f"{ADAPTERS} sequences of the base", f"{ADAPTERS} sequences, an adapter each"
 SPEED_BAR, APART_BAR, TURN_BAR, LOGPROB_BAR, HALF_LOGPROB_BAR = 3.0, 1.5, 1.5, 1e-4, 1e-3
+NOT_ASKED = "llama.cpp and vLLM's CPU build, which --peers measures"
 TEXT = (
     "The lamp arrived on Tuesday, but its shade was torn along the seam and one of the screws was missing.",
     "Dear customer service, my order of three mugs was delivered to the wrong address last week.",
@@ -41,14 +49,10 @@ TEXT = (
 class Side:
     """A process that draws and scores."""
 
-    def __init__(self, who: str, directory: Path, precision: str) -> None:
-        self.who, self.precision = who, precision
-        self.name = f"{'engine' if who == 'ours' else 'Hugging Face'}, {precision}"
+    def __init__(self, peer: Peer) -> None:
+        self.who, self.precision, self.name = peer.who, peer.precision, peer.name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.engine_worker", who, str(directory), "--precision", precision],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            peer.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=peer.environment
         )
 
     def __enter__(self) -> Self:
@@ -72,6 +76,12 @@ class Side:
         if not (line := self._process.stdout.readline()):
             raise RuntimeError(f"{self.name} ended: {self._process.wait()}")
         return json.loads(line)
+
+
+def make_side(who: str, directory: Path, precision: str) -> Peer:
+    """The engine ("ours") or Hugging Face's generate ("hf")."""
+    argv = [sys.executable, "-m", "tests.bench.engine_worker", who, str(directory), "--precision", precision]
+    return Peer(who, precision, f"{'engine' if who == 'ours' else 'Hugging Face'}, {precision}", argv, os.environ)
 
 
 def find_directory(model: str, home: Path) -> Path:
@@ -147,7 +157,10 @@ def compare(told: Sequence[Sequence[float]], judged: Sequence[Sequence[float]]) 
 
 
 def judge_logprobs(sides: Sequence[Side], prompts: list[list[int]], tokens: int) -> dict[str, dict[str, float]]:
-    """Of each engine side and, for comparison, each Hugging Face one of another precision, against the float32 one."""
+    """Of each side that draws and, for comparison, each Hugging Face one of another precision, against the float32 one.
+
+    What the engine told when it drew; of a peer what it says of its tokens afterwards.
+    """
     judge = next(side for side in sides if side.who == "hf" and side.precision == "float32")
     found = {}
     for side in sides:
@@ -160,11 +173,23 @@ def judge_logprobs(sides: Sequence[Side], prompts: list[list[int]], tokens: int)
                     theirs = other.ask("score", prompts=prompts, answers=drawn["token_ids"])["logprobs"]
                     found[other.name] = compare(theirs, judged)
                     found[f"{side.name}, against {other.name}"] = compare(drawn["logprobs"], theirs)
+        elif side.who != "hf":
+            answers = side.ask("draw", prompts=prompts, n=1, tokens=tokens, seed=11)["token_ids"]
+            theirs = side.ask("score", prompts=prompts, answers=answers)["logprobs"]
+            judged = judge.ask("score", prompts=prompts, answers=answers)["logprobs"]
+            found[side.name] = compare(theirs, judged)
     return found
 
 
 def run(
-    model: str, home: Path, *, tokens: int, rounds: int, precisions: Sequence[str], sequences: Sequence[int]
+    model: str,
+    home: Path,
+    *,
+    tokens: int,
+    rounds: int,
+    precisions: Sequence[str],
+    sequences: Sequence[int],
+    with_peers: bool = False,
 ) -> int:
     """Exit code 1 when a bar is missed."""
     directory = find_directory(model, home)
@@ -172,7 +197,11 @@ def run(
     kinds = [("ours", precision) for precision in precisions]
     kinds += [("hf", precision) for precision in ("float32", "bfloat16") if precision in {"float32", *precisions}]
     with ExitStack() as stack:
-        sides = [stack.enter_context(Side(who, directory, precision)) for who, precision in kinds]
+        asked, absent = [make_side(who, directory, precision) for who, precision in kinds], [NOT_ASKED]
+        if with_peers:
+            peers, absent = find_peers(directory, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            asked += peers
+        sides = [stack.enter_context(Side(one)) for one in asked]
         rows = []
         for count in sequences:
             prompts = make_prompts(codec, count)
@@ -193,7 +222,8 @@ def run(
     for who, found in logprobs.items():
         shown = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
         print(f"log-probs, {who}, against Hugging Face's forward in float32: {shown}")
-    print("llama.cpp and vLLM's CPU build: SKIPPED, they are not measured: no wheel of either runs beside this one")
+    for one in absent:
+        print(f"SKIPPED, and no bar: {one}")
     bars = judge_bars(rows, logprobs)
     for name, bar in bars.items():
         print(f"{'ok  ' if bar['holds'] else 'MISS'} {name}: {bar['found']:.3g}, wanted {bar['wanted']}")
@@ -214,6 +244,13 @@ def judge_bars(rows: Sequence[Row], logprobs: Mapping[str, Mapping[str, float]])
             "wanted": f">= {SPEED_BAR:g}",
             "holds": speed >= SPEED_BAR,
         }
+        if vllm := last.get(f"vLLM, {who.rpartition(' ')[2]}"):
+            beside = found["per_cpu_s"] / vllm["per_cpu_s"]
+            bars[f"{who}: x vLLM's CPU build at 32 sequences, a CPU second"] = {
+                "found": beside,
+                "wanted": ">= 1",
+                "holds": beside >= 1,
+            }
         apart = by_name[TOGETHER][who]["per_cpu_s"] / by_name[APART][who]["per_cpu_s"]
         bars[f"{who}: x the base's CPU time where each of {ADAPTERS} has an adapter of its own"] = {
             "found": apart,
