@@ -1,7 +1,8 @@
 """Own work holds itself out: of what comes in a share is put aside, to be measured on and never learnt from.
 
 Where a world has held-out tasks of its own, it says which; elsewhere this does. A task that is put aside is worked on,
-scored and reviewed like any other. The same words, or nearly the same, are always on the same side.
+scored and reviewed like any other. The same words, or nearly the same, are always on the same side; those that a
+taskset holds to train on are on that one.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ MOST_ALIKE = 200
 def choose_held_out(project: Project, tasks: Sequence[Task], *, conversation: str = "") -> list[Task]:
     """Which of a project's tasks, not saved yet, are put aside; each is given what finds its words again.
 
-    What can be neither checked nor is judged by people is not: nothing could be measured on it. At most three queries.
+    What can be neither checked nor is judged by people is not: nothing could be measured on it. At most four queries.
 
     Args:
         conversation: that they are turns of: who talks judges, whatever the project reviews, and all its turns are put
@@ -109,11 +110,14 @@ def _find_kept(project: Project, tasks: Sequence[Task]) -> set[int]:
 
 
 def _find_alike(project: Project, tasks: Sequence[Task]) -> NearTexts:
-    """Earlier tasks that may say the same, and taught or still may."""
-    bands = sorted({band for task in tasks for band in task.bands or ()})
+    """Earlier tasks that may say the same, and taught or still may, and what tasksets hold to train on."""
+    bands, most = sorted({band for task in tasks for band in task.bands or ()}), MOST_ALIKE * len(tasks)
     rows = Task.objects.filter(project=project, bands__overlap=bands).order_by("-id")
-    found = rows.values_list("environment", "prompt", "bands")[: MOST_ALIKE * len(tasks)]
-    return NearTexts((environment, prompt, of_task or ()) for environment, prompt, of_task in found)
+    items = Item.objects.filter(taskset__project=project, split=Item.Split.TRAIN, bands__overlap=bands).order_by("-id")
+    found = NearTexts(items.values_list("taskset__environment", "prompt", "bands")[:most])
+    for environment, prompt, of_task in rows.values_list("environment", "prompt", "bands")[:most]:
+        found.add(environment, prompt, of_task or ())
+    return found
 
 
 def _count_first(project: Project, environments: set[str]) -> "Counter[str]":

@@ -5,6 +5,7 @@ import pytest
 from apps.accounts.models import Project, User
 from apps.evals.holding import find_held_out
 from apps.evals.models import Item
+from apps.evals.services import ItemRow, add_items
 from apps.tasks.models import Task
 from apps.tasks.own_work import FIRST_TASKS, is_drawn
 from apps.tasks.services import submit_task, submit_tasks
@@ -65,6 +66,16 @@ def test_what_nobody_and_nothing_can_judge_is_not_put_aside_and_the_desk_has_its
     rows = [TaskRow(line=n, prompt=f"What is {n} times nine?", reference=str(9 * n)) for n in range(40)]
     submit_tasks(project=asked, rows=rows, environment="chat", by=alice)
     assert Item.objects.exists()
+
+
+def test_what_a_taskset_holds_to_train_on_is_not_put_aside(asked: Project, alice: User) -> None:
+    """Somebody said so: a loop over its items waits for each of them to teach."""
+    prompts = [f"Question {n}: what is {n} times seven?" for n in range(60)]
+    rows = [ItemRow(place, prompt, "train") for place, prompt in enumerate(prompts, start=1)]
+    add_items(project=asked, name="own", environment="chat", rows=rows, by=alice)
+    assert any(is_drawn(asked, prompt) for prompt in prompts[FIRST_TASKS:])
+    assert not find_held_out(submit(asked, alice, prompts))
+    assert not Item.objects.exclude(split="train").exists()
 
 
 def test_a_project_may_put_nothing_aside(asked: Project, alice: User) -> None:
