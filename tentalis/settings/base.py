@@ -318,6 +318,8 @@ SPECTACULAR_SETTINGS = {
         "TaskFormEnum": "apps.api.serializers.work.TASK_FORMS",
         "RowFormEnum": "apps.api.serializers.benchmarks.ROW_FORMS",
         "ProbeVerdictEnum": "apps.judges.models.JudgeProbe.Verdict",
+        "SplitEnum": "apps.evals.models.Item.Split",
+        "RepoTaskSplitEnum": "apps.api.serializers.worlds.SPLITS",
     },
 }
 
