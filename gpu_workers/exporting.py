@@ -24,6 +24,7 @@ from gpu_workers.engine.plain_model import PlainModel
 from tentalis.core.learning.preflight_rules import ask_quantised
 
 FORMATS = ("peft", "merged", "gguf", "ollama")
+AUTO, FLOAT32 = "auto", "float32"
 CONVERTER = "convert_lora_to_gguf.py"
 CONVERTER_PATIENCE_S = 600
 OLLAMA_CONVERTS = {"llama": "Llama", "mistral": "Mistral", "gemma2": "Gemma 2"}
@@ -36,7 +37,14 @@ class ExportError(ValueError):
 
 
 def export(
-    adapter: Path, *, form: str, base: Path, out: Path, converter: Path | None = None, ollama_model: str = ""
+    adapter: Path,
+    *,
+    form: str,
+    base: Path,
+    out: Path,
+    converter: Path | None = None,
+    ollama_model: str = "",
+    dtype: str = AUTO,
 ) -> Path:
     """Write an adapter in another form.
 
@@ -45,6 +53,7 @@ def export(
         ollama_model: what Ollama calls that model, for `ollama`; "": it imports the directory.
         out: a directory that is not there yet; for `gguf` the file's.
         converter: llama.cpp's `convert_lora_to_gguf.py`.
+        dtype: of merged weights; "auto" is the base's own, into which the adapter is rounded, "float32" keeps it whole.
     Returns:
         What was written.
     Raises:
@@ -60,7 +69,7 @@ def export(
             case "peft":
                 shutil.copytree(adapter, staging)
             case "merged":
-                _merge(adapter, base, staging)
+                _merge(adapter, base, staging, dtype)
             case "gguf":
                 _convert(adapter, base, staging, converter)
             case "ollama":
@@ -73,7 +82,7 @@ def export(
     return out
 
 
-def _merge(adapter: Path, base: Path, staging: Path) -> None:
+def _merge(adapter: Path, base: Path, staging: Path, dtype: str) -> None:
     config = read_config(base)
     if (answer := ask_quantised(config)).passed is False:
         raise ExportError(f"{answer.gate}: {answer.words}")
@@ -91,6 +100,10 @@ def _merge(adapter: Path, base: Path, staging: Path) -> None:
             if "safetensors.index" not in file.name:
                 shutil.copyfile(file, staging / file.name)
     kinds = {name: one.dtype for path in weight_files(base) for name, one in load_file(path).items()}
+    if dtype == FLOAT32:
+        kinds = dict.fromkeys(kinds, torch.float32)
+        told = {name: value for name, value in config.items() if name != "torch_dtype"} | {"dtype": FLOAT32}
+        (staging / "config.json").write_text(json.dumps(told, indent=2), encoding="utf-8")
     merged = {
         name: (weight + pairs[name].delta() if name in pairs else weight).to(kinds[name]).contiguous()
         for name, weight in whole.items()
@@ -158,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--converter", type=Path, help=f"path to llama.cpp's {CONVERTER}")
     parser.add_argument("--ollama-model", default="", help="what Ollama calls the base, like llama3.2:1b")
+    parser.add_argument("--dtype", choices=(AUTO, FLOAT32), default=AUTO, help="of merged weights; auto: the base's")
     given = parser.parse_args(argv)
     base = base_directory() if given.base == "desk" else Path(given.base).expanduser()
     try:
@@ -168,6 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             out=given.out,
             converter=given.converter,
             ollama_model=given.ollama_model,
+            dtype=given.dtype,
         )
     except (ExportError, EngineError) as error:
         sys.stderr.write(f"{error}\n")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tentalis.cli.exporting import Base, Converter, Form, OllamaModel, Out, check_form, save_adapter
+from tentalis.cli.exporting import Base, Converter, Dtype, Form, OllamaModel, Out, check_form, save_adapter
 from tentalis.cli.output import AsJson, Limit, Project, print_json, print_result, print_row, print_rows
 from tentalis.cli.session import find_by_name, list_rows, open_client
 
@@ -126,6 +126,7 @@ def export(
     base: Base = "desk",
     converter: Converter = None,
     ollama_model: OllamaModel = "",
+    dtype: Dtype = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Save an adapter: as a zip in PEFT's layout, merged into its base model, or for llama.cpp or Ollama.
@@ -133,7 +134,7 @@ def export(
     Merging and converting happen on this machine. Nothing is merged into a quantised base. Ollama reads adapters of
     Llama, Mistral and Gemma 2 bases; of others it takes what llama.cpp's converter wrote.
     """
-    check_form(form)
+    check_form(form, dtype)
     with open_adapter(name) as (client, adapter):
         save_adapter(
             client,
@@ -145,6 +146,7 @@ def export(
             base=base,
             converter=converter,
             ollama_model=ollama_model,
+            dtype=dtype,
             as_json=as_json,
         )
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tentalis.cli.exporting import Base, Converter, Form, OllamaModel, Out, check_form, save_adapter
+from tentalis.cli.exporting import Base, Converter, Dtype, Form, OllamaModel, Out, check_form, save_adapter
 from tentalis.cli.output import AsJson, Limit, Project, print_row, print_rows
 from tentalis.cli.session import list_rows, open_client
 
@@ -53,13 +53,14 @@ def export(
     base: Base = "desk",
     converter: Converter = None,
     ollama_model: OllamaModel = "",
+    dtype: Dtype = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Save the adapter a manager was trained, as `adapter export` saves a worker's.
 
     It says yes or no to the manager's own question and nothing else: served without that question it is no judge.
     """
-    check_form(form)
+    check_form(form, dtype)
     with open_client() as client:
         adapter = client.get_manager_run(fit)["adapter"]
         save_adapter(
@@ -72,5 +73,6 @@ def export(
             base=base,
             converter=converter,
             ollama_model=ollama_model,
+            dtype=dtype,
             as_json=as_json,
         )

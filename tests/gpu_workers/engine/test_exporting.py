@@ -3,8 +3,11 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from gpu_workers.engine import Engine
 from gpu_workers.exporting import ExportError, export, main
@@ -29,6 +32,26 @@ def test_a_merged_model_answers_as_its_adapter_does(
     wanted = engine.score([PROMPT], [ANSWER], "adapter")[0]
     assert Engine.open(str(merged)).score([PROMPT], [ANSWER])[0] == pytest.approx(wanted, abs=1e-4)
     assert engine.score([PROMPT], [ANSWER])[0] != pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_base_in_half_precision_rounds_the_adapter_unless_float32_is_asked_for(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    half = tmp_path / "half"
+    AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16).save_pretrained(half)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        copyfile(base / name, half / name)
+    adapter = write_adapter(tmp_path / "adapter")
+    engine = Engine.open(str(half), name="base")
+    engine.load_adapter("adapter", adapter)
+    wanted = engine.score([PROMPT], [ANSWER], "adapter")[0]
+    rounded = export(adapter, form="merged", base=half, out=tmp_path / "rounded")
+    assert main([str(adapter), "--format", "merged", "--base", str(half), "--dtype", "float32", "--out",
+                 str(tmp_path / "whole")]) == 0  # fmt: skip
+    told = AutoModelForCausalLM.from_pretrained(tmp_path / "whole", dtype="auto")
+    assert {one.dtype for one in told.parameters()} == {torch.float32}
+    assert Engine.open(str(tmp_path / "whole")).score([PROMPT], [ANSWER])[0] == pytest.approx(wanted, abs=1e-5)
+    assert Engine.open(str(rounded)).score([PROMPT], [ANSWER])[0] != pytest.approx(wanted, abs=1e-5)
 
 
 def test_peft_is_the_directory_as_it_is(base: Path, write_adapter: Callable[..., Path], tmp_path: Path) -> None:
