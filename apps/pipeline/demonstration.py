@@ -302,12 +302,12 @@ def run_update(
 ) -> Round:
     """Start an update and wait until what was learned from it is judged."""
     started, worker = time.monotonic(), ground.worker
-    size, before = worker.project.batch_tasks * worker.project.group_size, _count_made(worker)[0]
+    size, last = worker.project.batch_tasks * worker.project.group_size, _find_last_attempt(worker)
     start_update(ground, by=by, update=update, seed=seed, imitation=imitation)
     runs = TrainingRun.objects.filter(batch__worker=worker, batch__number=update)
 
     def watch_answers() -> None:
-        answered = _count_made(worker)[0] - before
+        answered = Attempt.objects.filter(pk__gt=last, task__project=worker.project).count()
         watch(Stage(f"update {update}: answers", min(answered, size), size))
 
     def watch_run() -> None:
@@ -384,10 +384,16 @@ def _wait_for(find: Callable[[], Found | None], what: str, worker: Worker, look:
     raise LoopStoppedError(f"{what}, and nothing moved for {PATIENCE_S:.0f} s; {why}")
 
 
+def _find_last_attempt(worker: Worker) -> int:
+    """The newest of the project's, found from its end: it may have millions. 0: there is none."""
+    newest = Attempt.objects.filter(task__project=worker.project).order_by("-pk").values_list("pk", flat=True)
+    return newest.first() or 0
+
+
 def _count_moves(worker: Worker) -> tuple[Any, ...]:
     """What changes as long as anything is done for the worker."""
     return (
-        Attempt.objects.filter(task__worker=worker).aggregate(Count("pk"), Max("pk")),
+        _find_last_attempt(worker),
         ItemTry.objects.filter(evaluation__worker=worker).count(),
         TrainingRun.objects.filter(worker=worker).aggregate(Count("pk"), Max("heartbeat_at")),
     )
