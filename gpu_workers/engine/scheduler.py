@@ -311,19 +311,18 @@ class Scheduler:
         """
         events: Events = {}
         places: dict[tuple[int, ...], int] = {}
+        wanted_from: list[int] = []  # of each distinct prompt, the first token whose state somebody wants
         for job, index in chunk:
-            places.setdefault(tuple(job.prompts[index]), len(places))
+            place = places.setdefault(tuple(job.prompts[index]), len(places))
+            if place == len(wanted_from):
+                wanted_from.append(len(job.prompts[index]))
+            wanted_from[place] = min(wanted_from[place], job.states_from(index))
         distinct = list(places)
-        unread = [len(prompt) for prompt in distinct]
-        for job, index in chunk:
-            place = places[tuple(job.prompts[index])]
-            unread[place] = min(unread[place], job.states_from(index))
-        prefixes = self._keeps(loaded)
-        names = [hash_blocks(loaded.identity, prompt) for prompt in distinct] if prefixes else []
-        known = [
-            prefixes.find(own[: most // BLOCK_TOKENS]) if prefixes else None
-            for own, most in zip(names, unread, strict=False)
-        ]
+        names: list[list[bytes]] = []
+        known: list[Tensor | None] = []
+        if (prefixes := self._keeps(loaded)) is not None:
+            names = [hash_blocks(loaded.identity, prompt) for prompt in distinct]
+            known = [prefixes.find(own[: first // BLOCK_TOKENS]) for own, first in zip(names, wanted_from, strict=True)]
         if part is not None:
             known = [part.known]
         starts = [0 if one is None else one.shape[2] for one in known] or [0] * len(distinct)
