@@ -21,7 +21,7 @@ from tentalis.sandbox.proxy import LOG, MAX_LOG_BYTES, Log, RefusedError, find_a
 from tests.sandbox.conftest import find_options
 from tests.sandbox.images import make_image
 from tests.sandbox.probes import PYTHON
-from tests.sandbox.test_host import children_of
+from tests.sandbox.test_host import children_of, told_of
 
 ASK = """
 import os, socket, sys
@@ -51,7 +51,7 @@ class Asked:
         return done.out.decode().splitlines() or done.err.decode().splitlines()[-1:]
 
     def proxies(self) -> list[int]:
-        return [pid for pid in children_of(self.pid) if b"sandbox.proxy" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in children_of(self.pid) if b"sandbox.proxy" in told_of(pid, "cmdline")]
 
     def log(self, sandbox: str, count: int) -> list[dict[str, Any]]:
         """So many lines of a sandbox: each is written when its connection is over."""
@@ -161,7 +161,7 @@ def test_a_proxy_that_died_is_replaced(asked: Asked) -> None:
     identity = process_identity(proxy)
     os.kill(proxy, signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while Path(f"/proc/{proxy}/stat").read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < deadline:
+    while told_of(proxy, "stat").rpartition(b")")[2].split()[:1] not in ([b"Z"], []) and time.monotonic() < deadline:
         time.sleep(0.01)
     sandbox = asked.client.create(asked.image, allow=[asked.server])
     assert asked.ask(sandbox, asked.server)[1:] == ["heard from inside"]
@@ -173,7 +173,7 @@ def test_it_ends_with_its_host(tmp_path: Path, server: str) -> None:
     with start_host(tmp_path / "host", warm=0) as process:
         client = SandboxClient(tmp_path / "host")
         client.create(client.add_image(make_image(tmp_path / "image")), allow=[server])
-        (proxy,) = [pid for pid in children_of(process.pid) if b"proxy" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        (proxy,) = [pid for pid in children_of(process.pid) if b"proxy" in told_of(pid, "cmdline")]
         identity = process_identity(proxy)
         process.kill()
         process.wait(30)
