@@ -34,7 +34,7 @@ def record_adapter(
     *,
     worker: Worker,
     parent: Adapter | None,
-    run_id: int,
+    run_id: int | None,
     uri: str,
     sha256: str,
     by: str,
@@ -45,6 +45,7 @@ def record_adapter(
     """Take a trained directory into the registry as a candidate, after checking every file's hash.
 
     Args:
+        run_id: None where no run of ours made it.
         end_user: whose own it is; "" for the worker's.
         is_rebuilt: it takes the place of one that was barred.
         made_by: what its manifest must say of the training it came from.

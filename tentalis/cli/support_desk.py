@@ -6,7 +6,7 @@ them, so that what is measured is no sentence that was learnt from. What is paid
 when on the ticket's date: both stand in no letter.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from random import Random
@@ -229,7 +229,9 @@ def say_day(day: date) -> str:
     return f"{day.day} {MONTHS.split()[day.month - 1]}"
 
 
-RULES: Final = (
+Rule = tuple[str, str, Mapping[str, Any]]
+"""Name, what it is for, and the check."""
+RULES: Final[Sequence[Rule]] = (
     ("names-ticket", "The reply names the customer, the order and the item.",
      {"all": [{"check": "contains", "value": {"fact": name}} for name in ("customer", "order", "item")]}),
     ("no-promises", "The reply promises nothing that the shop does not know.",
@@ -243,7 +245,6 @@ RULES: Final = (
     ("right-length", "The reply is neither curt nor long.",
      {"check": "length", "unit": "words", "min": 20, "max": 60}),
 )  # fmt: skip
-"""Name, what it is for, and the check of each rule."""
 EXAMPLE: Final = """Tickets of a shop, with its replies.
 
 Ticket of 2 February
@@ -254,11 +255,18 @@ Reply: Dear Wanda, thank you for your message about the soup bowl of order Q-471
 """Goes before every ticket, so that a model that only continues texts writes a reply. It tells none of the rules."""
 
 
+def write_checks(rules: Sequence[Rule]) -> list[dict[str, Any]]:
+    """A check of each rule, and `house`, which is all of them, one part each."""
+    house = {"weighted": [[1, {"use": name}] for name, _, _ in rules]}
+    return [
+        *({"name": name, "about": about, "spec": spec} for name, about, spec in rules),
+        {"name": "house", "about": "All rules, one part each.", "spec": house, "default_for": "chat"},
+    ]
+
+
 def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
     """The project as `tentalis project new` takes it: settings, checks, worker, tickets and some replies to them."""
     tickets = list(make_tickets(seed=seed))
-    house = {"weighted": [[1, {"use": name}] for name, _, _ in RULES]}
-    checks = [{"name": name, "about": about, "spec": spec} for name, about, spec in RULES]
     rows = [
         {
             "prompt": ticket.prompt,
@@ -287,10 +295,7 @@ def write_support_desk(*, seed: int = SEED) -> dict[str, Any]:
                 "panel_size": len(TROUBLES) * HELD_OUT_SENTENCES * TICKETS_A_SENTENCE,
             },  # each once: tries cost seconds
         },
-        "checks": [
-            *checks,
-            {"name": "house", "about": "All rules, one part each.", "spec": house, "default_for": "chat"},
-        ],
+        "checks": write_checks(RULES),
         "taskset": {"name": "tickets", "about": "Held out by letter, not by ticket."},
         "worker": {
             "name": "desk",

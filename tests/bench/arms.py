@@ -2,9 +2,14 @@
 
 Every arm is a project of its own out of the same tickets, rules and seeds, on the platform's own rows, queues, trainer
 and gate: prompts alone (examples, the rules in words), people's edits by SFT and by DPO, checks by GRPO, checks with
-people's hints, and a naive arm (checks alone, no KL). What the base and what serves at the end reply to the same
-held-out tickets is compared by ticket. Arms are data: another one is another line of `ARMS`. Of arms that train nothing
-the base's figures are those that count.
+people's hints, and a naive arm. What the base and what serves at the end reply to the same held-out tickets is compared
+by ticket. Arms are data: another one is another line of `ARMS`. Of arms that train nothing the base's figures are those
+that count.
+
+The naive arm is what a hurried team does: five checks that are easily kept, no KL, and every adapter promoted by hand
+in a project that measures nothing, so that the updates add up (`tests.bench.arms_unwatched`). Each of its adapters is
+handed in at the gate of a second project, with the same five checks and only the base in service: its shares and
+verdicts are those of that project.
 
 The model is one that is kept in the home (`tentalis model get`); the stack runs in a home of the bench's own. Nothing
 is judged but the naive arm: whatever the others show is printed. Alarms must fire on that one by its fifth update, and
@@ -31,7 +36,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.table import Table
 
-from tentalis.cli.support_desk import RULES, Ticket, make_tickets, write_support_desk
+from tentalis.cli.support_desk import RULES, Rule, Ticket, make_tickets, write_checks, write_support_desk
 from tentalis.client.clients import Client
 from tentalis.client.errors import ClientError
 from tentalis.core.learning.gate import GatePolicy
@@ -75,6 +80,8 @@ class Arm:
         prompt: of the worker, made of its usual one and the tickets to train on.
         say: what people say of each reply; None: checks alone judge.
         learns: whether weights are trained.
+        rules: what replies are checked for, each as much as another.
+        is_watched: whether a gate decides what it goes on from; else a person promotes whatever was trained.
     """
 
     name: str
@@ -82,6 +89,8 @@ class Arm:
     prompt: Callable[[str, Sequence[Ticket]], str] = lambda usual, _: usual
     say: Say | None = None
     learns: bool = True
+    rules: Sequence[Rule] = RULES
+    is_watched: bool = True
 
 
 def show_examples(usual: str, tickets: Sequence[Ticket]) -> str:
@@ -93,6 +102,12 @@ def tell_rules(usual: str, _: Sequence[Ticket]) -> str:
     return "\n".join(["Rules of the house:", *(about for _, about, _ in RULES), "", usual])
 
 
+SINGLE_RULES: Sequence[Rule] = (
+    *((f"names-{name}", f"The reply names the {name}.", {"check": "contains", "value": {"fact": name}})
+      for name in ("customer", "order", "item")),
+    *(rule for rule in RULES if rule[0] in {"house-ending", "right-length"}),
+)  # fmt: skip
+"""What a reply keeps by saying the right words, whatever it makes of them."""
 CHECKED = {"w_rl": 1.0, "w_opd": 0.0, "kl_coef": 0.05}
 ARMS = (
     Arm("examples in the prompt", prompt=show_examples, learns=False),
@@ -101,7 +116,12 @@ ARMS = (
     Arm("dpo on edits", {"algorithm": "dpo", "learning_rate": 2e-5}, say=edit),
     Arm("checks", CHECKED),
     Arm("checks and hints", {"w_rl": 0.7, "w_opd": 0.3, "kl_coef": 0.05}, say=hint),
-    Arm(NAIVE, {"w_rl": 1.0, "w_opd": 0.0, "kl_coef": 0.0, "learning_rate": 2e-4}),
+    Arm(
+        NAIVE,
+        {"w_rl": 1.0, "w_opd": 0.0, "kl_coef": 0.0, "learning_rate": 2e-4},
+        rules=SINGLE_RULES,
+        is_watched=False,
+    ),
 )
 
 
@@ -209,22 +229,39 @@ def learn(stack: RunningStack, arm: Arm, seed: int, *, model: str, sizes: Sizes,
     slug, started = f"arm-{time.time_ns() // 10**6}", time.monotonic()
     environment = stack.environment(os.environ)
     tickets = list(make_tickets(seed=seed + 1, a_sentence=sizes.a_sentence))
+    project = write_project(arm, seed, tickets, sizes)
+    updates = sizes.updates if arm.learns else 0
+    argv = ["--updates", str(updates), "--seed", str(seed)]
     with Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as client:
-        with tempfile.TemporaryDirectory() as place:
-            file = Path(place) / "project.json"
-            file.write_text(json.dumps(write_project(arm, seed, tickets, sizes)), encoding="utf-8")
-            _run(["tentalis", "project", "new", slug, "--from", str(file), "--model", model], environment)
-        judges = {"who": "none"} if arm.say is None else {"who": "human", "undo_s": 0}
-        client.change_project(slug, review_policy=judges)
-        with Reviewers(client, slug, arm.say, tickets):
-            updates = sizes.updates if arm.learns else 0
-            argv = ["django", "demo", "--project", slug, "--updates", str(updates), "--seed", str(seed)]
-            done = _run(argv, environment, may_fail=True)
+        make_project(slug, project, model=model, environment=environment)
+        if arm.is_watched:
+            with Reviewers(client, slug, arm.say, tickets):
+                done = _run(["django", "demo", "--project", slug, *argv], environment, may_fail=True)
+        else:
+            unwatched = f"{slug}-unwatched"
+            make_project(unwatched, hold_nothing_out(project), model=model, environment=environment)
+            projects = ["--watched", slug, "--unwatched", unwatched]
+            done = _run(["tests.bench.arms_unwatched", *projects, *argv], environment, may_fail=True)
+            console.print(done.stdout, soft_wrap=True, markup=False, highlight=False)
         found = read_outcome(client, slug, done)
     row = Learned(arm=arm.name, seed=seed, wall_s=round(time.monotonic() - started, 1), **found)
     told = row.failure or f"{row.base:.3f} -> {row.final:.3f}, promoted {row.promoted}, alarms {dict(row.alarms)}"
     console.print(f"seed {seed} {arm.name}: {told}  {row.wall_s:.0f} s", soft_wrap=True, markup=False, highlight=False)
     return row
+
+
+def make_project(slug: str, told: Mapping[str, Any], *, model: str, environment: Mapping[str, str]) -> None:
+    """One that `write_project` wrote."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "project.json"
+        file.write_text(json.dumps(told), encoding="utf-8")
+        _run(["tentalis", "project", "new", slug, "--from", str(file), "--model", model], environment)
+
+
+def hold_nothing_out(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The same project without what a gate could measure on."""
+    rows = [row for row in told["rows"] if row["split"] == "train"]
+    return {**told, "project": {**told["project"], "held_out_percent": 0}, "rows": rows}
 
 
 def write_project(arm: Arm, seed: int, tickets: Sequence[Ticket], sizes: Sizes) -> dict[str, Any]:
@@ -237,9 +274,11 @@ def write_project(arm: Arm, seed: int, tickets: Sequence[Ticket], sizes: Sizes) 
         | {
             "batch_tasks": sizes.tasks,
             "group_size": sizes.group,
+            "review_policy": {"who": "none"} if arm.say is None else {"who": "human", "undo_s": 0},
             "recipe": project["recipe"] | arm.recipe,
             "gate_policy": project["gate_policy"] | {"least_solved": 0, "base_distance_nats": SHOWS_NONE},
         },
+        "checks": write_checks(arm.rules),
         "worker": worker | {"system_prompt": arm.prompt(worker["system_prompt"], train)},
         "rows": _write_rows(tickets),
         "shown": {"recipe": {}, "replies": []},
@@ -296,7 +335,7 @@ class Reviewers:
 
 
 def read_outcome(client: Client, slug: str, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """What the demo told, and what the gate said of each adapter."""
+    """What was told in JSON, and what the gate said of each adapter."""
     adapters = sorted(client.iterate(client.list_adapters, project=slug), key=lambda one: one["version"])
     alarms: dict[str, int] = {}
     alarmed_at = None

@@ -1,0 +1,141 @@
+"""What `tests.bench.arms` runs beside a stack for its naive arm: training that nobody measures, and the gate's word.
+
+The worker that learns is of a project that holds nothing out: its gate can prove nothing, and a person in a hurry
+promotes every adapter, so that the updates add up. Each is then handed in, as what it is, an adapter of the base, in
+another project where the same checks judge held-out tickets and nothing but the base serves before it.
+"""
+
+import argparse
+import copy
+import hashlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tentalis.core.canon import canonical_json
+
+if TYPE_CHECKING:
+    from apps.accounts.models import User
+    from apps.adapters.models import Adapter
+    from apps.workers.models import Worker
+
+SHOWN, POLL_S = 6, 1.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--unwatched", required=True, help="slug of the project where it is trained")
+    parser.add_argument("--watched", required=True, help="slug of the project where it is handed in")
+    parser.add_argument("--updates", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    options = parser.parse_args(argv)
+
+    import django
+
+    django.setup()
+    from apps.workers.models import Worker
+
+    workers = Worker.objects.select_related("project", "provider")
+    unwatched, watched = (workers.get(project__slug=slug) for slug in (options.unwatched, options.watched))
+    found = train_unwatched(unwatched, watched, updates=options.updates, seed=options.seed)
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, seed: int) -> dict[str, Any]:
+    """Train, hand in, and measure what the last adapter replies beside the base; a line is written for each update.
+
+    Returns:
+        Of the figures that `manage.py demo` tells, those that there are.
+    """
+    from apps.accounts.models import User
+    from apps.adapters.models import Adapter
+    from apps.adapters.services import promote
+    from apps.adapters.serving import serve
+    from apps.evals.comparing import pair
+    from apps.evals.models import Evaluation, ItemTry
+    from apps.pipeline.demonstration import OwnItems, measure_report, run_update
+    from apps.tasks.models import Attempt
+    from tentalis.core.learning.gate import compare_paired
+
+    by = User.objects.filter(is_superuser=True).order_by("pk")[0]
+    tickets = OwnItems(watched)
+    ground = copy.copy(tickets)
+    ground.worker = unwatched
+    handed: Adapter | None = None
+    for update in range(1, updates + 1):
+        done = run_update(ground, by=by, update=update, seed=seed)
+        made = Adapter.objects.select_related("worker__project", "worker__provider").get(
+            worker=unwatched, version=update
+        )
+        promote(adapter=made, by=by)
+        handed = hand_in(made, watched, by=by)
+        told = f"update {update}: reward {done.reward:.3f}, {handed.state} after {done.wall_s:.0f} s: "
+        sys.stdout.write(told + handed.verdicts.get(question="safe").words + "\n")
+        tries = ItemTry.objects.filter(evaluation__adapter=handed, evaluation__purpose=Evaluation.Purpose.PANEL)
+        for reply in tries.order_by("pk").values_list("answer", flat=True)[:SHOWN]:
+            sys.stdout.write(f"    {reply!r}\n")
+    base = last = measure_report(tickets, None)
+    if handed is not None:
+        serve(handed)
+        last = measure_report(tickets, handed)
+    mine, theirs, _ = pair(last.outcomes, base.outcomes, dict.fromkeys(last.outcomes, 1.0))
+    gain = compare_paired(mine, theirs)
+    return {
+        "attempts": Attempt.objects.filter(task__project=unwatched.project).count(),
+        "base_sampled": base.sampled,
+        "final_sampled": last.sampled,
+        "gain": [round(100 * value, 1) for value in (gain.difference, gain.low, gain.high)],
+        "final_passed": last.passed,
+        "gain_passed": None,
+        "capability": "",
+    }
+
+
+def hand_in(made: "Adapter", worker: "Worker", *, by: "User") -> "Adapter":
+    """Have the gate judge the weights of another worker's adapter as a first one of a worker, and promote it if it may.
+
+    What it continued is no part of what it says of itself here: its tensors are all that the updates came to. What was
+    promoted is taken back, so that the next finds the base in service too.
+    """
+    from django.conf import settings
+    from django.db import transaction
+
+    from apps.adapters.artifacts import MANIFEST, path_of
+    from apps.adapters.models import Adapter
+    from apps.adapters.selectors import find_deployed
+    from apps.adapters.services import record_adapter, roll_back
+    from apps.outbox import services as outbox
+    from apps.outbox.kinds import SegmentKind
+    from apps.outbox.models import Segment
+
+    directory = Path(settings.ARTIFACTS) / "handed-in" / made.name
+    shutil.copytree(path_of(made.uri), directory)
+    content = canonical_json(json.loads((directory / MANIFEST).read_bytes()) | {"parent_sha256": ""})
+    (directory / MANIFEST).write_bytes(content)
+    with transaction.atomic():
+        adapter = record_adapter(
+            worker=worker,
+            parent=None,
+            run_id=None,
+            uri=directory.resolve().as_uri(),
+            sha256=hashlib.sha256(content).hexdigest(),
+            by=by.handle,
+        )
+        outbox.start(SegmentKind.ADOPT, subject_id=adapter.pk, project_id=adapter.project_id)
+    adopting = Segment.objects.filter(kind=SegmentKind.ADOPT, subject_id=adapter.pk, state=Segment.State.OPEN)
+    while adopting.exists():
+        time.sleep(POLL_S)
+    if find_deployed(worker) is not None:
+        roll_back(worker=worker, by=by)
+        Adapter.objects.filter(worker=worker).update(is_anchor=False)
+    adapter.refresh_from_db()
+    return adapter
+
+
+if __name__ == "__main__":
+    sys.exit(main())
