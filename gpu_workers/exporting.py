@@ -21,6 +21,7 @@ from gpu_workers.engine.checkpoint import FAMILIES, hash_files, plain_shape, rea
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.lora import CONFIG_FILE, WEIGHTS_FILE, read_adapter
 from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.products import Dense, lay_out_plainly
 from tentalis.core.learning.preflight_rules import ask_quantised
 
 FORMATS = ("peft", "merged", "gguf", "ollama")
@@ -93,7 +94,7 @@ def _merge(adapter: Path, base: Path, staging: Path, dtype: str) -> None:
             f"a {config['model_type']} model of this kind is not merged here: wanted one of {', '.join(FAMILIES)}"
         )
     whole = read_weights(base)
-    pairs = read_adapter(adapter, PlainModel(shape, whole, packs=False).adaptable).pairs
+    pairs = read_adapter(adapter, PlainModel(shape, whole, lay_out=lay_out_plainly(Dense)).adaptable).pairs
     staging.mkdir()
     for pattern in _NOT_WEIGHTS:
         for file in base.glob(pattern):

@@ -85,6 +85,8 @@ def read_adapter(directory: Path, adaptable: Mapping[str, tuple[int, int]]) -> A
     for name, found in halves.items():
         if missing := {"A", "B"} - set(found):
             raise AdapterRefusedError(f"{path.name}: {name} lacks its lora_{missing.pop()}")
+        if not bool(torch.isfinite(found["B"] * scale).all()):
+            raise AdapterRefusedError(f"{path.name}: {name}'s lora_B times its scale {scale:g} is beyond float32")
         pairs[name] = LoraPair(found["A"], found["B"], scale)
     if not pairs:
         raise AdapterRefusedError(f"{path.name} holds no LoRA weights")

@@ -6,7 +6,7 @@ What sets a family apart is data: `checkpoint.ModelShape`.
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -15,12 +15,23 @@ from torch.nn import functional as F
 from gpu_workers.engine.caches import PlainCache, Record, StaticCache, record_graphs, round_slots
 from gpu_workers.engine.checkpoint import EMBEDDING, ModelShape, Rope
 from gpu_workers.engine.lora import LoraPair
-from gpu_workers.engine.products import SMALL_NUMBERS, Dense, LayOut, Mergeable, Packed, Product, TwoHalves, packs_well
+from gpu_workers.engine.products import (
+    SMALL_NUMBERS,
+    Dense,
+    LayOut,
+    Mergeable,
+    Product,
+    TwoHalves,
+    lay_out_plainly,
+    lay_out_well,
+)
 
 _FIRST_POSITIONS = 512
 _PART, _PARTS, _PARTS_ON_GPU, _PART_WORK = 64, 16_384, 2_048, 70_000_000_000
 """Tokens of a part at least and at most, on a GPU, and how many tokens x weights a core reads in some second."""
 _LINEARS = ("qkv", "out", "gate_up", "down")
+_STACKED = 512
+"""Ranks that one product meets at most, of several adapters: each is computed for the rows of all."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +39,31 @@ class Lora:
     """What an adapter that is not merged adds: (x A^T) B^T; B carries the scale.
 
     Args:
+        owners: of several adapters side by side, which one each of the r is of; None: there is one.
         rows: of a batch, which it is added to; None: all.
+        drops: (rows, 1, r), True where an r is not of the row's adapter.
     """
 
     a: Tensor  # r in
     b: Tensor  # out r
+    owners: Tensor | None = None
     rows: Tensor | None = None
+    drops: Tensor | None = None
+
+    @classmethod
+    def stack(cls, loras: Mapping[int, "Lora"]) -> Self:
+        """Several side by side, by their owner."""
+        owners = [torch.full((len(lora.a),), owner, device=lora.a.device) for owner, lora in loras.items()]
+        a, b = torch.cat([lora.a for lora in loras.values()]), torch.cat([lora.b for lora in loras.values()], 1)
+        return cls(a, b, torch.cat(owners))
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """To what the weight itself makes of x, which may be changed."""
-        if self.rows is None:
-            return y + F.linear(F.linear(x, self.a), self.b)
-        return y.index_add_(0, self.rows, F.linear(F.linear(x[self.rows], self.a), self.b))
+        inner = F.linear(x if self.rows is None else x[self.rows], self.a)
+        if self.drops is not None:  # and not multiplied by 0: another's may be infinite
+            inner = inner.masked_fill_(self.drops, 0.0)
+        found = F.linear(inner, self.b)
+        return y + found if self.rows is None else y.index_add_(0, self.rows, found)
 
 
 @dataclass(frozen=True)
@@ -94,13 +118,49 @@ class Layer:
     def adapt(self, pairs: Mapping[str, LoraPair], like: Tensor) -> "Layer":
         return replace(self, **{name: getattr(self, name).adapt(pairs, like) for name in _LINEARS})
 
-    def mix(self, others: Sequence[tuple["Layer", Tensor]]) -> "Layer":
-        """With what others of the same base add, each to its rows."""
+    @classmethod
+    def stack(cls, layers: Sequence["Layer"]) -> "Layer":
+        """One whose adapters are those of all, each linear's side by side."""
         linears = {}
         for name in _LINEARS:
-            found = [(lora, rows) for layer, rows in others for lora in getattr(layer, name).loras]
-            linears[name] = replace(getattr(self, name), loras=tuple(replace(lora, rows=rows) for lora, rows in found))
+            found = {owner: lora for owner, layer in enumerate(layers) for lora in getattr(layer, name).loras}
+            linears[name] = replace(getattr(layers[0], name), loras=(Lora.stack(found),) if found else ())
+        return replace(layers[0], **linears)
+
+    def mix(self, others: Sequence[tuple["Layer", Tensor | None, Tensor]]) -> "Layer":
+        """With what stacks of others of the same base add, each to its rows (None: all) by the rows' owners (rows,)."""
+        linears = {}
+        for name in _LINEARS:
+            loras = [
+                replace(lora, rows=rows, drops=(lora.owners != owners[:, None])[:, None])
+                for layer, rows, owners in others
+                for lora in getattr(layer, name).loras
+            ]
+            linears[name] = replace(getattr(self, name), loras=tuple(loras))
         return replace(self, **linears)
+
+
+class Stack(NamedTuple):
+    """Adapters side by side, so that a batch meets them in one product."""
+
+    models: Sequence["PlainModel"]
+    layers: Sequence[Layer]
+
+
+def _stack(models: Sequence["PlainModel"]) -> list[Stack]:
+    """Models of one base in stacks of up to `_STACKED` ranks, or of one that has more."""
+    groups, ranks = [list[PlainModel]()], 0
+    for model in models:
+        rank = max((len(lora.a) for name in _LINEARS for lora in getattr(model._layers[0], name).loras), default=0)
+        if groups[-1] and ranks + rank > _STACKED:
+            groups.append([])
+            ranks = 0
+        groups[-1].append(model)
+        ranks += rank
+    return [
+        Stack(group, [Layer.stack(layers) for layers in zip(*(model._layers for model in group), strict=True)])
+        for group in groups
+    ]
 
 
 class Turns:
@@ -158,7 +218,7 @@ class PlainModel:
         merges_adapters: bool | None = None,
         precision: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
-        packs: bool | None = None,
+        lay_out: LayOut = lay_out_well,
         record: Record | None = None,
     ) -> None:
         """
@@ -166,7 +226,7 @@ class PlainModel:
             weights: what `ModelShape.choose_tensors` names.
             merges_adapters: None decides by size; an adapter is never merged into weights of fewer than 32 bits, which
                 would round it away.
-            packs: whether weights that no adapter is merged into are laid out for oneDNN; None tries what is quicker.
+            lay_out: of weights on a processor that no adapter is merged into.
             record: of a step on tensors that stay where they are; None: CUDA graphs on a GPU, nothing elsewhere.
         """
         self.shape = shape
@@ -174,6 +234,7 @@ class PlainModel:
         self.precision = precision
         self._record = record
         self._static: StaticCache | None = None
+        self._stacks: Sequence[Stack] = ()
         self.adaptable = {
             name: (tensor.shape[0], tensor.shape[1])
             for name, tensor in weights.items()
@@ -182,12 +243,9 @@ class PlainModel:
         size = sum(tensor.numel() for tensor in weights.values())
         merges = size <= SMALL_NUMBERS if merges_adapters is None else merges_adapters
         self._is_half = precision != torch.float32
-        lay_out: LayOut = Dense
-        if self.device.type == "cpu":
-            if merges and not self._is_half:
-                lay_out = Mergeable
-            elif packs_well(precision) if packs is None else packs:
-                lay_out = Packed
+        self._is_merged = self.device.type == "cpu" and merges and not self._is_half
+        if self._is_merged or self.device.type != "cpu":
+            lay_out = lay_out_plainly(Mergeable if self._is_merged else Dense)
         self._is_silu = shape.family.activation[1] == "silu"
         reader = _Reader(shape, weights, precision, self.device, lay_out)
         self._embedding = reader.embedding()
@@ -195,7 +253,6 @@ class PlainModel:
         self._norm = reader.norm("model.norm")
         self._layers = [reader.layer(index) for index in range(shape.layers)]
         self._turns = Turns(shape, self.device)
-        self._is_merged = lay_out is Mergeable
         self.lane = object()
         self.part_tokens = _PARTS_ON_GPU if self.device.type == "cuda" else max(_PART, min(_PARTS, _PART_WORK // size))
 
@@ -230,15 +287,21 @@ class PlainModel:
 
     def mix(self, models: Sequence[Self]) -> Self:
         """What decodes a batch of so many rows, each as its own model of this lane would."""
-        places: dict[Self, list[int]] = {}
-        for row, model in enumerate(models):
-            places.setdefault(model, []).append(row)
-        if len(places) == 1:
+        wanted = list(dict.fromkeys(models))
+        if len(wanted) == 1:
             return models[0]
-        own = [(model._layers, torch.tensor(rows, device=self.device)) for model, rows in places.items()]
         mixed = copy(self)
+        if not {*wanted} <= {model for stack in self._stacks for model in stack.models}:
+            mixed._stacks = _stack(wanted)
+        found = []
+        for stack in mixed._stacks:
+            owners = {row: stack.models.index(model) for row, model in enumerate(models) if model in stack.models}
+            if owners:
+                rows = None if len(owners) == len(models) else torch.tensor([*owners], device=self.device)
+                found.append((stack.layers, rows, torch.tensor([*owners.values()], device=self.device)))
         mixed._layers = [
-            layer.mix([(layers[index], rows) for layers, rows in own]) for index, layer in enumerate(self._layers)
+            layer.mix([(layers[index], rows, owners) for layers, rows, owners in found])
+            for index, layer in enumerate(self._layers)
         ]
         return mixed
 
@@ -257,16 +320,24 @@ class PlainModel:
             x = x.float()
         return x * self.shape.width**0.5 if self.shape.family.scales_embedding else x
 
+    def _normalize(self, x: Tensor, weight: Tensor) -> Tensor:
+        """`F.rms_norm` of float32 numbers, which on a processor walks over them five times instead of three."""
+        if x.device.type != "cpu":
+            return F.rms_norm(x, x.shape[-1:], None, self.shape.norm_epsilon) * weight
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        shrink = length.square_().div_(x.shape[-1]).add_(self.shape.norm_epsilon).rsqrt_()
+        return torch.mul(x, shrink).mul_(weight)
+
     def _read(self, x: Tensor, norm: Tensor) -> Tensor:
         """What a linear reads of the sum along the layers."""
-        normed = F.rms_norm(x, (self.shape.width,), norm, self.shape.norm_epsilon)
+        normed = self._normalize(x, norm)
         return normed.to(self.precision) if self._is_half else normed
 
     def _put(self, x: Tensor, put_out: Tensor, norm: Tensor | None) -> Tensor:
         """The sum along the layers with what attention or MLP put out."""
         if norm is not None:
             put_out = put_out.float() if self._is_half else put_out
-            put_out = F.rms_norm(put_out, (self.shape.width,), norm, self.shape.norm_epsilon)
+            put_out = self._normalize(put_out, norm)
         return x + put_out
 
     def _split_heads(self, layer: Layer, x: Tensor, turn: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
@@ -279,7 +350,7 @@ class PlainModel:
         if self._is_half:
             turning = turning.float()
         if layer.head_norm is not None:
-            turning = F.rms_norm(turning, (s.head_width,), None, s.norm_epsilon) * layer.head_norm
+            turning = self._normalize(turning, layer.head_norm)
         if turn is not None:
             cos, sin = turn
             turning = torch.addcmul(turning * cos, turning.roll(s.head_width // 2, -1), sin)
@@ -291,7 +362,7 @@ class PlainModel:
         x = self._put(x, layer.out(attended), layer.out_norm_1)
         gate, up = layer.gate_up(self._read(x, layer.norm_2)).chunk(2, -1)
         opened = F.silu(gate) if self._is_silu else F.gelu(gate, approximate="tanh")
-        return self._put(x, layer.down(opened * up), layer.out_norm_2)
+        return self._put(x, layer.down(opened.mul_(up)), layer.out_norm_2)
 
     @torch.inference_mode()
     def prefill(
@@ -344,7 +415,7 @@ class PlainModel:
             )
             x = self._finish_layer(layer, x, attended[rows, :, columns].reshape(1, len(ids), -1))
         hidden = x.new_zeros(len(prompts), longest, s.width)
-        hidden[rows, columns] = F.rms_norm(x[0], (s.width,), self._norm, s.norm_epsilon)
+        hidden[rows, columns] = self._normalize(x[0], self._norm)
         return hidden, PlainCache(caches, torch.tensor([len(prompt) for prompt in prompts]))
 
     @torch.inference_mode()
@@ -372,7 +443,7 @@ class PlainModel:
                 grouped, keys, values, attn_mask=bias[window], scale=s.attention_scale
             )
             x = self._finish_layer(layer, x, attended.reshape(batch, 1, -1))
-        return self.project(F.rms_norm(x[:, 0], (s.width,), self._norm, s.norm_epsilon))
+        return self.project(self._normalize(x[:, 0], self._norm))
 
     @torch.inference_mode()
     def states(self, prompts: Sequence[Sequence[int]], hidden: Tensor) -> Tensor:
@@ -420,7 +491,7 @@ class _Reader:
         weight = self._shape.find_head(self._weights)
         if self._device.type == "cuda" and self._precision != torch.float32:
             return TwoHalves(weight.to(self._device, self._precision))
-        return self._lay_out(weight.to(self._device, torch.float32), None)
+        return self._lay_out(weight.to(self._device), None, torch.float32)
 
     def norm(self, name: str) -> Tensor:
         weight, offset = self._weights[f"{name}.weight"], self._shape.family.norm_offset
@@ -451,7 +522,7 @@ class _Reader:
         """One linear of several that read the same input."""
         found = {name: self._weights[name] for name in (f"{name}.weight" for name in names)}
         parts = tuple((name, weight.shape[0]) for name, weight in found.items())
-        weights = [weight.to(self._device, self._precision) for weight in found.values()]
+        weights = [weight.to(self._device) for weight in found.values()]
         biases = [self._weights.get(f"{name}.bias") for name in names]
         bias = None
         if any(found is not None for found in biases):
@@ -460,7 +531,8 @@ class _Reader:
                 for found, (_, out) in zip(biases, parts, strict=True)
             ]
             bias = torch.cat(filled).to(self._precision)
-        return Linear(parts, self._lay_out(torch.cat(weights) if len(weights) > 1 else weights[0].contiguous(), bias))
+        weight = torch.cat(weights) if len(weights) > 1 else weights[0].contiguous()
+        return Linear(parts, self._lay_out(weight, bias, self._precision))
 
 
 def _seen(places: Tensor, used: int, window: int | None, *, has_known: bool) -> Tensor | None:

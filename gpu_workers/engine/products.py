@@ -1,11 +1,13 @@
 """Products with weights that never change, in the kernel that is quickest on this machine."""
 
+import ctypes
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -21,6 +23,20 @@ the adapter alone), and weights are laid out as products are quickest."""
 _PACKED_FOR_ROWS = 32
 """What oneDNN lays a weight out for; it is no slower at other numbers of rows."""
 _TRIED_SHAPE, _TRIED_ROWS, _TRIES = (4_096, 1_024), 8, 5
+_PARTS = 3
+"""Numbers of bfloat16's 8 bits that hold the 24 of a float32."""
+_BLOCK, _GROUP, _MOST_ROWS, _TILE = 64, 1_024, 64, 16
+"""`ThreeParts`: columns that its kernel takes at a time; columns and rows that are added up while they are near; rows
+of a tile of the processor's, so that few numbers of rows want a kernel of their own."""
+_HIGH_BITS = -(2**16)
+"""Of a float32, those that a bfloat16 has."""
+_SYMBOLS = {
+    "multiply": "_ZN2at6native7cpublas6brgemmEllllllbPKN3c108BFloat16ES5_Pfb",
+    "release": "_ZN2at6native7cpublas14brgemm_releaseEb",
+    "is_known": "_ZN2at6native7cpublas10could_packEN3c1010ScalarTypeE",
+}
+_BFLOAT16 = 15
+"""c10::ScalarType::BFloat16."""
 
 
 class Product(Protocol):
@@ -73,8 +89,103 @@ class Packed:
         return found
 
 
-LayOut = Callable[[Tensor, Tensor | None], Product]
-"""A weight (out, in) and a bias (out) as a product."""
+class Kernel(NamedTuple):
+    """at::native::cpublas::brgemm of bfloat16 into float32 (ATen/native/CPUBlas.h), and what ends a series of it."""
+
+    multiply: Callable[..., None]
+    release: Callable[..., None]
+
+
+@lru_cache
+def find_kernel() -> Kernel | None:
+    """oneDNN's product of bfloat16 numbers whose sums stay float32, which torch uses inside and lends by no operator.
+
+    None where this torch has none of that name, or not for this processor.
+    """
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        found = {name: library[symbol] for name, symbol in _SYMBOLS.items()}
+    except (OSError, AttributeError):
+        return None
+    size, place, flag = ctypes.c_int64, ctypes.c_void_p, ctypes.c_bool
+    found["multiply"].argtypes, found["multiply"].restype = [*[size] * 6, flag, place, place, place, flag], None
+    found["release"].argtypes, found["release"].restype = [flag], None
+    found["is_known"].argtypes, found["is_known"].restype = [ctypes.c_int8], flag
+    return Kernel(found["multiply"], found["release"]) if found["is_known"](_BFLOAT16) else None
+
+
+class ThreeParts:
+    """Float32 in and out of a bfloat16 weight, on a processor that multiplies bfloat16 numbers: as exact as float32.
+
+    x goes in as three bfloat16 numbers, each what those before left of it: together they are x, each product of two
+    bfloat16 numbers is a float32, and so are the sums. The weight is read as it is stored, half as many bytes.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, kernel: Kernel) -> None:
+        out, width = weight.shape
+        blocks = -(-out // _BLOCK)
+        filled = torch.zeros(blocks * _BLOCK, width, dtype=torch.bfloat16)
+        filled[:out] = weight
+        # columns of a block side by side, two of their numbers at a time: blocks, in / 2, 64, 2
+        self._blocks = filled.view(blocks, _BLOCK, width // 2, 2).transpose(1, 2).contiguous()
+        places = [ctypes.c_void_p(block.data_ptr()) for block in self._blocks]
+        together = _GROUP // _BLOCK
+        self._groups = [places[start : start + together] for start in range(0, blocks, together)]
+        self._bias, self._kernel, self._out, self._width = bias, kernel, out, width
+
+    def __call__(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, self._width)
+        y = rows.new_empty(len(rows), self._out)
+        for start in range(0, len(rows), _MOST_ROWS):
+            self._multiply(rows[start : start + _MOST_ROWS], y[start : start + _MOST_ROWS])
+        self._kernel.release(True)
+        if self._bias is not None:
+            y += self._bias
+        return y.view(*x.shape[:-1], self._out)
+
+    def _multiply(self, x: Tensor, y: Tensor) -> None:
+        count, width = len(x), self._width
+        used = -(-_PARTS * count // _TILE) * _TILE  # what comes of the rows behind those that count is not read
+        parts, sums = x.new_empty(used, width, dtype=torch.bfloat16), x.new_empty(used, _GROUP)
+        begin = _cut(x)
+        rest = x - begin
+        middle = _cut(rest)
+        for part, stored in zip((begin, middle, rest.sub_(middle)), torch.split(parts, count), strict=False):
+            stored.copy_(part)
+        terms = sums[: _PARTS * count].view(_PARTS, count, _GROUP)
+        multiply = partial(
+            self._kernel.multiply, *map(ctypes.c_int64, (used, _BLOCK, width, width, _BLOCK, _GROUP)),
+            ctypes.c_bool(False), ctypes.c_void_p(parts.data_ptr()),
+        )  # fmt: skip
+        written = [ctypes.c_void_p(sums.data_ptr() + 4 * column) for column in range(0, _GROUP, _BLOCK)]
+        is_packed = ctypes.c_bool(True)
+        for columns, blocks in zip(torch.split(y, _GROUP, 1), self._groups, strict=True):
+            for block, place in zip(blocks, written, strict=False):
+                multiply(block, place, is_packed)
+            first, second, third = terms[:, :, : columns.shape[1]]
+            torch.add(first, second, out=columns).add_(third)
+
+
+def _cut(x: Tensor) -> Tensor:
+    """What a bfloat16 holds of each float32, without rounding."""
+    return x.view(torch.int32).bitwise_and(_HIGH_BITS).view(torch.float32)
+
+
+LayOut = Callable[[Tensor, Tensor | None, torch.dtype], Product]
+"""A weight (out, in) as it is stored and a bias (out) as a product in a precision."""
+
+
+def lay_out_plainly(make: Callable[[Tensor, Tensor | None], Product]) -> LayOut:
+    """Made of a weight in the product's own precision."""
+    return lambda weight, bias, precision: make(weight.to(precision), bias)
+
+
+def lay_out_well(weight: Tensor, bias: Tensor | None, precision: torch.dtype) -> Product:
+    """As is quickest on this processor."""
+    is_split = precision == torch.float32 and weight.dtype == torch.bfloat16 and weight.shape[1] % 2 == 0
+    if is_split and (kernel := choose_kernel()) is not None:
+        return ThreeParts(weight, bias, kernel)
+    return lay_out_plainly(Packed if packs_well(precision) else Dense)(weight, bias, precision)
 
 
 @lru_cache
@@ -86,6 +197,17 @@ def packs_well(precision: torch.dtype) -> bool:
         return _measure(lambda: packed(x)) < _measure(lambda: F.linear(x, weight))
     except (AttributeError, RuntimeError):  # a torch without oneDNN, or a processor that it does not know
         return False
+
+
+@lru_cache
+def choose_kernel() -> Kernel | None:
+    """What `ThreeParts` is computed by, where that is quicker than float32 weights, by trying it once as above."""
+    if (kernel := find_kernel()) is None:
+        return None
+    weight, x = torch.zeros(_TRIED_SHAPE), torch.zeros(_TRIED_ROWS, _TRIED_SHAPE[1])
+    whole = (Packed if packs_well(torch.float32) else Dense)(weight, None)
+    split = ThreeParts(weight.bfloat16(), None, kernel)
+    return kernel if _measure(lambda: split(x)) < _measure(lambda: whole(x)) else None
 
 
 def choose_precision(asked: str, *, device: str) -> torch.dtype:

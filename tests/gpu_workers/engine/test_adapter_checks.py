@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient
 
 WEIGHTS = "adapter_model.safetensors"
 A_KEY = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+B_KEY = A_KEY.replace("lora_A", "lora_B")
 
 
 @pytest.fixture
@@ -67,6 +68,10 @@ def poison(value: float) -> Callable[[Path], None]:
     return lambda directory: change_weights(directory, change)
 
 
+def overflow(directory: Path) -> None:
+    change_weights(directory, lambda tensors: tensors.update({B_KEY: torch.full_like(tensors[B_KEY], 3e38)}))
+
+
 def truncate(directory: Path) -> None:
     path = directory / WEIGHTS
     path.write_bytes(path.read_bytes()[:-100])
@@ -106,6 +111,7 @@ def add_full_weight(directory: Path) -> None:
     [
         (poison(float("nan")), "NaN or infinite"),
         (poison(float("inf")), "NaN or infinite"),
+        (overflow, "lora_B times its scale 2 is beyond float32"),
         (truncate, f"cannot read {WEIGHTS}"),
         (widen, r"shape \(4, 48\) for this base and r, found \(4, 50\)"),
         (drop_half, "lacks its lora_A"),

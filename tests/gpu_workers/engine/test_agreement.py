@@ -15,6 +15,7 @@ from gpu_workers.engine import Engine, Sample
 from gpu_workers.engine.batch import Model
 from gpu_workers.engine.checkpoint import plain_shape, read_config, read_weights
 from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.products import Packed, lay_out_plainly
 from gpu_workers.engine.reward_heads import AnsweredSteps
 from gpu_workers.engine.scheduler import score_prompt
 from tests.gpu_workers.engine.conftest import FAMILIES
@@ -155,7 +156,9 @@ def test_weights_laid_out_for_another_kernel_say_the_same(
     engine = Engine("tiny", directory)
     shape = plain_shape(read_config(directory))
     assert shape is not None
-    engine.base.model = PlainModel(shape, read_weights(directory, None), merges_adapters=False, packs=True)
+    engine.base.model = PlainModel(
+        shape, read_weights(directory, None), merges_adapters=False, lay_out=lay_out_plainly(Packed)
+    )
     reference = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     assert_agrees(reference, engine.generate(PROMPTS, 3, max_tokens=20, seed=4))
     engine.load_adapter("a", write_adapter(tmp_path / "a", architecture, 1))

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from gpu_workers.engine import Engine, SamplingOptions
+from gpu_workers.engine import Engine, SamplingOptions, plain_model
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError, UnknownModelError
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.plain_model import PlainModel
@@ -156,18 +157,25 @@ def test_unloading_refuses_new_requests_and_lets_running_ones_end_on_their_weigh
     assert [sample.token_ids for sample in job.finished_samples()] == [sample.token_ids for sample in expected]
 
 
-@pytest.mark.parametrize("is_merged", [True, False])
+@pytest.mark.parametrize(("is_merged", "most_ranks"), [(True, 512), (False, 512), (False, 20)])
 def test_rows_of_several_adapters_keep_apart_and_where_none_is_merged_they_decode_in_one_batch(
     model_directory: Callable[[str], Path],
     write_adapter: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     is_merged: bool,
+    most_ranks: int,
 ) -> None:
+    monkeypatch.setattr(plain_model, "_STACKED", most_ranks)
     engine = Engine("tiny", model_directory("qwen2"), merges_adapters=is_merged)
     lengths = {"tiny": 9, "w@v1": 14, "w@v2": 6, "w@v3": 14}
-    for seed, name in enumerate(list(lengths)[1:], start=1):
-        engine.load_adapter(name, write_adapter(tmp_path / name, seed=seed))
+    shapes: dict[str, dict[str, Any]] = {
+        "w@v1": {},
+        "w@v2": {"r": 3},
+        "w@v3": {"target_modules": ["v_proj", "up_proj"]},
+    }
+    for seed, (name, shape) in enumerate(shapes.items(), start=1):
+        engine.load_adapter(name, write_adapter(tmp_path / name, seed=seed, **shape))
     options = {name: SamplingOptions(n=2, max_tokens=most, seed=2, ignores_eos=True) for name, most in lengths.items()}
     alone = {name: engine.generate([PROMPT], 2, adapter=name, options=options[name])[0] for name in lengths}
     assert len({tuple(sample.token_ids[:6]) for samples in alone.values() for sample in samples}) == 8
@@ -316,9 +324,6 @@ def test_a_prompt_that_cannot_fit_is_refused_with_the_numbers(engine: Engine) ->
 def test_a_model_that_overflows_fails_its_own_job_only(
     engine: Engine, write_adapter: Callable[..., Path], tmp_path: Path
 ) -> None:
-    import torch
-    from safetensors.torch import load_file, save_file
-
     directory = write_adapter(tmp_path / "huge", seed=1)
     tensors = {name: tensor * 1e25 for name, tensor in load_file(directory / "adapter_model.safetensors").items()}
     assert all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values())
@@ -327,3 +332,24 @@ def test_a_model_that_overflows_fails_its_own_job_only(
     with pytest.raises(EngineError, match="huge@v1 produced NaN"):
         engine.generate([PROMPT], adapter="huge@v1", max_tokens=5)
     assert engine.generate([PROMPT], max_tokens=5)[0][0].token_ids
+
+
+def test_an_adapter_that_overflows_does_not_reach_the_rows_beside_it(
+    model_directory: Callable[[str], Path], write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    engine = Engine("tiny", model_directory("qwen2"), merges_adapters=False)
+    engine.load_adapter("w@v1", write_adapter(tmp_path / "w", seed=1))
+    huge = write_adapter(tmp_path / "huge", seed=2)
+    tensors = load_file(huge / "adapter_model.safetensors")
+    scaled = {name: tensor * (3e38 if ".v_proj.lora_A" in name else 0) for name, tensor in tensors.items()}
+    save_file({name: tensor.clamp(-3e38, 3e38) for name, tensor in scaled.items()}, huge / "adapter_model.safetensors")
+    engine.load_adapter("huge@v1", huge)
+    options = SamplingOptions(max_tokens=8, seed=2, ignores_eos=True)
+    alone = engine.generate([PROMPT], adapter="w@v1", options=options)[0][0]
+    jobs = [Job(engine.models.find(name), [PROMPT], options) for name in ("huge@v1", "w@v1")]
+    for job in jobs:
+        engine.submit(job)
+    drain(engine)
+    (found,) = jobs[1].finished_samples()
+    assert found.token_ids == alone.token_ids
+    np.testing.assert_allclose(found.logprobs, alone.logprobs, atol=1e-5)
