@@ -3,9 +3,10 @@
 What sets a family apart is data: `checkpoint.ModelShape`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import torch
@@ -34,36 +35,72 @@ _STACKED = 512
 """Ranks that one product meets at most, of several adapters: each is computed for the rows of all."""
 
 
-@dataclass(frozen=True)
-class Lora:
-    """What an adapter that is not merged adds: (x A^T) B^T; B carries the scale.
+class LoraPart(NamedTuple):
+    """What an adapter changes of one weight in a linear of several.
 
     Args:
-        owners: of several adapters side by side, which one each of the r is of; None: there is one.
+        start: first of the linear's outputs that it adds to.
+        owner: of several adapters side by side, which one it is of.
+    """
+
+    start: int
+    a: Tensor  # r in
+    b: Tensor  # out r, with the scale
+    owner: int = 0
+
+
+@dataclass(frozen=True)
+class Lora:
+    """What adapters that are not merged add to a linear: (x A^T) B^T.
+
+    Args:
+        a: of all parts, one below the other.
+        ups: first output and B of each part, in the same order.
+        owners: of each r.
         rows: of a batch, which it is added to; None: all.
-        drops: (rows, 1, r), True where an r is not of the row's adapter.
+        drops: (rows, 1, r), True where an r is not of the row's adapter; None: there is one.
     """
 
     a: Tensor  # r in
-    b: Tensor  # out r
-    owners: Tensor | None = None
+    ups: tuple[tuple[int, Tensor], ...]  # out r
+    owners: Tensor  # r
     rows: Tensor | None = None
     drops: Tensor | None = None
 
     @classmethod
-    def stack(cls, loras: Mapping[int, "Lora"]) -> Self:
-        """Several side by side, by their owner."""
-        owners = [torch.full((len(lora.a),), owner, device=lora.a.device) for owner, lora in loras.items()]
-        a, b = torch.cat([lora.a for lora in loras.values()]), torch.cat([lora.b for lora in loras.values()], 1)
-        return cls(a, b, torch.cat(owners))
+    def join(cls, parts: Iterable[LoraPart]) -> Self:
+        by_start: dict[int, list[LoraPart]] = {}
+        for part in parts:
+            by_start.setdefault(part.start, []).append(part)
+        ordered = [part for some in by_start.values() for part in some]
+        return cls(
+            torch.cat([part.a for part in ordered]),
+            tuple((start, torch.cat([part.b for part in some], 1)) for start, some in by_start.items()),
+            torch.cat([torch.full((len(part.a),), part.owner, device=part.a.device) for part in ordered]),
+        )
+
+    def split(self) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """First output, A and B of each part."""
+        first = 0
+        for start, b in self.ups:
+            yield start, self.a[first : first + b.shape[1]], b
+            first += b.shape[1]
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
-        """To what the weight itself makes of x, which may be changed."""
+        """To what the weight itself makes of x, which is changed."""
         inner = F.linear(x if self.rows is None else x[self.rows], self.a)
         if self.drops is not None:  # and not multiplied by 0: another's may be infinite
             inner = inner.masked_fill_(self.drops, 0.0)
-        found = F.linear(inner, self.b)
-        return y + found if self.rows is None else y.index_add_(0, self.rows, found)
+        first = 0
+        for start, b in self.ups:
+            out, rank = b.shape
+            found, into = F.linear(inner[..., first : first + rank], b), y[..., start : start + out]
+            if self.rows is None:
+                into += found
+            else:
+                into.index_add_(0, self.rows, found)
+            first += rank
+        return y
 
 
 @dataclass(frozen=True)
@@ -94,9 +131,13 @@ class Linear:
             weight = self.product.weight
             deltas = [torch.zeros(rows, weight.shape[1]) if pair is None else pair.delta() for pair, rows in own]
             return replace(self, product=replace(self.product, weight=weight + torch.cat(deltas)))
-        ups = [torch.zeros(rows, 0) if pair is None else pair.b * pair.scale for pair, rows in own]
-        down = torch.cat([pair.a for pair in present])
-        return replace(self, loras=(Lora(down.to(like), _stack_diagonally(ups).to(like)),))
+        starts = accumulate((rows for _, rows in own), initial=0)
+        parts = [
+            LoraPart(start, pair.a.to(like), (pair.b * pair.scale).to(like))
+            for start, (pair, _) in zip(starts, own, strict=False)
+            if pair is not None
+        ]
+        return replace(self, loras=(Lora.join(parts),))
 
 
 @dataclass(frozen=True)
@@ -123,8 +164,13 @@ class Layer:
         """One whose adapters are those of all, each linear's side by side."""
         linears = {}
         for name in _LINEARS:
-            found = {owner: lora for owner, layer in enumerate(layers) for lora in getattr(layer, name).loras}
-            linears[name] = replace(getattr(layers[0], name), loras=(Lora.stack(found),) if found else ())
+            parts = [
+                LoraPart(start, a, b, owner)
+                for owner, layer in enumerate(layers)
+                for lora in getattr(layer, name).loras
+                for start, a, b in lora.split()
+            ]
+            linears[name] = replace(getattr(layers[0], name), loras=(Lora.join(parts),) if parts else ())
         return replace(layers[0], **linears)
 
     def mix(self, others: Sequence[tuple["Layer", Tensor | None, Tensor]]) -> "Layer":
@@ -184,16 +230,6 @@ class Turns:
                 sines = torch.cat([-angles.sin()[:, :half], angles.sin()[:, half:]], -1)
                 self._tables[rope] = angles.cos().to(self._device), sines.to(self._device)
         return self._tables
-
-
-def _stack_diagonally(blocks: Sequence[Tensor]) -> Tensor:
-    """One matrix with the blocks along its diagonal; a block may have no columns."""
-    width = sum(block.shape[1] for block in blocks)
-    padded, start = [], 0
-    for block in blocks:
-        padded.append(F.pad(block, (start, width - start - block.shape[1])))
-        start += block.shape[1]
-    return torch.cat(padded)
 
 
 class PlainModel:

@@ -15,7 +15,7 @@ from gpu_workers.engine import Engine, Sample
 from gpu_workers.engine.batch import Model
 from gpu_workers.engine.checkpoint import plain_shape, read_config, read_weights
 from gpu_workers.engine.plain_model import PlainModel
-from gpu_workers.engine.products import Packed, lay_out_plainly
+from gpu_workers.engine.products import LayOut, Packed, Product, ThreeParts, find_kernel, lay_out_plainly
 from gpu_workers.engine.reward_heads import AnsweredSteps
 from gpu_workers.engine.scheduler import score_prompt
 from tests.gpu_workers.engine.conftest import FAMILIES
@@ -148,18 +148,30 @@ def test_log_probs_of_a_large_vocabulary_keep_its_long_tail() -> None:
     )
 
 
+def lay_out_in_parts(weight: torch.Tensor, bias: torch.Tensor | None, _: torch.dtype) -> Product:
+    if (kernel := find_kernel()) is None:
+        pytest.skip("this torch has no product of bfloat16 numbers whose sums stay float32, or not for this processor")
+    assert weight.dtype == torch.bfloat16
+    return ThreeParts(weight, bias, kernel)
+
+
+@pytest.mark.parametrize("lay_out", [lay_out_plainly(Packed), lay_out_in_parts], ids=["packed", "in parts"])
 @pytest.mark.parametrize("architecture", ["qwen2", "gemma3"])
 def test_weights_laid_out_for_another_kernel_say_the_same(
-    model_directory: Callable[[str], Path], write_adapter: Callable[..., Path], tmp_path: Path, architecture: str
+    model_directory: Callable[[str], Path],
+    write_adapter: Callable[..., Path],
+    tmp_path: Path,
+    architecture: str,
+    lay_out: LayOut,
 ) -> None:
     directory = model_directory(architecture)
     engine = Engine("tiny", directory)
     shape = plain_shape(read_config(directory))
     assert shape is not None
-    engine.base.model = PlainModel(
-        shape, read_weights(directory, None), merges_adapters=False, lay_out=lay_out_plainly(Packed)
-    )
+    stored = {name: weight.bfloat16() for name, weight in read_weights(directory, None).items()}
+    engine.base.model = PlainModel(shape, stored, merges_adapters=False, lay_out=lay_out)
     reference = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    reference.load_state_dict(stored, strict=False)
     assert_agrees(reference, engine.generate(PROMPTS, 3, max_tokens=20, seed=4))
     engine.load_adapter("a", write_adapter(tmp_path / "a", architecture, 1))
     assert_agrees(

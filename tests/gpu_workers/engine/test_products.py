@@ -26,8 +26,8 @@ def test_three_parts_of_a_float32_are_as_exact_as_itself(kernel: Kernel, rows: i
     x = torch.randn(rows, width, generator=random) * 10 ** torch.randint(-3, 4, (rows, width), generator=random)
     exact = x.double() @ weight.double().T + bias.double()
     size = x.abs().double() @ weight.abs().double().T
-    found = ((ThreeParts(weight, bias, kernel)(x) - exact).abs() / size).max()
-    usual = ((Dense(weight.float(), bias)(x) - exact).abs() / size).max()
+    found = float(((ThreeParts(weight, bias, kernel)(x) - exact).abs() / size).max())
+    usual = float(((Dense(weight.float(), bias)(x) - exact).abs() / size).max())
     assert found <= max(2 * usual, 2**-23)
 
 
