@@ -22,7 +22,8 @@ memory grows by those weights with each adapter). Above it the low-rank product 
 the adapter alone), and weights are laid out as products are quickest."""
 _PACKED_FOR_ROWS = 32
 """What oneDNN lays a weight out for; it is no slower at other numbers of rows."""
-_TRIED_SHAPE, _TRIED_ROWS, _TRIES = (4_096, 1_024), 8, 5
+_TRIED_SHAPE, _TRIED_ROWS, _TRIES = (16_384, 1_024), 8, 5
+"""Of a product that is tried: no cache holds its weight, as none holds a model's."""
 _PARTS = 3
 """Numbers of bfloat16's 8 bits that hold the 24 of a float32."""
 _BLOCK, _GROUP, _MOST_ROWS, _TILE = 64, 1_024, 64, 16
@@ -190,7 +191,7 @@ def lay_out_well(weight: Tensor, bias: Tensor | None, precision: torch.dtype) ->
 
 @lru_cache
 def packs_well(precision: torch.dtype) -> bool:
-    """Whether products of this process are quicker with packed weights, by trying it (some milliseconds, once)."""
+    """Whether products of this process are quicker with packed weights, by trying it (a tenth of a second, once)."""
     weight, x = torch.zeros(_TRIED_SHAPE, dtype=precision), torch.zeros(_TRIED_ROWS, _TRIED_SHAPE[1], dtype=precision)
     try:
         packed = Packed(weight, None)
