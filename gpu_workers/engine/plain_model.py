@@ -359,6 +359,8 @@ class PlainModel:
     def _normalize(self, x: Tensor, weight: Tensor) -> Tensor:
         """`F.rms_norm` of float32 numbers, which on a processor walks over them five times instead of three."""
         if x.device.type != "cpu":
+            if weight.ndim == 1:
+                return F.rms_norm(x, weight.shape, weight, self.shape.norm_epsilon)
             return F.rms_norm(x, x.shape[-1:], None, self.shape.norm_epsilon) * weight
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         shrink = length.square_().div_(x.shape[-1]).add_(self.shape.norm_epsilon).rsqrt_()
