@@ -23,6 +23,7 @@ from gpu_workers.engine.products import (
     Mergeable,
     Product,
     TwoHalves,
+    flows_in,
     lay_out_plainly,
     lay_out_well,
 )
@@ -236,10 +237,12 @@ class PlainModel:
     """The base model, or the base with one adapter. No tensor changes, and adapters share all that they do not touch.
 
     In bfloat16 the linears' weights, what they read and put out, keys and values are of it; norms, turns, the sum along
-    the layers and the logits stay float32.
+    the layers and the logits stay float32. Where products come in parts (`products.InParts`), all but the weights is
+    float32, of which they read 16 bits.
 
     Attributes:
         adaptable: weights an adapter may change, name -> (out, in).
+        precision: of what linears read and put out.
         part_tokens: so many of a prompt are read while others wait for their next token.
         lane: what all have in common whose rows may decode in one batch, by `mix`.
     """
@@ -267,7 +270,6 @@ class PlainModel:
         """
         self.shape = shape
         self.device = torch.device(device)
-        self.precision = precision
         self._record = record
         self._static: StaticCache | None = None
         self._stacks: Sequence[Stack] = ()
@@ -278,12 +280,13 @@ class PlainModel:
         }
         size = sum(tensor.numel() for tensor in weights.values())
         merges = size <= SMALL_NUMBERS if merges_adapters is None else merges_adapters
-        self._is_half = precision != torch.float32
-        self._is_merged = self.device.type == "cpu" and merges and not self._is_half
+        self._is_merged = self.device.type == "cpu" and merges and precision == torch.float32
         if self._is_merged or self.device.type != "cpu":
             lay_out = lay_out_plainly(Mergeable if self._is_merged else Dense)
+        self.precision = flows_in(precision, lay_out)
+        self._is_half = self.precision != torch.float32
         self._is_silu = shape.family.activation[1] == "silu"
-        reader = _Reader(shape, weights, precision, self.device, lay_out)
+        reader = _Reader(shape, weights, precision, self.device, lay_out, is_half=self._is_half)
         self._embedding = reader.embedding()
         self._head = reader.head()
         self._norm = reader.norm("model.norm")
@@ -512,12 +515,18 @@ class _Reader:
         precision: torch.dtype,
         device: torch.device,
         lay_out: LayOut,
+        *,
+        is_half: bool,
     ) -> None:
+        """Args:
+        is_half: what linears read and put out is; the head's is float32 always.
+        """
         self._shape = shape
         self._weights = weights
         self._precision = precision
         self._device = device
         self._lay_out = lay_out
+        self._head_precision = torch.float32 if is_half else precision
 
     def embedding(self) -> Tensor:
         """As it is stored: a row is made float32 when it is read."""
@@ -529,7 +538,7 @@ class _Reader:
         weight = self._shape.find_head(self._weights)
         if self._device.type == "cuda" and self._precision != torch.float32:
             return TwoHalves(weight.to(self._device, self._precision))
-        return self._lay_out(weight.to(self._device), None, torch.float32)
+        return self._lay_out(weight.to(self._device), None, self._head_precision)
 
     def norm(self, name: str) -> Tensor:
         weight, offset = self._weights[f"{name}.weight"], self._shape.family.norm_offset

@@ -22,12 +22,14 @@ memory grows by those weights with each adapter). Above it the low-rank product 
 the adapter alone), and weights are laid out as products are quickest."""
 _PACKED_FOR_ROWS = 32
 """What oneDNN lays a weight out for; it is no slower at other numbers of rows."""
-_TRIED_SHAPE, _TRIED_ROWS, _TRIES = (16_384, 1_024), 8, 5
+_TRIED_SHAPE, _TRIED_ROWS, _TRIES = (16_384, 1_024), 8, 7
 """Of a product that is tried: no cache holds its weight, as none holds a model's."""
-_PARTS = 3
-"""Numbers of bfloat16's 8 bits that hold the 24 of a float32."""
+_MUCH = 0.75
+"""Of float32's time, which bfloat16 takes at most where it pays."""
+_WHOLE, _HALF = 3, 2
+"""Numbers of bfloat16's 8 bits that hold the 24 of a float32, and 16 of them."""
 _BLOCK, _GROUP, _MOST_ROWS, _TILE = 64, 1_024, 64, 16
-"""`ThreeParts`: columns that its kernel takes at a time; columns and rows that are added up while they are near; rows
+"""`InParts`: columns that its kernel takes at a time; columns and rows that are added up while they are near; rows
 of a tile of the processor's, so that few numbers of rows want a kernel of their own."""
 _HIGH_BITS = -(2**16)
 """Of a float32, those that a bfloat16 has."""
@@ -115,27 +117,30 @@ def find_kernel() -> Kernel | None:
     return Kernel(found["multiply"], found["release"]) if found["is_known"](_BFLOAT16) else None
 
 
-class ThreeParts:
-    """Float32 in and out of a bfloat16 weight, on a processor that multiplies bfloat16 numbers: as exact as float32.
+class InParts:
+    """Float32 in and out of a bfloat16 weight, on a processor that multiplies bfloat16 numbers.
 
-    x goes in as three bfloat16 numbers, each what those before left of it: together they are x, each product of two
-    bfloat16 numbers is a float32, and so are the sums. The weight is read as it is stored, half as many bytes.
+    x goes in as several bfloat16 numbers, each what those before left of it; each product of two bfloat16 numbers is a
+    float32, and so are the sums. Three parts are all of x, and as exact as float32; two are 16 bits of it. The weight
+    is read as it is stored.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, kernel: Kernel) -> None:
-        out, width = weight.shape
-        blocks = -(-out // _BLOCK)
+    def __init__(self, weight: Tensor, bias: Tensor | None, kernel: Kernel, parts: int = _WHOLE) -> None:
+        out, self._padding = weight.shape[0], weight.shape[1] % 2
+        blocks, width = -(-out // _BLOCK), weight.shape[1] + self._padding
         filled = torch.zeros(blocks * _BLOCK, width, dtype=torch.bfloat16)
-        filled[:out] = weight
+        filled[:out, : weight.shape[1]] = weight
         # columns of a block side by side, two of their numbers at a time: blocks, in / 2, 64, 2
         self._blocks = filled.view(blocks, _BLOCK, width // 2, 2).transpose(1, 2).contiguous()
         places = [ctypes.c_void_p(block.data_ptr()) for block in self._blocks]
         together = _GROUP // _BLOCK
         self._groups = [places[start : start + together] for start in range(0, blocks, together)]
-        self._bias, self._kernel, self._out, self._width = bias, kernel, out, width
+        self._bias, self._kernel, self._parts, self._out, self._width = bias, kernel, parts, out, width
 
     def __call__(self, x: Tensor) -> Tensor:
-        rows = x.reshape(-1, self._width)
+        rows = x.reshape(-1, x.shape[-1])
+        if self._padding:
+            rows = F.pad(rows, (0, self._padding))
         y = rows.new_empty(len(rows), self._out)
         for start in range(0, len(rows), _MOST_ROWS):
             self._multiply(rows[start : start + _MOST_ROWS], y[start : start + _MOST_ROWS])
@@ -146,14 +151,13 @@ class ThreeParts:
 
     def _multiply(self, x: Tensor, y: Tensor) -> None:
         count, width = len(x), self._width
-        used = -(-_PARTS * count // _TILE) * _TILE  # what comes of the rows behind those that count is not read
+        used = -(-self._parts * count // _TILE) * _TILE  # what comes of the rows behind those that count is not read
         parts, sums = x.new_empty(used, width, dtype=torch.bfloat16), x.new_empty(used, _GROUP)
-        begin = _cut(x)
-        rest = x - begin
-        middle = _cut(rest)
-        for part, stored in zip((begin, middle, rest.sub_(middle)), torch.split(parts, count), strict=False):
-            stored.copy_(part)
-        terms = sums[: _PARTS * count].view(_PARTS, count, _GROUP)
+        for last, part in zip(range(self._parts - 1, -1, -1), torch.split(parts, count), strict=False):
+            begin = _cut(x) if last else x
+            part.copy_(begin)
+            x = x - begin if last else x
+        terms = sums[: self._parts * count].view(self._parts, count, _GROUP)
         multiply = partial(
             self._kernel.multiply, *map(ctypes.c_int64, (used, _BLOCK, width, width, _BLOCK, _GROUP)),
             ctypes.c_bool(False), ctypes.c_void_p(parts.data_ptr()),
@@ -163,8 +167,10 @@ class ThreeParts:
         for columns, blocks in zip(torch.split(y, _GROUP, 1), self._groups, strict=True):
             for block, place in zip(blocks, written, strict=False):
                 multiply(block, place, is_packed)
-            first, second, third = terms[:, :, : columns.shape[1]]
-            torch.add(first, second, out=columns).add_(third)
+            first, second, *rest = terms[:, :, : columns.shape[1]]
+            torch.add(first, second, out=columns)
+            for term in rest:
+                columns += term
 
 
 def _cut(x: Tensor) -> Tensor:
@@ -182,11 +188,15 @@ def lay_out_plainly(make: Callable[[Tensor, Tensor | None], Product]) -> LayOut:
 
 
 def lay_out_well(weight: Tensor, bias: Tensor | None, precision: torch.dtype) -> Product:
-    """As is quickest on this processor."""
-    is_split = precision == torch.float32 and weight.dtype == torch.bfloat16 and weight.shape[1] % 2 == 0
-    if is_split and (kernel := choose_kernel()) is not None:
-        return ThreeParts(weight, bias, kernel)
+    """As is quickest on this processor; see `flows_in`."""
+    if torch.bfloat16 in (weight.dtype, precision) and (kernel := choose_kernel()) is not None:
+        return InParts(weight.bfloat16(), bias, kernel, _HALF if precision == torch.bfloat16 else _WHOLE)
     return lay_out_plainly(Packed if packs_well(precision) else Dense)(weight, bias, precision)
+
+
+def flows_in(precision: torch.dtype, lay_out: LayOut) -> torch.dtype:
+    """What products with weights of a precision read and put out on this processor."""
+    return torch.float32 if lay_out is lay_out_well and choose_kernel() is not None else precision
 
 
 @lru_cache
@@ -195,20 +205,20 @@ def packs_well(precision: torch.dtype) -> bool:
     weight, x = torch.zeros(_TRIED_SHAPE, dtype=precision), torch.zeros(_TRIED_ROWS, _TRIED_SHAPE[1], dtype=precision)
     try:
         packed = Packed(weight, None)
-        return _measure(lambda: packed(x)) < _measure(lambda: F.linear(x, weight))
+        return _is_quicker(lambda: packed(x), lambda: F.linear(x, weight))
     except (AttributeError, RuntimeError):  # a torch without oneDNN, or a processor that it does not know
         return False
 
 
 @lru_cache
 def choose_kernel() -> Kernel | None:
-    """What `ThreeParts` is computed by, where that is quicker than float32 weights, by trying it once as above."""
+    """What `InParts` is computed by, where that is quicker than float32 weights, by trying it once as above."""
     if (kernel := find_kernel()) is None:
         return None
     weight, x = torch.zeros(_TRIED_SHAPE), torch.zeros(_TRIED_ROWS, _TRIED_SHAPE[1])
     whole = (Packed if packs_well(torch.float32) else Dense)(weight, None)
-    split = ThreeParts(weight.bfloat16(), None, kernel)
-    return kernel if _measure(lambda: split(x)) < _measure(lambda: whole(x)) else None
+    split = InParts(weight.bfloat16(), None, kernel)
+    return kernel if _is_quicker(lambda: split(x), lambda: whole(x)) else None
 
 
 def choose_precision(asked: str, *, device: str) -> torch.dtype:
@@ -223,20 +233,24 @@ def choose_precision(asked: str, *, device: str) -> torch.dtype:
 @lru_cache
 def is_quicker_in_half() -> bool:
     """Whether bfloat16 pays on this processor, by trying it: where it only imitates it, it does not."""
-    times = []
-    for precision in (torch.float32, torch.bfloat16):
+    products = []
+    for precision in (torch.bfloat16, torch.float32):
         weight = torch.zeros(_TRIED_SHAPE, dtype=precision)
         x = torch.zeros(_TRIED_ROWS, _TRIED_SHAPE[1], dtype=precision)
-        product = Packed(weight, None) if packs_well(precision) else Dense(weight, None)
-        times.append(_measure(partial(product, x)))
-    return times[1] < 0.75 * times[0]
+        products.append(partial(Packed(weight, None) if packs_well(precision) else Dense(weight, None), x))
+    return _is_quicker(products[0], products[1], share=_MUCH)
 
 
-def _measure(work: Callable[[], object]) -> float:
-    """Seconds of the quickest of some tries."""
-    times = []
+def _is_quicker(one: Callable[[], object], other: Callable[[], object], *, share: float = 1.0) -> bool:
+    """Whether it takes less than a share of the other's time, by the quickest of some tries in turns.
+
+    A single thread is timed by what it computes: a machine with other work makes it wait.
+    """
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    times: tuple[list[float], list[float]] = [], []
     for _ in range(_TRIES + 1):
-        began_s = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - began_s)
-    return min(times[1:])
+        for work, taken in zip((one, other), times, strict=True):
+            began_s = clock()
+            work()
+            taken.append(clock() - began_s)
+    return min(times[0][1:]) < share * min(times[1][1:])

@@ -15,7 +15,7 @@ from gpu_workers.engine import Engine, Sample
 from gpu_workers.engine.batch import Model
 from gpu_workers.engine.checkpoint import plain_shape, read_config, read_weights
 from gpu_workers.engine.plain_model import PlainModel
-from gpu_workers.engine.products import LayOut, Packed, Product, ThreeParts, find_kernel, lay_out_plainly
+from gpu_workers.engine.products import InParts, LayOut, Packed, Product, find_kernel, lay_out_plainly
 from gpu_workers.engine.reward_heads import AnsweredSteps
 from gpu_workers.engine.scheduler import score_prompt
 from tests.gpu_workers.engine.conftest import FAMILIES
@@ -152,7 +152,7 @@ def lay_out_in_parts(weight: torch.Tensor, bias: torch.Tensor | None, _: torch.d
     if (kernel := find_kernel()) is None:
         pytest.skip("this torch has no product of bfloat16 numbers whose sums stay float32, or not for this processor")
     assert weight.dtype == torch.bfloat16
-    return ThreeParts(weight, bias, kernel)
+    return InParts(weight, bias, kernel)
 
 
 @pytest.mark.parametrize("lay_out", [lay_out_plainly(Packed), lay_out_in_parts], ids=["packed", "in parts"])

@@ -16,6 +16,7 @@ from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.models import LoadedModel
 from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.products import Dense, LayOut, lay_out_plainly, lay_out_well
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -156,12 +157,17 @@ def test_all_rows_at_once_draw_what_each_draws_alone(size: int) -> None:
         assert torch.equal(tokens[greedy], logits[greedy].argmax(-1))
 
 
+@pytest.mark.parametrize("lay_out", [lay_out_well, lay_out_plainly(Dense)], ids=["as it is", "rounded"])
 @pytest.mark.parametrize("architecture", ["qwen2", "gemma3"])
 def test_in_bfloat16_what_is_told_is_what_was_drawn_from(
-    model_directory: Callable[[str], Path], architecture: str
+    model_directory: Callable[[str], Path], architecture: str, lay_out: LayOut
 ) -> None:
     """Within what bfloat16 rounds: the told numbers against those of the answer when it is read as a whole."""
-    engine = Engine("tiny", model_directory(architecture), precision="bfloat16")
+    directory = model_directory(architecture)
+    engine = Engine("tiny", directory)
+    shape = plain_shape(read_config(directory))
+    assert shape is not None
+    engine.base.model = PlainModel(shape, read_weights(directory), precision=torch.bfloat16, lay_out=lay_out)
     prompts = [[3, 40, 50, 60, 1, 4], [3, 77, 1, 4]]
     groups = engine.generate(prompts, 3, max_tokens=20, seed=4, ignores_eos=True)
     samples = [sample for group in groups for sample in group]
