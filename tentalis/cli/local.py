@@ -148,8 +148,11 @@ def serve_engine(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to bind.")] = 8300,
 ) -> None:
     """Serve a model with the local engine, in the foreground."""
+    from tentalis.platform.stack import LARGE_PAGES
+
     argv = [sys.executable, "-m", "gpu_workers.engine", "--model", model, "--host", host, "--port", str(port)]
-    os.execv(sys.executable, argv)  # noqa: S606 - this process becomes the engine, so signals reach it
+    # this process becomes the engine, so signals reach it
+    os.execve(sys.executable, argv, LARGE_PAGES | os.environ)  # noqa: S606
 
 
 def _print_addresses(state: "StackState") -> None:

@@ -30,7 +30,7 @@ from tentalis.kept_models import (
     write_manifest,
 )
 from tentalis.platform.home import PRIVATE_DIRECTORY_MODE
-from tentalis.platform.stack import ONE_THREAD, PROJECT_DIRECTORY
+from tentalis.platform.stack import LARGE_PAGES, ONE_THREAD, PROJECT_DIRECTORY
 
 Say = Callable[[str], None]
 GGUF: Final = ".gguf"
@@ -219,7 +219,7 @@ def make_model(file: Path | None, out: Path, *, template: str) -> ModelFacts:
     """
     argv = [sys.executable, "-m", "gpu_workers.model_making", *([str(file)] if file else [])]
     argv += ["--out", str(out), "--template", template]
-    environment = ONE_THREAD | dict(os.environ) | {"HF_HUB_OFFLINE": "1"}
+    environment = ONE_THREAD | LARGE_PAGES | dict(os.environ) | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         why = last_line(done.stderr).removeprefix("model: ").replace(f"{out}/", "").replace(str(out), "it")

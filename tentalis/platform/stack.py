@@ -51,6 +51,9 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""Of processes that compute: memory in pages of 2 MiB, where the kernel gives them to who asks (madvise(2)): a model is
+read whole at each step, and each page of it is looked up. Since glibc 2.35; what knows no such word looks over it."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +208,8 @@ def _named(process: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _torch_environment(environment: Mapping[str, str], *secrets: str) -> dict[str, str]:
-    """What the engine and the training box get: no Django, and no secret but those named."""
-    return {
+    """What the engine and the training box get: large pages, no Django, and no secret but those named."""
+    return LARGE_PAGES | {
         name: value
         for name, value in environment.items()
         if name != "DJANGO_SETTINGS_MODULE" and (name in secrets or name not in VARIABLES or not VARIABLES[name].secret)

@@ -26,6 +26,7 @@ from typing import Any, Self
 
 from gpu_workers.engine.text import TextCodec
 from tentalis.kept_models import find_model
+from tentalis.platform.stack import LARGE_PAGES
 from tests.bench.engine_peers import Peer, find_peers
 
 Row = dict[str, Any]
@@ -79,9 +80,10 @@ class Side:
 
 
 def make_side(who: str, directory: Path, precision: str) -> Peer:
-    """The engine ("ours") or Hugging Face's generate ("hf")."""
+    """The engine ("ours") or Hugging Face's generate ("hf"), both with the memory that a stack's engine has."""
     argv = [sys.executable, "-m", "tests.bench.engine_worker", who, str(directory), "--precision", precision]
-    return Peer(who, precision, f"{'engine' if who == 'ours' else 'Hugging Face'}, {precision}", argv, os.environ)
+    name = "engine" if who == "ours" else "Hugging Face"
+    return Peer(who, precision, f"{name}, {precision}", argv, LARGE_PAGES | os.environ)
 
 
 def find_directory(model: str, home: Path) -> Path:

@@ -8,7 +8,7 @@ from tentalis.env import EnvironmentVariableError
 from tentalis.platform.config import Config, load_or_make_config
 from tentalis.platform.errors import UnknownServiceError
 from tentalis.platform.home import Home
-from tentalis.platform.stack import Stack, plan_stack
+from tentalis.platform.stack import LARGE_PAGES, Stack, plan_stack
 
 DATABASE_URL = "postgres://me:db-password@127.0.0.1:1/tickets"
 REDIS_URL = "redis://:redis-password@127.0.0.1:1/0"
@@ -100,6 +100,17 @@ def test_only_the_bootstrap_gets_the_admin_password(home: Home, config: Config, 
 def test_a_process_computes_with_one_thread(home: Home, config: Config, outside: dict[str, str]) -> None:
     for service in plan_stack(home, config, outside).services:
         assert service.environment.get("OMP_NUM_THREADS") == "1" or service.name == "sandboxes"
+
+
+def test_what_computes_has_large_pages_unless_another_tuning_is_given(
+    home: Home, config: Config, outside: dict[str, str]
+) -> None:
+    own = {"GLIBC_TUNABLES": "glibc.malloc.perturb=1"}
+    for given, wanted in (({}, LARGE_PAGES), (own, own)):
+        services = {service.name: service for service in plan_stack(home, config, outside | given).services}
+        for name in ("engine", "gpu"):
+            assert wanted.items() <= services[name].environment.items()
+        assert "GLIBC_TUNABLES" in given or "GLIBC_TUNABLES" not in services["web"].environment
 
 
 def test_no_process_compiles_what_another_has_compiled(home: Home, config: Config, outside: dict[str, str]) -> None:
