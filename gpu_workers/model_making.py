@@ -21,11 +21,24 @@ from gpu_workers.process import prepare_process
 
 PLAIN = """\
 {{- bos_token -}}
+{%- if tools -%}
+{{- 'Tools, each used by writing <call>its name {its arguments}</call>:\\n' -}}
+{%- for tool in tools -%}
+{{- tool.function | tojson + '\\n' -}}
+{%- endfor -%}
+{{- '\\n' -}}
+{%- endif -%}
 {%- for message in messages -%}
 {%- if message.role == 'system' -%}
 {{- message.content | trim -}}
 {%- elif message.role == 'assistant' -%}
 {{- 'Assistant: ' + (message.content or '') | trim -}}
+{%- for call in message.tool_calls or [] -%}
+{{- (' ' if message.content or not loop.first else '') + '<call>' + call.function.name + ' ' -}}
+{{- call.function.arguments | tojson + '</call>' -}}
+{%- endfor -%}
+{%- elif message.role == 'tool' -%}
+{{- 'Result: ' + (message.content or '') | trim -}}
 {%- else -%}
 {{- 'User: ' + (message.content or '') | trim -}}
 {%- endif -%}
@@ -35,7 +48,8 @@ PLAIN = """\
 {{- 'Assistant:' -}}
 {%- endif -%}
 """
-"""For a model that only goes on with text: turns by name, a blank line between them, as in a play."""
+"""For a model that only goes on with text: turns by name, a blank line between them, as in a play. Tools stand before
+them, calls as the built-in models write theirs."""
 KEEP, PLAIN_TEMPLATE = "keep", "plain"
 TEMPLATES = (KEEP, PLAIN_TEMPLATE, "none")
 BLANK_LINE = "\n\n"
