@@ -59,7 +59,11 @@ RULES: Mapping[str, Access] = {
     "POST /api/v1/provider-grants": Access("admin"),
     "PATCH /api/v1/provider-grants/{pk}": Access("admin"),
     "DELETE /api/v1/provider-grants/{pk}": Access("admin"),
+    "POST /api/v1/repo-tasks": Access("admin"),
     "DELETE /api/v1/repo-tasks/{name}": Access("admin"),
+    "GET /api/v1/repo-task-admissions/{pk}": Access("admin"),
+    "GET /api/v1/uploads/{sha256}": Access("admin"),
+    "POST /api/v1/uploads/{sha256}": Access("admin"),
 }
 """Routes whose services ask more than the right, or that one needs no project for."""
 

@@ -31,7 +31,14 @@ from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.tasksets import TasksetViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
 from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
-from apps.api.views.worlds import RepoTasksView, RepoTaskView, WorldsView
+from apps.api.views.worlds import (
+    RepoTaskAdmissionsView,
+    RepoTaskAdmissionView,
+    RepoTasksView,
+    RepoTaskView,
+    UploadView,
+    WorldsView,
+)
 
 app_name = "api"
 
@@ -95,6 +102,11 @@ urlpatterns = [
     path("v1/catalogue", CatalogueView.as_view(), name="catalogue"),
     path("v1/worlds", WorldsView.as_view(), name="worlds"),
     path("v1/repo-tasks", RepoTasksView.as_view(), name="repo-tasks"),
+    path("v1/repo-task-admissions", RepoTaskAdmissionsView.as_view(), name="repo-task-admissions"),
+    re_path(
+        r"^v1/repo-task-admissions/(?P<pk>[0-9]{1,18})$", RepoTaskAdmissionView.as_view(), name="repo-task-admission"
+    ),
+    re_path(r"^v1/uploads/(?P<sha256>[0-9a-f]{64})$", UploadView.as_view(), name="upload"),
     re_path(r"^v1/repo-tasks/(?P<name>[A-Za-z0-9._@-]{1,140})$", RepoTaskView.as_view(), name="repo-task"),
     path("v1/search", SearchView.as_view(), name="search"),
     path("v1/metrics/learning", LearningView.as_view(), name="metrics-learning"),

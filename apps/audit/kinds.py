@@ -36,6 +36,12 @@ class Kind(models.TextChoices):
     # worlds
     WORLD_EXAMINED = "world.examined"
     WORLD_TASK_REMOVED = "world.task_removed"
+    UPLOAD_STORED = "upload.stored"
+    REPO_TASK_ASKED = "repo_task.asked"
+    REPO_TASK_STARTED = "repo_task.started"
+    REPO_TASK_ADMITTED = "repo_task.admitted"
+    REPO_TASK_QUARANTINED = "repo_task.quarantined"
+    REPO_TASK_FAILED = "repo_task.failed"
     # webhooks
     WEBHOOK_CREATED = "webhook.created"
     WEBHOOK_CHANGED = "webhook.changed"

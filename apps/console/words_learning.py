@@ -137,6 +137,14 @@ STANDINGS: Mapping[str, Pill] = {
     "exempt": Pill("skipped", _("Nothing to examine")),
 }
 
+ADMISSIONS: Mapping[str, Pill] = {
+    "queued": Pill("queued", _("Queued")),
+    "running": Pill("running", _("Running")),
+    "admitted": Pill("done", _("Admitted")),
+    "quarantined": Pill("failed", _("Quarantined")),
+    "failed": Pill("paused", _("Not found out")),
+}
+
 ALARMS: Mapping[str, Remedy] = {
     "not_finite": Remedy(_("Loss or gradients are not finite"), _("Lower the learning rate.")),
     "entropy_ratio": Remedy(

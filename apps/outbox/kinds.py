@@ -52,6 +52,8 @@ class SegmentKind(StrEnum):
     """Take that back (a bulk judgement)."""
     IMPORT = "import"
     """Make finished tasks (an import of rows)."""
+    ADMIT = "admit"
+    """Find out whether a repository's task may be used (an admission)."""
 
 
 OF_A_TASK = (SegmentKind.WORK, SegmentKind.EPISODE, SegmentKind.TRY, SegmentKind.LEARN)

@@ -234,6 +234,11 @@ DIRECTORY_RULES: Mapping[str, DirectoryRule] = {
         "rows of a benchmark that nobody asked for: they go after that long", _delete_old_of("pieces"), DAYS
     ),
     "artifacts/repo_tasks": DirectoryRule("tasks of own repositories: kept until `tentalis repo-task remove`"),
+    "artifacts/uploads": DirectoryRule(
+        "files that were sent for tasks: they go that long after a task was last made of them",
+        _delete_old_of("uploads"),
+        DAYS,
+    ),
     "artifacts/scales": DirectoryRule(
         "left by a measurement that was killed: they go after that long", _delete_old_of("scales"), DAYS
     ),

@@ -8,8 +8,9 @@ from typing import Any
 
 from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.outbox.links import link
-from apps.pipeline import bulk, deciding, flow, importing
+from apps.pipeline import admitting, bulk, deciding, flow, importing
 from apps.training import monitoring
+from apps.worlds import jobs as worlds_jobs
 from tentalis.celery import app
 
 
@@ -46,4 +47,5 @@ def decide(proposal_id: int) -> None:
 KINDS[SegmentKind.BULK] = Chain(links=(judge_bulk,))
 KINDS[SegmentKind.UNBULK] = Chain(links=(undo_bulk,))
 KINDS[SegmentKind.IMPORT] = Chain(links=(import_rows,))
+KINDS[SegmentKind.ADMIT] = Chain(links=(worlds_jobs.admit,), then=admitting.go_on, on_dead=admitting.fail)
 KINDS[SegmentKind.DECIDE] = Chain(links=(decide,))

@@ -147,6 +147,7 @@ RULES: Mapping[str, KeepingRule] = {
                 "training.TrainingRun",
             ),
             "worlds.WorldCertificate",
+            "worlds.RepoTaskAdmission",
         ),
         TRACED,
     ),

@@ -23,7 +23,7 @@ function show(state, words) {
 
 function hear(entry) {
   last = Math.max(last, entry.id);
-  if (entry.project !== page.project) return;
+  if ((entry.project ?? page.project) !== page.project) return; // what is above projects is on their pages too
   due.add(entry.kind.split(".")[0]);
   const [type, id] = entry.subject.split(":");
   due.add(`${KINDS_OF[type] ?? type}:${id}`);

@@ -1,10 +1,11 @@
-"""Tasks in repositories, from the command line: on this machine alone, in sandboxes of its own."""
+"""Tasks in repositories, from the command line: on this machine, in sandboxes of its own, or handed in elsewhere."""
 
 import contextlib
 import json
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -14,6 +15,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from tentalis.cli.output import AsJson, print_result, print_rows
+from tentalis.cli.reading import read_text
+from tentalis.cli.session import open_client
 from tentalis.core.swe.patches import MAX_PATCH_BYTES
 from tentalis.core.swe.repo_tasks import PARSERS, Environment, RepoTaskError
 from tentalis.core.swe.swe_bench import read_row, say_needs
@@ -21,12 +24,15 @@ from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.verification.admitting import admit_task, find_tests
 from tentalis.verification.environments import WHEELHOUSE
 from tentalis.verification.loading import TASK_FILE, load_task
-from tentalis.verification.store import ADMISSION_FILE, DIRECTORY, TaskStore, open_task
+from tentalis.verification.store import DIRECTORY, TaskStore, open_task, write_admission
 from tentalis.verification.verifying import KeptInFiles, Verifier
 
 app = typer.Typer(no_args_is_help=True)
 UNKNOWN_EXIT: Final = 3
 COLUMNS: Final = ("name", "split", "tests", "issue")
+ADMISSIONS: Final = ("id", "name", "split", "state", "runs", "tests", "added_as", "reason")
+UNDER_WAY: Final = frozenset({"queued", "running"})
+LOOK_S: Final = 2.0
 TaskPlace = Annotated[Path, typer.Argument(help=f"A directory with {TASK_FILE}, or one in Harbor's form.")]
 
 
@@ -80,7 +86,7 @@ def admit(
             told = {"task": str(directory), **found.to_json()}
             if not found.is_known:
                 told["state"] = "unknown"
-            (directory / ADMISSION_FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            write_admission(directory, told)
             rows.append(told)
     columns = ("task", "state", "fail_to_pass", "pass_to_pass", "leak", "reason")
     print_rows(rows, columns, as_json=as_json, empty="no task")
@@ -142,6 +148,46 @@ def add(
     split = "held_out" if held_out else "train"
     rows = [asdict(store.add(directory, split=split).summary) for directory in tasks]
     print_rows(rows, COLUMNS, as_json=as_json, empty="no task")
+
+
+@app.command()
+def upload(
+    rows: Annotated[Path, typer.Argument(help="JSON lines: SWE-bench's rows, or tasks as task.json has them.")],
+    repository: Annotated[
+        Path, typer.Option(help="A git bundle that has the rows' commits, or a zip or tar of the files of the one.")
+    ],
+    wheelhouse: Annotated[Path | None, typer.Option(help="A directory with the wheels their tests want.")] = None,
+    python: Annotated[str, typer.Option(help="A version such as 3.11; of SWE-bench's rows.")] = "",
+    parser: Annotated[str, typer.Option(help=f"Whose tests they are: one of {', '.join(PARSERS[:3])}.")] = "",
+    held_out: Annotated[bool, typer.Option("--held-out", help="Only ever measured on, never trained on.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait until all of it is found out.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Hand tasks in where we are signed in: the platform admits and adds them, or says why not. Takes an admin.
+
+    With --watch it exits 1 when one is quarantined, 3 when nothing could be found out of one.
+    """
+    text = read_text(str(rows))
+    with open_client() as client:
+        wheels = {one.name: client.upload(one) for one in sorted(wheelhouse.glob("*.whl"))} if wheelhouse else {}
+        found = client.hand_in_repo_tasks(
+            text=text, split="held_out" if held_out else "train", repository=client.upload(repository), wheels=wheels,
+            python=python, parser=parser,
+        )["results"]  # fmt: skip
+        while watch and any(one["state"] in UNDER_WAY for one in found):
+            time.sleep(LOOK_S)
+            found = [client.get_repo_task_admission(one["id"]) for one in found]
+    print_rows(found, ADMISSIONS, as_json=as_json, empty="no task")
+    states = {one["state"] for one in found} if watch else set()
+    raise typer.Exit(UNKNOWN_EXIT if "failed" in states else 1 if "quarantined" in states else 0)
+
+
+@app.command()
+def admissions(as_json: AsJson = False) -> None:
+    """List the tasks that were handed in by REST, the console or `upload`, newest first."""
+    with open_client() as client:
+        rows = client.list_repo_task_admissions()["results"]
+    print_rows(rows, ADMISSIONS, as_json=as_json, empty="no task was handed in")
 
 
 @app.command("list")

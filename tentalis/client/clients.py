@@ -1,6 +1,8 @@
 """The waiting and the async client: one connection pool each, the same requests."""
 
 import asyncio
+import base64
+import hashlib
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -18,6 +20,8 @@ from tentalis.outbound.trust import trust_authorities
 TIMEOUT_S = 30.0
 KEYED = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 PAGE = 200
+PART_BYTES = 600_000
+"""Of a file that is sent in parts: in base64 it fits a request's body."""
 
 
 def make_options(url: str, token: str, timeout_s: float) -> dict[str, Any]:
@@ -149,6 +153,26 @@ class Client(Endpoints[Json]):
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+    def upload(self, file: Path) -> str:
+        """Send a file in parts, from where it was left; its sha256.
+
+        Raises:
+            ApiError, UnreachableError: as every request. ClientError: the file cannot be read.
+        """
+        try:
+            with file.open("rb") as stream:
+                sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+                size = stream.tell()
+                told = self.get_upload(sha256)
+                while not told["whole"]:
+                    stream.seek(told["received_bytes"])
+                    part = base64.b64encode(stream.read(PART_BYTES)).decode()
+                    offset = told["received_bytes"]
+                    told = self.add_upload_part(sha256, size_bytes=size, offset=offset, part=part)
+        except OSError as error:
+            raise ClientError(f"{file} cannot be read: {error.strerror}") from error
+        return sha256
 
     def download(self, path: str, target: Path, **params: Any) -> int:
         """Save an export (`rollouts/export`, `adapters/7/download`, `audit/export`); its size in bytes.

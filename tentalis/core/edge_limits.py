@@ -62,6 +62,8 @@ class EdgeLimits(Checked):
     import_unpacked_bytes: int = _limit(8 * MIB, "bytes", (WEB,), 400, "rows of a packed file, unpacked")
     import_memory_bytes: int = _limit(768 * MIB, "bytes", (WEB,), 400, "memory of the process that unpacks a file")
     import_work_s: int = _limit(10, "seconds", (WEB,), 400, "work of the process that unpacks a file")
+    upload_bytes: int = _limit(512 * MIB, "bytes", (WEB,), 400, "a file that is sent in parts")
+    uploads_bytes: int = _limit(8 * 1024 * MIB, "bytes", (WEB,), 409, "all files that were sent in parts and wait")
     # of who asks
     connections_per_address: int = _limit(512, "connections", (WEB, GATEWAY), 429, "open from one address, a process")
     requests_per_token: int = _limit(256, "requests", (GATEWAY,), 429, "of one token, at the same time, a process")

@@ -262,6 +262,7 @@ CELERY_TASK_ROUTES = {
     "tasks.play": {"queue": "episodes"},
     "tasks.*": {"queue": "workers"},
     "scoring.*": {"queue": "scorers"},
+    "worlds.*": {"queue": "scorers"},
     "regrading.*": {"queue": "scorers"},
     "calibration.*": {"queue": "scorers"},
     "feedback.extract_hint": {"queue": "hints"},

@@ -1,6 +1,6 @@
 """Admitting a task: its tests on the base and on the gold patch, several times, in fresh sandboxes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tentalis.core.swe.admission import ROUNDS, Admission, decide_admission
@@ -14,8 +14,14 @@ from tentalis.verification.loading import LoadedTask
 from tentalis.verification.verifying import TRIES, Verifier
 
 
-def admit_task(verifier: Verifier, loaded: LoadedTask, *, rounds: int = ROUNDS) -> Admission:
-    """Whether a task may be used, and why not. What says nothing of it is tried again, and is not known then."""
+def admit_task(
+    verifier: Verifier, loaded: LoadedTask, *, rounds: int = ROUNDS, on_run: Callable[[], None] = lambda: None
+) -> Admission:
+    """Whether a task may be used, and why not. What says nothing of it is tried again, and is not known then.
+
+    Args:
+        on_run: called behind each of the two runs of a round.
+    """
     task = loaded.task
     refused = Admission(is_admitted=False, reason="", task=task, task_hash=loaded.hash)
     is_scripted = task.parser == "script"
@@ -37,11 +43,15 @@ def admit_task(verifier: Verifier, loaded: LoadedTask, *, rounds: int = ROUNDS) 
     try:
         interpreter = find_interpreter(task.environment.python)
         environment_hash = hash_environment(task.environment, interpreter)
-        base = [_run(verifier, loaded, {}, seed, is_solved=False) for seed in range(rounds)]
-        gold = [_run(verifier, loaded, changed, seed, is_solved=is_scripted) for seed in range(rounds)]
+        runs: list[list[TestRun]] = []
+        for change, is_solved in (({}, False), (changed, is_scripted)):
+            runs.append([])
+            for seed in range(rounds):
+                runs[-1].append(_run(verifier, loaded, change, seed, is_solved=is_solved))
+                on_run()
     except (BuildError, SandboxError) as error:
         return replace(refused, reason=str(error), leak=leak, is_known=False)
-    found = decide_admission(task, base, gold, leak=leak)
+    found = decide_admission(task, *runs, leak=leak)
     return replace(found, task_hash=loaded.hash, environment_hash=environment_hash)
 
 

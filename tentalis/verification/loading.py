@@ -22,7 +22,8 @@ TASK_FILE: Final = "task.json"
 MAX_REPO_FILES: Final = 50_000
 MAX_REPO_BYTES: Final = 256 * 2**20
 GIT_WITHIN_S: Final = 300.0
-_LEFT_OUT: Final = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache"})
+_GIT: Final = ("git", "-c", "safe.directory=*", "-c", "core.autocrlf=false")
+LEFT_OUT: Final = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache"})
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def read_repo(place: Path, commit: str = "") -> dict[str, bytes]:
         bare, tree = Path(name) / "git", Path(name) / "tree"
         tree.mkdir()
         _git("clone", "--quiet", "--bare", "--no-local", str(place.resolve()), str(bare), at=Path(name))
+        _refuse_large(bare, commit)
         _git("--git-dir", str(bare), "read-tree", commit, at=Path(name))
         _git(
             "-c",
@@ -135,16 +137,39 @@ def read_repo(place: Path, commit: str = "") -> dict[str, bytes]:
         return read_files(tree)
 
 
-def _git(*argv: str, at: Path) -> None:
-    environment = {
+def _refuse_large(bare: Path, commit: str) -> None:
+    """A bundle of a few bytes may hold any number of files: they are counted before they are written."""
+    listing = [*_GIT, "--git-dir", str(bare), "ls-tree", "-r", "-l", commit]
+    count = size = 0
+    with subprocess.Popen(
+        listing, env=_make_environment(bare), cwd=bare, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as told:
+        for line in told.stdout or ():
+            written = line.split(maxsplit=4)[3]  # mode, kind, hash, size ("-" of what is no file), path
+            count, size = count + 1, size + (int(written) if written.isdigit() else 0)
+            if count > MAX_REPO_FILES or size > MAX_REPO_BYTES:
+                told.kill()
+                raise say_large()
+
+
+def say_large() -> RepoTaskError:
+    most = f"{MAX_REPO_FILES:,} files of {MAX_REPO_BYTES // 2**20} MiB"
+    return RepoTaskError(f"repo: wanted at most {most}, found more")
+
+
+def _make_environment(at: Path) -> dict[str, str]:
+    return {
         "PATH": os.environ.get("PATH", ""), "HOME": str(at),
         "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file", "LC_ALL": "C",
     }  # fmt: skip
+
+
+def _git(*argv: str, at: Path) -> None:
     try:
         subprocess.run(
-            ["git", "-c", "safe.directory=*", "-c", "core.autocrlf=false", *argv],
-            env=environment, cwd=at, check=True, capture_output=True, timeout=GIT_WITHIN_S,
+            [*_GIT, *argv],
+            env=_make_environment(at), cwd=at, check=True, capture_output=True, timeout=GIT_WITHIN_S,
         )  # fmt: skip
     except FileNotFoundError:
         raise RepoTaskError("repo: a commit wants git, found none on this machine") from None
@@ -160,7 +185,7 @@ def read_files(directory: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     size = 0
     for above, directories, names in os.walk(directory):
-        directories[:] = sorted(one for one in directories if one not in _LEFT_OUT)
+        directories[:] = sorted(one for one in directories if one not in LEFT_OUT)
         for name in sorted(names):
             place = Path(above, name)
             if name.endswith((".pyc", ".pyo")) or place.is_symlink() or not place.is_file():
@@ -168,6 +193,5 @@ def read_files(directory: Path) -> dict[str, bytes]:
             files[place.relative_to(directory).as_posix()] = content = place.read_bytes()
             size += len(content)
             if size > MAX_REPO_BYTES or len(files) > MAX_REPO_FILES:
-                most = f"{MAX_REPO_FILES:,} files of {MAX_REPO_BYTES // 2**20} MiB"
-                raise RepoTaskError(f"repo: wanted at most {most}, found more")
+                raise say_large()
     return files

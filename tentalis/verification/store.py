@@ -92,16 +92,8 @@ class TaskStore:
         Raises:
             RepoTaskError: it was not admitted as it is now, some of it lies elsewhere, or it is there already.
         """
-        loaded = open_task(directory)
-        dropped = _require_admitted(directory, loaded)
-        _require_whole(directory, loaded)
-        task = replace(
-            loaded.task,
-            fail_to_pass=[one for one in loaded.task.fail_to_pass if one not in dropped],
-            pass_to_pass=[one for one in loaded.task.pass_to_pass if one not in dropped],
-        )
-        digest = content_hash([replace(loaded, task=task).hash, task.issue])[:12]
-        stored = StoredTask(f"{task.name}@{digest}", split, self.directory / split / f"{task.name}@{digest}")
+        name, task = _read_admitted(directory)
+        stored = StoredTask(name, split, self.directory / split / name)
         staging = self.directory / split / f"{_STAGING}{uuid.uuid4().hex}"
         with self._writing():
             if found := next((one for one in self.list_tasks() if one.name == stored.name), None):
@@ -116,6 +108,10 @@ class TaskStore:
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
         return stored
+
+    def name_task(self, directory: Path) -> str:
+        """What an admitted task will be called. Raises RepoTaskError where it was not admitted as it is now."""
+        return _read_admitted(directory)[0]
 
     def list_tasks(self, split: str = "") -> list[StoredTask]:
         """By name; of one split, or of both."""
@@ -171,6 +167,25 @@ def _summarise(stored: StoredTask) -> TaskSummary:
 @lru_cache(maxsize=_ISSUES)
 def _read_issue(stored: StoredTask) -> str:
     return stored.task.issue.strip()
+
+
+def write_admission(directory: Path, told: Mapping[str, Any]) -> None:
+    """Put beside a task what its admission found."""
+    (directory / ADMISSION_FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def _read_admitted(directory: Path) -> tuple[str, RepoTask]:
+    """An admitted task's name from now on, and the task without the tests that were dropped. Raises RepoTaskError."""
+    loaded = open_task(directory)
+    dropped = _require_admitted(directory, loaded)
+    _require_whole(directory, loaded)
+    task = replace(
+        loaded.task,
+        fail_to_pass=[one for one in loaded.task.fail_to_pass if one not in dropped],
+        pass_to_pass=[one for one in loaded.task.pass_to_pass if one not in dropped],
+    )
+    digest = content_hash([replace(loaded, task=task).hash, task.issue])[:12]
+    return f"{task.name}@{digest}", task
 
 
 def _require_admitted(directory: Path, loaded: LoadedTask) -> set[str]:

@@ -19,6 +19,7 @@ from apps.operations.models import Alarm
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from apps.worlds.certificates import certify
+from apps.worlds.models import RepoTaskAdmission
 from apps.worlds.registry import get_world
 from tentalis.core.worlds import PanelItem
 from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
@@ -81,7 +82,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "exchange": path("exchange", scene.project.exchanges.filter(turn="main").latest("pk").pk),
         "environments": path("environment-list"),
         "environment": path("environment", _examine("desk")),
-        "repo_tasks": path("repo-task-list"),
+        "repo_tasks": path("repo-task-list", *_hand_in(scene.alice)),
         "tasksets": path("taskset-list"),
         "taskset": path("taskset", scene.project.tasksets.earliest("pk").pk),
         "evaluations": path("evaluation-list"),
@@ -107,6 +108,28 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "webhooks": path("webhooks"),
         "webhook": path("webhook", scene.project.webhooks.earliest("pk").pk),
     }
+
+
+def _hand_in(by: User) -> tuple[()]:
+    """Tasks of own repositories that stand in every state."""
+    dropped = [{"test": "tests/test_rows.py::test_order", "why": "passes 2 times of 3 on the gold patch"}]
+    found = {
+        "queued": {},
+        "running": {"runs": 2},
+        "admitted": {"runs": 6, "added_as": "calc-3@3fa9c2e81b07", "report": {"dropped": dropped}},
+        "quarantined": {
+            "runs": 6,
+            "reason": "tests.test_calc.CalcTest.test_add passes on the base, and should fail there: passed",
+        },
+        "failed": {"reason": "python: wanted 3.99 on this machine, found none"},
+    }
+    RepoTaskAdmission.objects.bulk_create(
+        RepoTaskAdmission(
+            name=f"calc-{n}", split="train", task={}, repository="0" * 64, asked_by=by.handle, state=state, **told
+        )
+        for n, (state, told) in enumerate(found.items(), start=1)
+    )
+    return ()
 
 
 def _examine(name: str) -> str:
@@ -256,6 +279,7 @@ def find_admin_pages(scene: Scene) -> dict[str, str]:
     return {
         "people": reverse("console:people"),
         "project_new": reverse("console:project-new"),
+        "repo_task_add": reverse("console:repo-task-add", args=(scene.project.slug,)),
         "alarm": reverse("console:project", args=(scene.project.slug,)),
         "alarms": reverse("admin:operations_alarm_changelist"),
     }

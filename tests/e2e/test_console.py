@@ -1,20 +1,26 @@
 """The console in a real browser: what people do in it, live, with scripts and without, under the strict policy."""
 
+import hashlib
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.urls import reverse
 from playwright.sync_api import Browser, Page, ViewportSize, WebSocketRoute, expect
 
-from apps.accounts.models import Member, Role
+from apps.accounts.models import Member, Role, User
 from apps.audit.services import move
 from apps.feedback.models import Feedback, Review
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Attempt, Task
+from apps.worlds.models import RepoTaskAdmission
 from tests.e2e.browser import Watch, open_context, sign_in
 from tests.e2e.pages import find_pages
 from tests.e2e.scenery import build_scene
 from tests.factories import make_project, make_task, make_user, make_worker
+from tests.verification.repos import make_task as make_repo_task
 
 pytestmark = pytest.mark.browser
 
@@ -71,6 +77,33 @@ def test_the_dashboards_chart_draws_and_grows(address: str, opened: tuple[Page, 
     Rollout.objects.filter(training_use__batch=scene.failed_run.batch_id).update(reward=0.25)
     move(scene.failed_run, "queued", by="sweep")
     expect(page.locator(".said").nth(1)).to_have_text("Batch 4: 0.25")
+    assert watch.problems == []
+
+
+def test_files_too_large_for_a_request_are_sent_in_parts_before_their_form(
+    address: str, opened: tuple[Page, Watch], tmp_path: Path, settings: Any
+) -> None:
+    page, watch = opened
+    settings.ARTIFACTS = tmp_path
+    make_project()
+    make_user("alice")
+    User.objects.filter(username="alice").update(is_superuser=True)
+    bundle = b"# v2 git bundle\n" + bytes(range(256)) * 10_000  # of 2.5 MB
+    rows = json.dumps(make_repo_task(name="calc-1").to_json()).encode()
+    sign_in(page, address, "alice")
+    page.goto(address + reverse("console:repo-task-add", args=("shop",)))
+    page.get_by_label("Tasks").set_input_files({"name": "rows.jsonl", "mimeType": "", "buffer": rows})
+    page.get_by_label("Repository").set_input_files({"name": "calc.bundle", "mimeType": "", "buffer": bundle})
+    page.get_by_role("button", name="Hand in").click()
+    handed_in = page.locator("#repo_task_admissions")
+    expect(handed_in).to_contain_text("Queued")
+    expect(page.locator("[data-live-state]")).to_have_text("Live")
+    row = RepoTaskAdmission.objects.get()
+    assert row.repository == hashlib.sha256(bundle).hexdigest()
+    assert (tmp_path / "uploads" / row.repository).read_bytes() == bundle
+    move(row, RepoTaskAdmission.State.RUNNING, by="worlds", runs=2)
+    expect(handed_in).to_contain_text("Running")
+    expect(handed_in).to_contain_text("2 of 6")
     assert watch.problems == []
 
 

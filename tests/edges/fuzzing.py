@@ -60,6 +60,7 @@ NAMES = {
     "evaluations": "evaluation", "regradings": "regrading",
     "judge-probes": "judge_probe", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task", "repo-tasks": "repo_task",
+    "repo-task-admissions": "admission", "uploads": "upload",
 }  # fmt: skip
 ALL_HEALTH = tuple(HealthCheck)
 

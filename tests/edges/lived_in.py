@@ -1,5 +1,6 @@
 """A project in which one row of everything stands, and the requests that name them."""
 
+import json
 from base64 import b64encode
 from typing import Any
 
@@ -26,9 +27,16 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import Course, ManagerRun, TrainingRun
 from apps.training.rewards import issue_reward_url
 from apps.webhooks.models import Delivery, Webhook
+from apps.worlds.models import RepoTaskAdmission
 from tentalis.core.learning.curriculum import CurriculumRule
 from tests.factories import make_measured, make_task, make_user, make_worker
 
+UPLOAD = "1" * 64
+"""A file that was sent."""
+REPO_TASK = {
+    "schema": "tentalis.repo-task.v1", "name": "calc-3", "issue": "Sums come out wrong.",
+    "fail_to_pass": ["tests.test_calc.CalcTest.test_add"], "parser": "unittest",
+}  # fmt: skip
 EVERY_ROLE = {role.value: f"{role.value}-of-shop" for role in Role}
 
 
@@ -138,7 +146,10 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
     }  # fmt: skip
     secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
-    of_no_project = {"repo_task": "calc-1@0123456789ab"}
+    admission = RepoTaskAdmission.objects.create(
+        name="calc-2", split="train", task={}, repository=UPLOAD, asked_by=owner.handle
+    )
+    of_no_project = {"repo_task": "calc-1@0123456789ab", "admission": admission.pk, "upload": UPLOAD}
     return {"slug": project.slug, "secret": secret, **of_no_project, **{name: row.pk for name, row in rows.items()}}
 
 
@@ -180,6 +191,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
                 b'{"messages": [{"role": "user", "content": "Name a sea."}, {"role": "assistant", "content": "Red."}]}'
             ).decode(),
         },
+        "POST repo-tasks": {"text": json.dumps(REPO_TASK), "split": "train", "repository": ids["upload"]},
+        "POST uploads/{upload}": {"size_bytes": 2, "offset": 0, "part": "YWI="},
         "POST benchmarks": {"project": slug, "name": "desk"},
         "POST benchmarks/pieces": {"project": slug, "packed": "UEsDBA=="},
         "POST courses": {"project": slug, "worker": "echo", "benchmark": ids["benchmark"]},

@@ -26,7 +26,7 @@ PLACEHOLDERS = {
     "courses": "{course}",
     "evaluations": "{evaluation}",
     "regradings": "{regrading}", "judge-probes": "{judge_probe}",
-    "rewards": "{secret}", "repo-tasks": "{repo_task}",
+    "rewards": "{secret}", "repo-tasks": "{repo_task}", "repo-task-admissions": "{admission}", "uploads": "{upload}",
     "experiments": "{experiment}", "webhooks": "{webhook}", "deliveries": "{delivery}",
 }  # fmt: skip
 TABLE = tomllib.loads((Path(__file__).parent / "permissions.toml").read_text(encoding="utf-8"))

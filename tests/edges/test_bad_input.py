@@ -1,5 +1,6 @@
 """Each documented field of each body, with every kind of wrong value: the error names the field, nothing is written."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -102,7 +103,7 @@ TEMPLATES = {
     "gold": "{gold}", "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",
     "webhooks": "{webhook}", "sessions": "{session}", "exchanges": "{exchange}", "rewards": "{secret}",
     "tasksets": "{taskset}", "evaluations": "{evaluation}", "regradings": "{regrading}",
-    "judge-probes": "{judge_probe}", "courses": "{course}",
+    "judge-probes": "{judge_probe}", "courses": "{course}", "uploads": "{upload}",
 }  # fmt: skip
 
 
@@ -113,7 +114,7 @@ NOTHING_IS_ENOUGH = frozenset({"POST runs/{id}/retry", "POST evaluations/{id}/re
 def fill(path: str, ids: dict[str, Any]) -> tuple[str, str]:
     """(route in the words of permissions.toml, path to send)."""
     placeholder = TEMPLATES.get(path.split("/")[0], "")
-    route = path.replace("{slug}", placeholder).replace("{id}", placeholder).replace("{secret}", placeholder)
+    route = re.sub(r"\{(slug|id|secret|sha256)\}", placeholder, path)
     return route, route.format(**ids)
 
 

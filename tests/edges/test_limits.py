@@ -256,6 +256,7 @@ ELSEWHERE = {
     ("retry_after_s", OUTBOUND): "tests/apps/webhooks/test_sending.py",
     ("set_aside_bytes", GATEWAY): "tests/apps/gateway/test_spool.py",
     ("socket_bytes", WEB): "below",
+    **dict.fromkeys((("upload_bytes", WEB), ("uploads_bytes", WEB)), "tests/apps/worlds/test_handed_in.py"),
     **{(row.name, WEB): "tests/apps/console/test_exports.py" for row in list_rows() if row.name.startswith("import_")},
     ("page_chars", WEB): "tests/apps/console/test_page_allowance.py",
     ("page_markdown_chars", WEB): "tests/apps/console/test_page_allowance.py",

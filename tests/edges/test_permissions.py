@@ -18,6 +18,7 @@ from apps.accounts.tokens import create_token, revoke_token
 from apps.api.permissions import PUBLIC, SIGNED_IN
 from apps.api.views.base import ApiView
 from apps.base.counting import forget_callers
+from apps.worlds.repos import uploads
 from tentalis.verification.store import DIRECTORY
 from tests.edges.caller import Answer, Caller
 from tests.edges.lived_in import EVERY_ROLE, QUERIES, make_bodies, make_lived_in
@@ -36,6 +37,8 @@ def ids(project: Project, tmp_path: Path, settings: Any) -> dict[str, Any]:
     settings.ARTIFACTS = tmp_path
     rows = make_lived_in(project)
     (tmp_path / DIRECTORY / "train" / rows["repo_task"]).mkdir(parents=True)
+    (tmp_path / uploads.DIRECTORY).mkdir()
+    (tmp_path / uploads.DIRECTORY / rows["upload"]).write_bytes(b"sent")
     return rows
 
 

@@ -10,14 +10,14 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts.models import Project, User
 from apps.accounts.services import require_admin
 from apps.base.errors import NotAllowedError
-from apps.console.words_learning import EXAMINED, STANDINGS, UNKNOWN, Pill, Remedy
+from apps.console.words_learning import ADMISSIONS, EXAMINED, STANDINGS, UNKNOWN, Pill, Remedy
 from apps.evals.models import Taskset
 from apps.workers.models import Worker
 from apps.worlds.certificates import WorldStanding, find_standing, find_standings, is_own
 from apps.worlds.elsewhere.mcp import McpWorld
 from apps.worlds.elsewhere.openenv import OpenEnvWorld
 from apps.worlds.identity import name_world
-from apps.worlds.models import WorldCertificate
+from apps.worlds.models import RepoTaskAdmission, WorldCertificate
 from apps.worlds.registry import WORLDS, find_obstacles
 from apps.worlds.repos.testing import open_store
 from tentalis.core.swe.repo_tasks import RepoTaskError
@@ -27,6 +27,7 @@ from tentalis.verification.store import TaskSummary
 SHOWN_CERTIFICATES = 10
 SHOWN_USES = 10
 REPO_TASKS = 16
+SHOWN_ADMISSIONS = 20
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,17 @@ class EnvironmentView:
     others: Sequence[WorldCertificate]
     workers: Sequence[Worker]
     tasksets: Sequence[Taskset]
+
+
+@dataclass(frozen=True)
+class AdmissionRow:
+    """A task that was handed in, and how its state is shown."""
+
+    admission: RepoTaskAdmission
+
+    @property
+    def pill(self) -> Pill:
+        return ADMISSIONS[self.admission.state]
 
 
 def list_environments() -> list[EnvironmentRow]:
@@ -161,6 +173,20 @@ def list_repo_tasks(*, start: int = 0) -> tuple[list[TaskSummary], int | None]:
     stored = open_store().list_tasks()
     following = start + REPO_TASKS if len(stored) > start + REPO_TASKS else None
     return [one.summary for one in stored[start : start + REPO_TASKS]], following
+
+
+def list_admissions() -> list[AdmissionRow]:
+    """The newest tasks that were handed in."""
+    return [AdmissionRow(one) for one in RepoTaskAdmission.objects.defer("task")[:SHOWN_ADMISSIONS]]
+
+
+def say_why_not_added(*, by: User) -> str:
+    """Why this person cannot hand tasks in; "" where they can."""
+    try:
+        require_admin(by)
+    except NotAllowedError as error:
+        return str(error)
+    return ""
 
 
 def say_why_not_removed(name: str, *, by: User) -> str:

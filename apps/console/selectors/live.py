@@ -70,6 +70,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "regrading": Right.EVALS_READ,
     "regression": Right.EVALS_READ,
     "review": Right.REVIEWS_READ,
+    "repo_task": Right.EVALS_READ,
     "reward_model": Right.RUNS_READ,
     "rollouts": Right.ROLLOUTS_READ,
     "run": Right.RUNS_READ,

@@ -1,25 +1,33 @@
 """Where tasks are: the environments of this installation, and whether anything may be trained there."""
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.rights import Right
+from apps.console.forms_repo_tasks import RepoTasksForm
 from apps.console.selectors import environments
 from apps.console.views.frame import (
     Confirmation,
     Scene,
     act,
     ask,
+    fill_in,
     found_or_404,
     leave,
+    posted,
     project_view,
     read_number,
     require,
     show,
 )
+from apps.pipeline import admitting
+from apps.worlds.models import RepoTaskAdmission
 from apps.worlds.repos.removing import remove_task
+from tentalis.limits import LIMITS
 
 
 @require_GET
@@ -52,7 +60,38 @@ def list_repo_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
     if name:
         return ask(request, scene, _say_removal(scene, name))
     found, following = environments.list_repo_tasks(start=read_number(request, "start") or 0)
-    return show(request, scene, "repo_tasks", {"rows": found, "following": following})
+    context = {
+        "rows": found,
+        "following": following,
+        "admissions": environments.list_admissions(),
+        "fragments": {"repo_task_admissions"},
+    }
+    return show(request, scene, "repo_tasks", context)
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.PROJECTS_WRITE)
+def add_repo_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
+    """Hand tasks of a repository in."""
+    form = RepoTasksForm(posted(request), request.FILES or None)
+    made, status = fill_in(request, form, lambda: _hand_in(scene, form))
+    if made is not None:
+        count = len(made)
+        words = ngettext("%(n)s task is looked at.", "%(n)s tasks are looked at.", count) % {"n": count}
+        messages.success(request, words)
+        return leave(scene, "repo-task-list")
+    context = {
+        "form": form,
+        "why_not": environments.say_why_not_added(by=scene.user),
+        "upload_path": reverse("api:upload", args=("0" * 64,)),
+        "most_bytes": LIMITS.web_body_bytes,
+    }
+    return show(request, scene, "repo_task_add", context, status=status or 200)
+
+
+def _hand_in(scene: Scene, form: RepoTasksForm) -> list[RepoTaskAdmission]:
+    rows, handed_in = form.keep(by=scene.user)
+    return admitting.hand_in(rows=rows, split=form.cleaned_data["split"], by=scene.user, **handed_in)
 
 
 def _say_removal(scene: Scene, name: str) -> Confirmation:

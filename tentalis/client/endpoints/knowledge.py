@@ -40,6 +40,40 @@ class Knowledge(Sender[Answer]):
         """Remove one for all projects; takes an admin of the installation."""
         return self._delete(f"repo-tasks/{quote(name, safe='@')}")
 
+    def hand_in_repo_tasks(
+        self,
+        *,
+        text: str,
+        split: str,
+        repository: str,
+        wheels: Mapping[str, str] | None = None,
+        python: str = "",
+        parser: str = "",
+    ) -> Answer:
+        """Tasks of one repository, to be looked at and added for all projects; takes an admin of the installation.
+
+        Args:
+            text: JSON lines: rows of SWE-bench, or tasks as task.json has them.
+            repository: sha256 of a file that was sent by `add_upload_part`; wheels: name -> sha256 of such files.
+        """
+        said = {"wheels": wheels or {}, "python": python, "parser": parser}
+        return self._post("repo-tasks", text=text, split=split, repository=repository, **said)
+
+    def list_repo_task_admissions(self) -> Answer:
+        """The newest tasks that were handed in, and what was found of each so far."""
+        return self._get("repo-task-admissions")
+
+    def get_repo_task_admission(self, admission_id: int) -> Answer:
+        return self._get(f"repo-task-admissions/{admission_id}")
+
+    def get_upload(self, sha256: str) -> Answer:
+        """How far a file has come that is sent in parts."""
+        return self._get(f"uploads/{sha256}")
+
+    def add_upload_part(self, sha256: str, *, size_bytes: int, offset: int, part: str) -> Answer:
+        """Put a part, in base64, behind what has come; a client's `upload` sends a whole file."""
+        return self._post(f"uploads/{sha256}", size_bytes=size_bytes, offset=offset, part=part)
+
     def list_checks(self, **params: Any) -> Answer:
         return self._get("checks", **params)
 

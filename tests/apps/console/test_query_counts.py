@@ -66,7 +66,7 @@ QUERIES: Mapping[str, int] = {
     "exchange": 20,
     "environments": 10,
     "environment": 13,
-    "repo_tasks": 9,
+    "repo_tasks": 10,
     "tasksets": 11,
     "taskset": 12,
     "taskset_new": 9,
