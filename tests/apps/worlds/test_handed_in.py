@@ -357,7 +357,7 @@ def test_a_form_names_what_was_sent_before_by_its_hashes(project: Project, admin
     pages.post(place, {"text": rows, "split": "train", "sent": json.dumps(sent)})
     row = RepoTaskAdmission.objects.get()
     assert (row.repository, row.task["environment"]["wheels"]) == (sent["repository"]["calc.tgz"], sent["wheels"])
-    for wrong in ("[]", '{"text": {}}', '{"wheels": {"a": 1}}'):
+    for wrong in ("[1]", '{"text": {}}', '{"wheels": {"a": 1}}'):
         rows.seek(0)
         refused = pages.post(place, {"text": rows, "split": "train", "sent": wrong})
         assert (refused.status_code, "Wanted hashes of the files" in refused.content.decode()) == (400, True)
