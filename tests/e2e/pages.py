@@ -84,6 +84,7 @@ def find_pages(scene: Scene) -> dict[str, str]:
         "environments": path("environment-list"),
         "environment": path("environment", _examine("desk")),
         "repo_tasks": path("repo-task-list", *_hand_in(scene.alice)),
+        "repo_task_add": path("repo-task-add"),
         "tasksets": path("taskset-list"),
         "taskset": path("taskset", scene.project.tasksets.earliest("pk").pk),
         "evaluations": path("evaluation-list"),
@@ -280,7 +281,7 @@ def find_admin_pages(scene: Scene) -> dict[str, str]:
     return {
         "people": reverse("console:people"),
         "project_new": reverse("console:project-new"),
-        "repo_task_add": reverse("console:repo-task-add", args=(scene.project.slug,)),
+        "repo_task_form": reverse("console:repo-task-add", args=(scene.project.slug,)),
         "alarm": reverse("console:project", args=(scene.project.slug,)),
         "alarms": reverse("admin:operations_alarm_changelist"),
     }

@@ -37,6 +37,7 @@ def test_the_flow_knows_its_segments() -> None:
         "adopt_manager",
         "evaluate",
         "try",
+        "admit",
         "decide",
         "regrade",
         "probe",
