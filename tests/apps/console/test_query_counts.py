@@ -67,7 +67,6 @@ QUERIES: Mapping[str, int] = {
     "environments": 10,
     "environment": 13,
     "repo_tasks": 10,
-    "repo_task_add": 9,
     "tasksets": 11,
     "taskset": 12,
     "taskset_new": 9,
