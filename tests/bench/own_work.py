@@ -56,7 +56,7 @@ ERROR = 0.1
 """Of what judges and people say."""
 PEOPLE = 4
 """Who review at a time."""
-PATIENCE_S, POLL_S = 240.0, 0.25
+PATIENCE_S, POLL_S = 900.0, 0.25
 CONFIDENCE = 0.9
 UNDER_WAY = "queued", "working", "scoring", "in_review", "learning"
 """States of a task, in their order."""
