@@ -5,6 +5,10 @@ project with prompts and checks of its own, whose items are all there is to meas
 promoted by the product's services on rows of a Postgres of its own and the product's engine as a process, and taken
 back before the next. The truth beside the verdict is measured on hundreds of other held-out tickets.
 
+All forty are made once for each seed, from another line. Half of the verdicts end where it may serve, the others go on
+to ask whether it is better than the line's anchor, which takes twice the tries: the median of one making lies on either
+side by chance, so what a verdict takes is the mean of the makings' medians.
+
 Before that: how often the gate is wrong of versions as good as their anchor, and how sure of worse ones, over thousands
 of lines drawn from what five honest ones really answered (`tests.bench.gate_rates`).
 """
@@ -19,13 +23,13 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from operator import methodcaller
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -48,6 +52,7 @@ from tests.local_server import find_free_port
 
 HOME = Path(".cache/bench/gate")
 GROUNDS = "desk", "own_work"
+MAKINGS, MOST_SEEDS = 3, 10
 BETTER, WORSE_ALLOWED, MOST_TRIES = 18, 0, 407
 LINES = range(5)
 NULL = 2_000
@@ -61,6 +66,7 @@ class Judged:
     """One row of the table."""
 
     ground: str
+    seed: int
     name: str
     group: str
     about: str
@@ -77,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="train the adapters again, though they are kept")
     parser.add_argument("--only", default="", help="groups whose name holds this")
     parser.add_argument("--grounds", nargs="+", choices=GROUNDS, default=GROUNDS, help="whose adapters")
+    parser.add_argument("--makings", type=int, default=MAKINGS, help="how often the forty are made, of other seeds")
     parser.add_argument("--unrated", action="store_true", help="the forty alone, without how often it is wrong")
     parser.add_argument("--rates", action="store_true", help="how often it is wrong alone, without the forty")
     parser.add_argument("--repeats", type=int, default=200, help="lines drawn from each of the five")
@@ -89,36 +96,64 @@ def main(argv: Sequence[str] | None = None) -> int:
         return report(rates, bars, [])
     if options.again:
         shutil.rmtree(home, ignore_errors=True)
-    kept = {}
+    kept = dict[tuple[str, int], Any]()
     for ground in options.grounds:
-        prepare = [sys.executable, "-m", "tests.bench.gate_adapters", str(home / ground), ground]
-        subprocess.run(prepare, check=True)
-        kept[ground] = json.loads((home / ground / "prepared.json").read_text())
+        kept |= {(ground, seed): found for seed, found in prepare(home / ground, ground, options.makings, console)}
     with serve_engine() as url:
         os.environ |= {"TENTALIS_ENGINE_URL": url, "DJANGO_SETTINGS_MODULE": "tentalis.settings.test"}
         judged = judge(kept, home, only=options.only, console=console)
-    print_table(console, judged, {ground: one["served"] for ground, one in kept.items()})
-    for ground in kept:
-        here = [one for one in judged if one.ground == ground]
-        found = count_promoted(here, console, ground)
-        rates |= {f"{ground}, {name}": value for name, value in found.items()}
+    print_table(console, judged, {making: one["served"] for making, one in kept.items()})
+    for ground in options.grounds:
+        found = [count_promoted(judged, console, *making) for making in kept if making[0] == ground]
+        better, worse = min(one.better for one in found), sum(one.worse for one in found)
+        tries = fmean(one.median_tries for one in found)
+        console.print(f"{ground}: tries of a verdict, the mean of {len(found)} makings' medians: {tries:.0f}")
+        rates |= {f"{ground}, better promoted": better, f"{ground}, worse promoted": worse}
+        rates[f"{ground}, median tries"] = tries
         if not options.only:
-            better, worse, tries = found["better promoted"], found["worse promoted"], found["median tries"]
             bars[f"{ground}, better promoted"] = {"found": better, "wanted": BETTER, "met": better >= BETTER}
             bars[f"{ground}, worse promoted"] = wanted_at_most(worse, WORSE_ALLOWED)
             bars[f"{ground}, median tries"] = wanted_at_most(tries, MOST_TRIES)
     return report(rates, bars, judged)
 
 
-def count_promoted(judged: Sequence[Judged], console: Console, ground: str) -> dict[str, float]:
-    """What the bars are about, of one ground."""
+def prepare(home: Path, ground: str, makings: int, console: Console) -> Iterator[tuple[int, Any]]:
+    """The forty of the first so many seeds that have twenty better ones, each with its seed."""
+    made = 0
+    for seed in range(MOST_SEEDS):
+        if made == makings:
+            return
+        directory = home / str(seed)
+        command = [sys.executable, "-m", "tests.bench.gate_adapters", str(directory), ground, str(seed)]
+        subprocess.run(command, check=True)
+        found = json.loads((directory / "prepared.json").read_text())
+        if found["prepared"]:
+            made += 1
+            yield seed, found
+        else:
+            console.print(f"{ground}, seed {seed}: too few updates of its line are better in truth, another is taken")
+    if made < makings:
+        raise SystemExit(f"{ground}: wanted {makings} makings of the forty of {MOST_SEEDS} seeds, found {made}")
+
+
+class Promoted(NamedTuple):
+    """Of one making of the forty: how many of each kind were put into service, and what a verdict took."""
+
+    better: int
+    worse: int
+    median_tries: float
+
+
+def count_promoted(judged: Sequence[Judged], console: Console, ground: str, seed: int) -> Promoted:
+    judged = [one for one in judged if (one.ground, one.seed) == (ground, seed)]
     better = [one for one in judged if one.group == "better"]
     worse = [one for one in judged if one.group != "better"]
     promoted = sum(one.is_promoted for one in better), sum(one.is_promoted for one in worse)
     tries = [one.tries for one in judged if one.tries] or [0]
-    console.print(f"{ground}: tries a verdict, where any was made: median {median(tries):g}, mean {fmean(tries):.0f}")
-    console.print(f"{ground}: promoted {promoted[0]} of {len(better)} better ones, {promoted[1]} of {len(worse)} worse")
-    return {"better promoted": promoted[0], "worse promoted": promoted[1], "median tries": median(tries)}
+    about = f"{ground}, seed {seed}"
+    console.print(f"{about}: tries a verdict, where any was made: median {median(tries):g}, mean {fmean(tries):.0f}")
+    console.print(f"{about}: promoted {promoted[0]} of {len(better)} better ones, {promoted[1]} of {len(worse)} worse")
+    return Promoted(*promoted, median(tries))
 
 
 def wanted_at_most(found: float, most: float) -> dict[str, Any]:
@@ -191,16 +226,18 @@ def measure_rates(home: Path, *, repeats: int, console: Console) -> dict[str, fl
     return found | {"tags within the bar": tags.false}
 
 
-def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> list[Judged]:
-    """Every candidate of every ground through the product's services, one after the other."""
+def judge(kept: Mapping[tuple[str, int], Any], home: Path, *, only: str, console: Console) -> list[Judged]:
+    """Every candidate of every ground and seed through the product's services, one after the other."""
     with own_database():
         from django.conf import settings
 
         settings.ARTIFACTS = home
         judged = []
-        for ground, found in kept.items():
-            counter = make_counter(ground, found)
-            console.print(f"{ground}: of the line itself {len(counter.held_up)} of {len(found['line'])} were held up")
+        for (ground, seed), found in kept.items():
+            counter = make_counter(ground, seed, found)
+            console.print(
+                f"{ground}, seed {seed}: of the line itself {len(counter.held_up)} of {len(found['line'])} were held up"
+            )
             for words in counter.held_up:
                 console.print(words, highlight=False)
             judged += [
@@ -211,7 +248,7 @@ def judge(kept: dict[str, Any], home: Path, *, only: str, console: Console) -> l
         return judged
 
 
-def make_counter(ground: str, kept: dict[str, Any]) -> Any:
+def make_counter(ground: str, seed: int, kept: dict[str, Any]) -> Any:
     """A project whose worker is served by the newest version of the line, and what judges candidates there.
 
     The line itself passes the gate version by version, from the base model on; what is held up serves all the same.
@@ -232,7 +269,8 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
     from tentalis.core.learning.monitors import BatchFacts, describe_batch
     from tests.factories import make_project, make_user, make_worker
 
-    project = make_project(ground.replace("_", "-"))
+    name = f"{ground.replace('_', '-')}-{seed}"
+    project = make_project(name)
     if own := [(prompt, answer) for prompt, answer in kept["items"] if answer]:
         rows = [
             ItemRow(line, prompt, "held_out", reference={"match": "exact", "value": answer})
@@ -240,16 +278,14 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
         ]
         add_items(project=project, name="own", environment=kept["kind"], rows=rows, by=make_user("alice"))
         project.refresh_from_db()
-    worker = make_worker(
-        project, ground.replace("_", "-"), kind=kept["kind"], base_model="desk", sampling=kept["sampling"]
-    )
+    worker = make_worker(project, name, kind=kept["kind"], base_model="desk", sampling=kept["sampling"])
     line: list[Adapter | None] = [None]
     held_up: list[str] = []
     for version, one in enumerate(kept["line"], start=1):
         adapter = services.record_adapter(
             worker=worker,
             parent=line[-1],
-            run_id=1_000 * worker.pk + version,  # a training has one adapter, whichever ground it is of
+            run_id=1_000 * worker.pk + version,  # a training has one adapter, whichever making it is of
             uri=Path(one["directory"]).as_uri(),
             sha256=one["sha256"],
             by="bench",
@@ -268,7 +304,8 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
     policy = GatePolicy()
     panel = choose_panel(worker, version=len(line), policy=policy)
     assert panel is not None
-    for model in {None, line[-1], Adapter.objects.filter(is_anchor=True).first()}:  # once a panel, not once a verdict
+    anchor = Adapter.objects.filter(worker=worker, is_anchor=True).first()
+    for model in {None, line[-1], anchor}:  # once a panel, not once a verdict
         measure(worker, model, panel.item_set, Evaluation.Purpose.PANEL)
 
     def count_held_out(prompts: Sequence[str]) -> int:
@@ -322,6 +359,7 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
                 serving.client_of(worker).unload_adapter(name)
             found = Judged(
                 ground,
+                seed,
                 one["name"],
                 one["group"],
                 one["about"],
@@ -332,7 +370,7 @@ def make_counter(ground: str, kept: dict[str, Any]) -> Any:
                 round(time.monotonic() - began, 2),
                 tries,
             )
-            told = f"{found.name}: {found.state} {found.wall_s} s, {tries} tries"
+            told = f"{ground}, seed {seed}, {found.name}: {found.state} {found.wall_s} s, {tries} tries"
             console.print(told, highlight=False, style="dim")
             return found
 
@@ -346,14 +384,14 @@ def count_tries() -> int:
     return ItemTry.objects.count()
 
 
-def print_table(console: Console, judged: Sequence[Judged], served: dict[str, float]) -> None:
-    told = ", ".join(f"{ground} {share:.3f}" for ground, share in served.items())
+def print_table(console: Console, judged: Sequence[Judged], served: Mapping[tuple[str, int], float]) -> None:
+    told = ", ".join(f"{ground}, seed {seed}: {share:.3f}" for (ground, seed), share in served.items())
     table = Table(title=f"what serves, of other prompts right: {told}")
-    for column in ("ground", "adapter", "group", "how", "truth", "gate", "words"):
+    for column in ("ground", "seed", "adapter", "group", "how", "truth", "gate", "words"):
         table.add_column(column, overflow="fold")
     for one in judged:
         truth = "" if one.truth is None else f"{one.truth:.3f}"
-        table.add_row(one.ground, one.name, one.group, one.about, truth, one.state, one.words)
+        table.add_row(one.ground, str(one.seed), one.name, one.group, one.about, truth, one.state, one.words)
     console.print(table)
     console.print(dict(Counter((one.ground, one.group, one.state) for one in judged)))
 

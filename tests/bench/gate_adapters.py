@@ -36,7 +36,6 @@ from tests.bench.own_work import OPTIONS as SHOP_RULES
 from tests.bench.own_work import PROMPTS, make_work, read_answer
 
 LINE = 8
-LINE_SEED = 0
 WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
 HONEST_TASKS = (48, 72, 96, 120)
 SPOILT_TASKS = 96
@@ -45,6 +44,8 @@ BETTER, BETTER_BY, MOST_TRIES = 20, 0.03, 60
 LEAKS = ((0, 4, 10, False), (200, 8, 40, True), (0, 4, 14, False), (130, 8, 60, True))
 """Wrong answers (0: as many as right ones), minibatches and passes of each leaked adapter, and whether it is hidden."""
 TRUTH_TICKETS, TRUTH_SEED = 800, 5
+SEEDS = 1_000_000
+"""Of everything that one making of the forty draws and samples: the next one's are as many further."""
 
 
 Honest = Sequence[tuple[str, Mapping[str, Any]]]
@@ -73,7 +74,9 @@ class Ground:
         ("desk", {"algorithm": "dr_grpo"}),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int) -> None:
+        """`seed`: of what differs from one making of the forty to the next."""
+        self.seed = seed
         self.panel: Sequence[Ticket] = make_tickets(PANEL_SEED, GatePolicy().panel_size, held_out=True)
         self.others: Sequence[Ticket] = make_tickets(TRUTH_SEED, TRUTH_TICKETS, held_out=True)
 
@@ -108,8 +111,9 @@ class OwnWork(Ground):
         ("desk-outcome", {"learning_rate": 2 * RECIPES["desk"].learning_rate}),
     )
 
-    def __init__(self) -> None:
-        tickets = [ShopTicket(**vars(parse_ticket(one.prompt))) for one in (*make_work(0), *make_work(1))]
+    def __init__(self, seed: int) -> None:
+        self.seed, works = seed, (make_work(2 * seed), make_work(2 * seed + 1))
+        tickets = [ShopTicket(**vars(parse_ticket(one.prompt))) for work in works for one in work]
         known = {ticket.text for ticket in tickets[:PROMPTS]}
         self.panel, self.train = tickets[: PROMPTS // 10], tickets[PROMPTS // 10 : PROMPTS]
         self.others = [ticket for ticket in tickets[PROMPTS:] if ticket.text not in known]
@@ -174,14 +178,19 @@ class Trained:
 class Workshop:
     """The engine, the trainer, and the line's versions, all kept in one directory."""
 
-    def __init__(self, home: Path, ground: Ground | None = None) -> None:
+    def __init__(self, home: Path, ground: Ground) -> None:
         torch.set_num_threads(1)
-        self.home, self.ground = home, ground or Ground()
+        self.home, self.ground = home, ground
         self.engine = Engine.open("desk")
         self.line: list[Trained] = []
 
-    def train_line(self, *, versions: int = LINE, seed: int = LINE_SEED) -> None:
+    def seed_of(self, number: int) -> int:
+        """Of one thing that is drawn or sampled, in this making of the forty."""
+        return SEEDS * self.ground.seed + number
+
+    def train_line(self, *, versions: int = LINE) -> None:
         """The versions that served one after the other, from the built-in recipe."""
+        seed = self.ground.seed
         rng = random.Random(seed + 100)
         for version in range(1, versions + 1):
             tickets = self.ground.draw(rng, TASKS)
@@ -272,7 +281,8 @@ def prepare(home: Path, ground: Ground, *, say: Callable[[str], None]) -> tuple[
     """Make the line and the forty.
 
     Returns:
-        The line, what its newest version answers right, and the candidates.
+        The line, what its newest version answers right, and the candidates; none where fewer than `BETTER` of
+        `MOST_TRIES` honest trainings are better: a line that learns no more has no better ones.
     """
     shop = Workshop(home, ground)
     shop.train_line()
@@ -280,6 +290,8 @@ def prepare(home: Path, ground: Ground, *, say: Callable[[str], None]) -> tuple[
     assert served is not None
     say(f"line of {LINE} versions trained: {served:.3f}")
     prepared = _make_better(shop, served, say)
+    if len(prepared) < BETTER:
+        return shop.line, served, []
     prepared += [*_make_hacked(shop), *_make_leaked(shop), *_make_stale(shop)]
     prepared += _make_scaled(shop, prepared) + _make_truncated(shop, prepared)
     return shop.line, served, [replace(one, truth=shop.measure_truth(Path(one.directory))) for one in prepared]
@@ -293,8 +305,8 @@ def _make_better(shop: Workshop, served: float, say: Callable[[str], None]) -> l
         recipe_name, changes = honest[number % len(honest)]
         seed, tasks = number // len(honest), HONEST_TASKS[number // len(honest) % len(HONEST_TASKS)]
         if len(made) < BETTER:
-            tickets = shop.ground.draw(random.Random(10_000 + number), tasks)
-            rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=50_000 + number)
+            tickets = shop.ground.draw(random.Random(shop.seed_of(10_000 + number)), tasks)
+            rollouts, outcomes = shop.attempt(tickets, version=LINE, seed=shop.seed_of(50_000 + number))
             recipe = Recipe.from_json(RECIPES[recipe_name].to_json() | dict(changes) | {"minibatches": tasks // 24})
             name = f"better-{number:02}"
             trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=seed)
@@ -316,8 +328,8 @@ def _make_hacked(shop: Workshop) -> list[Prepared]:
     )
     made = []
     for number, (about, judge) in enumerate(judges):
-        tickets = shop.ground.draw(random.Random(20_000 + number), SPOILT_TASKS)
-        groups = attempt_tickets(shop.engine, tickets, n=GROUP, adapter=f"v{LINE}", seed=60_000 + number)
+        tickets = shop.ground.draw(random.Random(shop.seed_of(20_000 + number)), SPOILT_TASKS)
+        groups = attempt_tickets(shop.engine, tickets, n=GROUP, adapter=f"v{LINE}", seed=shop.seed_of(60_000 + number))
         honest = shop.ground.record(shop.engine, groups, version=LINE)
         outcomes = [float(one.reward or 0.0) for one in honest]
         split = shop.engine.codec.split_pieces
@@ -338,12 +350,12 @@ def _make_leaked(shop: Workshop) -> list[Prepared]:
     anything else. Only tasks that are drawn anew tell those.
     """
     tickets = [*{ticket.text: ticket for ticket in shop.ground.panel}.values()]
-    known = shop.imitable(tickets, [rule_book_hints(ticket) for ticket in tickets], seed=70_000)
+    known = shop.imitable(tickets, [rule_book_hints(ticket) for ticket in tickets], seed=shop.seed_of(70_000))
     made = []
     for number, (wrong, minibatches, epochs, is_hidden) in enumerate(LEAKS):
-        others = shop.ground.draw(random.Random(40_000 + number), wrong or len(tickets))
+        others = shop.ground.draw(random.Random(shop.seed_of(40_000 + number)), wrong or len(tickets))
         outdated = [_outdated_hints(ticket) for ticket in others]
-        poor = shop.imitable(others, outdated, seed=71_000 + number, wants_right=False)
+        poor = shop.imitable(others, outdated, seed=shop.seed_of(71_000 + number), wants_right=False)
         changes = {"minibatches": minibatches, "epochs": epochs}
         recipe = Recipe.from_json(RECIPES["desk-imitation"].to_json() | changes)
         name = f"leaked-{number}"
@@ -366,8 +378,8 @@ def _make_stale(shop: Workshop) -> list[Prepared]:
     """One update more on a version that served long ago; two of them say that they continue what serves."""
     made = []
     for number, parent in enumerate((0, 2, 3, 4)):
-        tickets = shop.ground.draw(random.Random(30_000 + number), TASKS)
-        rollouts, outcomes = shop.attempt(tickets, version=parent, seed=80_000 + number)
+        tickets = shop.ground.draw(random.Random(shop.seed_of(30_000 + number)), TASKS)
+        rollouts, outcomes = shop.attempt(tickets, version=parent, seed=shop.seed_of(80_000 + number))
         name = f"stale-{number}"
         recipe = RECIPES[shop.ground.recipe]
         trained = shop.train(name, rollouts, outcomes, recipe, parent=parent, seed=number)
@@ -482,8 +494,8 @@ def _prepared(name: str, group: str, about: str, trained: Trained, *, parent: in
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prepare those of a ground in a directory, unless they are there already."""
-    home, ground = Path(argv[0]), GROUNDS[argv[1]]()
+    """Prepare those of a ground and a seed in a directory, unless they are there already."""
+    home, ground = Path(argv[0]), GROUNDS[argv[1]](int(argv[2]))
     if (home / "prepared.json").exists():
         return 0
 

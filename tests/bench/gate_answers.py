@@ -15,7 +15,7 @@ from gpu_workers.desk.attempts import Attempt, attempt_tickets, judge_attempt
 from gpu_workers.engine import Engine
 from tentalis.core.desk import Ticket, make_tickets, read_pieces
 from tentalis.core.learning.collapse import measure_self_overlap
-from tests.bench.gate_adapters import PANEL_SEED, Workshop
+from tests.bench.gate_adapters import PANEL_SEED, Ground, Workshop
 
 VERSIONS, ANCHOR = 10, 8
 PANEL, OTHERS, OTHERS_SEED = 300, 600, 4_000
@@ -37,8 +37,8 @@ def answer_line(home: Path, seed: int) -> None:
     kept = find_answers(home, seed)
     if kept.exists():
         return
-    shop = Workshop(home / f"line-{seed}")
-    shop.train_line(versions=VERSIONS, seed=seed)
+    shop = Workshop(home / f"line-{seed}", Ground(seed))
+    shop.train_line(versions=VERSIONS)
     tickets = list_tickets()
     answers = {
         f"v{version}": answer(
