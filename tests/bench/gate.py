@@ -104,7 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         judged = judge(kept, home, only=options.only, console=console)
     print_table(console, judged, {making: one["served"] for making, one in kept.items()})
     for ground in options.grounds:
-        found = [count_promoted(judged, console, *making) for making in kept if making[0] == ground]
+        found = [
+            count_promoted(judged, console, *making, served=one["served"])
+            for making, one in kept.items()
+            if making[0] == ground
+        ]
         better, worse = min(one.better for one in found), sum(one.worse for one in found)
         tries = fmean(one.median_tries for one in found)
         console.print(f"{ground}: tries of a verdict, the mean of {len(found)} makings' medians: {tries:.0f}")
@@ -144,7 +148,7 @@ class Promoted(NamedTuple):
     median_tries: float
 
 
-def count_promoted(judged: Sequence[Judged], console: Console, ground: str, seed: int) -> Promoted:
+def count_promoted(judged: Sequence[Judged], console: Console, ground: str, seed: int, *, served: float) -> Promoted:
     judged = [one for one in judged if (one.ground, one.seed) == (ground, seed)]
     better = [one for one in judged if one.group == "better"]
     worse = [one for one in judged if one.group != "better"]
@@ -153,6 +157,9 @@ def count_promoted(judged: Sequence[Judged], console: Console, ground: str, seed
     about = f"{ground}, seed {seed}"
     console.print(f"{about}: tries a verdict, where any was made: median {median(tries):g}, mean {fmean(tries):.0f}")
     console.print(f"{about}: promoted {promoted[0]} of {len(better)} better ones, {promoted[1]} of {len(worse)} worse")
+    for one in worse:
+        if one.is_promoted:
+            console.print(f"{about}: {one.name} ({one.about}) was: in truth {one.truth}, what serves {served}")
     return Promoted(*promoted, median(tries))
 
 
