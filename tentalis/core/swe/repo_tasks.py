@@ -168,6 +168,9 @@ def _check(task: RepoTask) -> None:
         raise RepoTaskError(f"wanted each test once, found twice: {', '.join(sorted(twice))}")
     if isinstance(task.timeout_s, bool) or not 0 < task.timeout_s <= MAX_TESTS_S:
         raise RepoTaskError(f"timeout_s: wanted more than 0 and at most {MAX_TESTS_S:,.0f}, found {task.timeout_s!r}")
+    _check_environment(task.environment)
+    if any(not isinstance(value, str) for case in task.cases for value in (case.id, case.code, case.wanted)):
+        raise RepoTaskError("cases: wanted texts as id, code and wanted, found something else")
     if task.environment.image and not _DIGEST.fullmatch(task.environment.image):
         raise RepoTaskError(f"image: wanted NAME@sha256:DIGEST, found {task.environment.image!r:.80}")
     if task.parser == "django" and not task.command:
@@ -175,6 +178,19 @@ def _check(task: RepoTask) -> None:
     known = {case.id for case in task.cases}
     if task.parser == "cases" and (missing := [one for one in task.tests if one not in known]):
         raise RepoTaskError(f"cases: wanted one of each test, found none of {missing[0]}")
+
+
+def _check_environment(environment: Environment) -> None:
+    for name in ("python", "image"):
+        if not isinstance(value := getattr(environment, name), str) or "\0" in value:
+            raise RepoTaskError(f"{name}: wanted a text, found {value!r:.80}")
+    for name in ("wheels", "variables"):
+        value = getattr(environment, name)
+        if not isinstance(value, Mapping) or not all(isinstance(one, str) for pair in value.items() for one in pair):
+            raise RepoTaskError(f"{name}: wanted texts by name, found {value!r:.80}")
+    plugins = environment.plugins
+    if isinstance(plugins, str | Mapping) or not all(isinstance(one, str) and one for one in plugins):
+        raise RepoTaskError(f"plugins: wanted a list of texts, found {plugins!r:.80}")
 
 
 def hash_task(task: RepoTask, repo_hash: str) -> str:
