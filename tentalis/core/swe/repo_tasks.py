@@ -188,7 +188,7 @@ def _check_environment(environment: Environment) -> None:
         value = getattr(environment, name)
         if not isinstance(value, Mapping) or not all(isinstance(one, str) for pair in value.items() for one in pair):
             raise RepoTaskError(f"{name}: wanted texts by name, found {value!r:.80}")
-    plugins = environment.plugins
+    plugins: Any = environment.plugins
     if isinstance(plugins, str | Mapping) or not all(isinstance(one, str) and one for one in plugins):
         raise RepoTaskError(f"plugins: wanted a list of texts, found {plugins!r:.80}")
 
