@@ -57,7 +57,6 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
     from apps.adapters.services import promote
     from apps.adapters.serving import serve
     from apps.evals.comparing import pair
-    from apps.evals.models import Evaluation, ItemTry
     from apps.pipeline.demonstration import OwnItems, measure_report, run_update
     from apps.tasks.models import Attempt
     from tentalis.core.learning.gate import compare_paired
@@ -76,21 +75,23 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
         handed = hand_in(made, watched, by=by)
         told = f"update {update}: reward {done.reward:.3f}, {handed.state} after {done.wall_s:.0f} s: "
         sys.stdout.write(told + handed.verdicts.get(question="safe").words + "\n")
-        tries = ItemTry.objects.filter(evaluation__adapter=handed, evaluation__purpose=Evaluation.Purpose.PANEL)
-        for reply in tries.order_by("pk").values_list("answer", flat=True)[:SHOWN]:
-            sys.stdout.write(f"    {reply!r}\n")
+        drawn = Attempt.objects.filter(task__project=unwatched.project, index=0).order_by("-task")
+        for reply in drawn.values_list("answer", flat=True)[:SHOWN]:
+            sys.stdout.write(f"    trained on {reply!r}\n")
     base = last = measure_report(tickets, None)
     if handed is not None:
         serve(handed)
         last = measure_report(tickets, handed)
+        for _, reply in last.replies:
+            sys.stdout.write(f"    likeliest at the end {reply!r}\n")
     mine, theirs, _ = pair(last.outcomes, base.outcomes, dict.fromkeys(last.outcomes, 1.0))
     gain = compare_paired(mine, theirs)
     return {
         "attempts": Attempt.objects.filter(task__project=unwatched.project).count(),
-        "base_sampled": base.sampled,
-        "final_sampled": last.sampled,
+        "base_sampled": round(base.sampled, 4),
+        "final_sampled": round(last.sampled, 4),
         "gain": [round(100 * value, 1) for value in (gain.difference, gain.low, gain.high)],
-        "final_passed": last.passed,
+        "final_passed": round(last.passed, 4),
         "gain_passed": None,
         "capability": "",
     }
