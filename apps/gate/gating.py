@@ -259,6 +259,9 @@ def examine(
         details_then = {"panel": panel.name, "outcome": progress.outcome.value}
     else:
         progress, details_then = _ask_progress(sides, anchor, serving, faults, count=count, noise_std=noise_std)
+        if CONFIRMATION in details_then:  # answers to tasks that nobody had looked at
+            alarms += sides.ask_alarms()
+            serving = judge()
     return Examination(
         deployed=deployed,
         anchor=anchor,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import reduce
 from math import ceil
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from apps.evals.results import Measured, WantedTries, find_measured
 from apps.gate.pairs import SideBySide, compare
 from apps.gate.strength_sweep import serve_scaled
 from apps.workers.agents import works_outside
-from tentalis.core.learning.collapse import ENOUGH_ANSWERS, AnswerProfile
+from tentalis.core.learning.collapse import ENOUGH_ANSWERS, Alarm, AnswerProfile, decide_alarms, join_profiles
 from tentalis.core.learning.gate import (
     LEAST_CONFIRMED,
     Confirmation,
@@ -28,7 +29,7 @@ from tentalis.core.learning.gate import (
     compare_paired,
     foresee_bound,
 )
-from tentalis.core.learning.gate_course import Answers, Course, Known, Pairs, confirm
+from tentalis.core.learning.gate_course import Answers, Course, Known, Pairs, confirm, limits_of
 from tentalis.core.learning.quarantine_checks import (
     LEAST_CHANCE,
     WEAKER,
@@ -92,27 +93,14 @@ class SideMeasurements:
                 base=theirs.profile,
             )
 
-        def measure_more(count: int) -> tuple[AnswerProfile, AnswerProfile]:
-            if panel.own:  # none can be drawn besides them: they are tried again
-                more, tries, seed = panel.item_set, ceil(count / panel.size), AGAIN * panel.tries
-            else:
-                items = panel.draw_behind(count)
-                more, tries, seed = ItemSet(f"{panel.name}+{len(items)}", panel.world, items), 1, 0
-            asked = (
-                _Question(Evaluation.Purpose.MORE, one, more, None, tries, seed=seed) for one in (self.adapter, None)
-            )
-            mine, theirs = self._ask(*asked)
-            return mine.profile, theirs.profile
-
         course = Course(
             policy=self.policy,
             kept=len(panel.items),
             drawn=len(self.fresh.items) if self.policy.fresh_size and not panel.own else 0,
             asks_leak=asks_leak,
         )
-        found = course.run(measure, measure_more=measure_more)
-        if found.doubted:
-            self.details["doubted alarms"] = [asdict(one) for one in found.doubted]
+        found = course.run(measure, measure_more=self._measure_more)
+        self._tell_doubted(found.doubted)
         self.details["asked"] = {
             "kept": found.kept,
             "drawn": found.drawn,
@@ -120,6 +108,39 @@ class SideMeasurements:
             "looks": found.looks,
         }
         return found
+
+    def ask_alarms(self) -> Sequence[Alarm]:
+        """Whether its answers fall apart, by all that it and the base model were tried on: a confirmation's too."""
+        mine, base = (self._profile(model) for model in (self.adapter, None))
+        limits = limits_of(self.policy)
+        found = decide_alarms(mine, base, measure_more=self._measure_more, limits=limits)
+        self._tell_doubted(found.doubted)
+        return found.alarms
+
+    def _profile(self, model: Adapter | None) -> AnswerProfile:
+        """Of its answers to the panel, to what was drawn for this candidate, and where few answers left a doubt."""
+        purposes = (Evaluation.Purpose.PANEL, Evaluation.Purpose.FRESH, Evaluation.Purpose.MORE)
+        found = [
+            one.profile
+            for (purpose, asked, *_), one in self._known.items()
+            if asked == model and purpose in purposes and one.evaluation.profile
+        ]
+        return reduce(join_profiles, found)
+
+    def _measure_more(self, count: int) -> tuple[AnswerProfile, AnswerProfile]:
+        panel = self.panel
+        if panel.own:  # none can be drawn besides them: they are tried again
+            more, tries, seed = panel.item_set, ceil(count / panel.size), AGAIN * panel.tries
+        else:
+            items = panel.draw_behind(count)
+            more, tries, seed = ItemSet(f"{panel.name}+{len(items)}", panel.world, items), 1, 0
+        asked = (_Question(Evaluation.Purpose.MORE, one, more, None, tries, seed=seed) for one in (self.adapter, None))
+        mine, theirs = self._ask(*asked)
+        return mine.profile, theirs.profile
+
+    def _tell_doubted(self, alarms: Sequence[Alarm]) -> None:
+        if alarms:
+            self.details["doubted alarms"] = [asdict(one) for one in alarms]
 
     def confirm(self, anchor: Adapter | None, shown: Direction) -> Confirmation | None:
         """What the panel shows against the anchor, asked once more of tasks that nobody looked at before.

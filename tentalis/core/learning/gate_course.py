@@ -150,7 +150,7 @@ class Course:
             measure_more: profiles of candidate and base on so many tasks behind the kept ones; None: there are none.
         """
         policy = self.policy
-        limits = CollapseLimits(length_drift=policy.length_drift, base_distance_nats=policy.base_distance_nats)
+        limits = limits_of(policy)
         fresh = min(policy.fresh_size, self.drawn)
         serving = Looks(self.kept + fresh, confidence=policy.confidence)
         leaking = Looks(self.drawn, confidence=2 * SURE_OF_LEAK - 1) if fresh and self.asks_leak else None
@@ -205,6 +205,11 @@ class Course:
         confidence = (1 + looks.look(len(known.drawn))) / 2
         found = suspect_leak(kept, drawn, confidence=confidence)
         return found, not found and may_leak(kept, drawn, kept_then=self.kept, fresh_then=self.drawn)
+
+
+def limits_of(policy: GatePolicy) -> CollapseLimits:
+    """How far answers may move from the base model's, as a project has it."""
+    return CollapseLimits(length_drift=policy.length_drift, base_distance_nats=policy.base_distance_nats)
 
 
 def _grow(drawn: int, planned: int) -> int:

@@ -1,20 +1,26 @@
 """A proof is confirmed on tasks that were drawn for its candidate alone, at the error that is left for its anchor."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 import pytest
 
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Verdict
+from apps.evals.models import Evaluation
 from apps.evals.panels import choose_panel
 from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.workers.models import Worker
+from tentalis.core.learning.collapse import AnswerProfile
 from tentalis.core.learning.gate import LEAST_CONFIRMED, Direction, GatePolicy, compare_paired
 from tentalis.core.learning.sequential import Looks
 from tests.apps.adapters.test_deployment import make_adapter
 from tests.factories import make_measured, make_worker
 
 pytestmark = pytest.mark.django_db
+QUIET = AnswerProfile(
+    answers=300, broken_tag_rate=0.0, missing_end_rate=0.0, entropy_nats=1.0, length_tokens=20.0, self_overlap=0.0
+)
 POLICY = GatePolicy(panel_size=60, fresh_size=20, confirm_size=50)
 
 
@@ -78,3 +84,23 @@ def test_looks_at_one_anchor_are_none_at_another(desk: Worker) -> None:
 def test_a_small_panel_still_has_enough_to_confirm_with(desk: Worker) -> None:
     sides = open_sides(make_adapter(desk, 1), GatePolicy(panel_size=12, fresh_size=4))
     assert len(sides.fresh.items) == LEAST_CONFIRMED
+
+
+@pytest.mark.parametrize(("unended", "raised"), [(0.0, []), (0.5, ["missing_end"])])
+def test_alarms_are_asked_of_what_a_confirmation_tried_too(desk: Worker, unended: float, raised: Sequence[str]) -> None:
+    sides = open_sides(make_adapter(desk, 1))
+    panel, fresh = sides.panel.item_set, sides.fresh
+    for model, rate in ((sides.adapter, unended), (None, 0.0)):
+        for purpose, asked, is_missing in (("panel", panel, 0.0), ("fresh", fresh, rate)):
+            outcomes = [1.0 if model else float(place % 2) for place in range(len(asked.keys))]
+            kept = make_measured(
+                desk, model, outcomes, purpose=purpose, items=asked.name, item_set_hash=asked.hash, keys=asked.keys
+            )
+            profile = replace(QUIET, answers=len(outcomes), missing_end_rate=is_missing)
+            Evaluation.objects.filter(pk=kept.pk).update(profile=asdict(profile))
+    sides.compare_kept(None, len(panel.keys))
+    assert sides.confirm(None, Direction.BETTER) is not None
+    found = sides.ask_alarms()
+    assert [one.detector for one in found] == raised
+    if found:
+        assert "no end in 22.7% of answers, 0.0% in the base's" in found[0].words, "25 of 60 and 50"
