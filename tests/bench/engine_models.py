@@ -72,6 +72,16 @@ class Side:
         self._process.stdin.flush()
         return self._read()
 
+    def try_out(self, codec: TextCodec) -> str:
+        """Why it draws nothing here; "" where it does. What is ours has to."""
+        try:
+            self.ask("draw", prompts=make_prompts(codec, 1), n=1, tokens=2, seed=0)
+        except RuntimeError as error:
+            if self.who in {"ours", "hf"}:
+                raise
+            return str(error)
+        return ""
+
     def _read(self) -> Any:
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
@@ -203,8 +213,10 @@ def run(
         if with_peers:
             peers, absent = find_peers(directory, Path(stack.enter_context(tempfile.TemporaryDirectory())))
             asked += peers
-        sides = [stack.enter_context(Side(one)) for one in asked]
-        rows = []
+        opened = [stack.enter_context(Side(one)) for one in asked]
+        reasons = {side: side.try_out(codec) for side in opened}
+        sides, rows = [side for side, why in reasons.items() if not why], []
+        absent += filter(None, reasons.values())
         for count in sequences:
             prompts = make_prompts(codec, count)
             rows.append(measure_row(f"{count} sequences", sides, rounds, prompts, tokens))
