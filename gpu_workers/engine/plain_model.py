@@ -80,27 +80,26 @@ class Lora:
             torch.cat([torch.full((len(part.a),), part.owner, device=part.a.device) for part in ordered]),
         )
 
+    def _divide(self, ranks: Tensor, axis: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """First output, share of the ranks along an axis, and B of each part."""
+        shares = torch.split(ranks, [b.shape[1] for _, b in self.ups], axis)
+        return ((start, share, b) for (start, b), share in zip(self.ups, shares, strict=True))
+
     def split(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """First output, A and B of each part."""
-        first = 0
-        for start, b in self.ups:
-            yield start, self.a[first : first + b.shape[1]], b
-            first += b.shape[1]
+        return self._divide(self.a, 0)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """To what the weight itself makes of x, which is changed."""
         inner = F.linear(x if self.rows is None else x[self.rows], self.a)
         if self.drops is not None:  # and not multiplied by 0: another's may be infinite
             inner = inner.masked_fill_(self.drops, 0.0)
-        first = 0
-        for start, b in self.ups:
-            out, rank = b.shape
-            found, into = F.linear(inner[..., first : first + rank], b), y[..., start : start + out]
+        for start, part, b in self._divide(inner, -1):
+            found, into = F.linear(part, b), y[..., start : start + len(b)]
             if self.rows is None:
                 into += found
             else:
                 into.index_add_(0, self.rows, found)
-            first += rank
         return y
 
 

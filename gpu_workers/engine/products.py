@@ -191,7 +191,7 @@ def lay_out_well(weight: Tensor, bias: Tensor | None, precision: torch.dtype) ->
     """As is quickest on this processor; see `flows_in`."""
     if torch.bfloat16 in (weight.dtype, precision) and (kernel := choose_kernel()) is not None:
         return InParts(weight.bfloat16(), bias, kernel, _HALF if precision == torch.bfloat16 else _WHOLE)
-    return lay_out_plainly(Packed if packs_well(precision) else Dense)(weight, bias, precision)
+    return lay_out_plainly(_choose_whole(precision))(weight, bias, precision)
 
 
 def flows_in(precision: torch.dtype, lay_out: LayOut) -> torch.dtype:
@@ -210,13 +210,18 @@ def packs_well(precision: torch.dtype) -> bool:
         return False
 
 
+def _choose_whole(precision: torch.dtype) -> Callable[[Tensor, Tensor | None], Product]:
+    """What is quickest of those that take weights in their own precision."""
+    return Packed if packs_well(precision) else Dense
+
+
 @lru_cache
 def choose_kernel() -> Kernel | None:
     """What `InParts` is computed by, where that is quicker than float32 weights, by trying it once as above."""
     if (kernel := find_kernel()) is None:
         return None
     weight, x = torch.zeros(_TRIED_SHAPE), torch.zeros(_TRIED_ROWS, _TRIED_SHAPE[1])
-    whole = (Packed if packs_well(torch.float32) else Dense)(weight, None)
+    whole = _choose_whole(torch.float32)(weight, None)
     split = InParts(weight.bfloat16(), None, kernel)
     return kernel if _is_quicker(lambda: split(x), lambda: whole(x)) else None
 
@@ -237,7 +242,7 @@ def is_quicker_in_half() -> bool:
     for precision in (torch.bfloat16, torch.float32):
         weight = torch.zeros(_TRIED_SHAPE, dtype=precision)
         x = torch.zeros(_TRIED_ROWS, _TRIED_SHAPE[1], dtype=precision)
-        products.append(partial(Packed(weight, None) if packs_well(precision) else Dense(weight, None), x))
+        products.append(partial(_choose_whole(precision)(weight, None), x))
     return _is_quicker(products[0], products[1], share=_MUCH)
 
 
