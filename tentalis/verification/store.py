@@ -95,7 +95,7 @@ class TaskStore:
         name, task = _read_admitted(directory)
         stored = StoredTask(name, split, self.directory / split / name)
         staging = self.directory / split / f"{_STAGING}{uuid.uuid4().hex}"
-        with self._writing():
+        with locked(self.directory):  # what is added to train on is not added to measure on at the same moment
             if found := next((one for one in self.list_tasks() if one.name == stored.name), None):
                 raise RepoTaskError(
                     f"{stored.name} is there already, to {'measure' if found.split != 'train' else 'train'}"
@@ -130,19 +130,20 @@ class TaskStore:
         """Raises RepoTaskError where there is none of that name."""
         shutil.rmtree(self.find(name).directory)
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One after the other: what is added to train on is not added to measure on at the same moment."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
     def _list(self, split: str) -> Iterator[StoredTask]:
         with suppress(FileNotFoundError):
             for place in (self.directory / split).iterdir():
                 if NAME.fullmatch(place.name):
                     yield StoredTask(place.name, split, place)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One after the other: who writes in a directory, which is made where there is none."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def open_task(directory: Path) -> LoadedTask:

@@ -1,11 +1,8 @@
 """Files that come in parts, each known by the hash of its bytes, until tasks are made of them."""
 
-import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,6 +14,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from tentalis.limits import LIMITS
+from tentalis.verification.store import locked
 
 DIRECTORY = "uploads"
 """Below the artifacts."""
@@ -57,7 +55,7 @@ def add_part(*, sha256: str, size_bytes: int, offset: int, part: bytes, by: User
         raise BadInputError.at("size_bytes", f"wanted 1 to {LIMITS.upload_bytes:,} bytes, found {size_bytes:,}")
     if not part or offset + len(part) > size_bytes:
         raise BadInputError.at("part", f"wanted some of {size_bytes:,} bytes from {offset:,} on, found {len(part):,}")
-    with _locked():
+    with locked(_place()):
         found = _look(sha256)
         if found.whole:
             return found
@@ -123,11 +121,3 @@ def _end(file: Path, sha256: str, size_bytes: int) -> None:
 
 def _measure_all() -> int:
     return sum(one.stat().st_size for one in _place().iterdir() if one.is_file())
-
-
-@contextmanager
-def _locked() -> Iterator[None]:
-    _place().mkdir(parents=True, exist_ok=True)
-    with (_place() / ".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
