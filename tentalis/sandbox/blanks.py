@@ -133,7 +133,7 @@ class Blanks:
 
     def fill(self) -> None:
         """Make as many as there should be, in the background."""
-        while len(self._ready) + len(self._filling) < self._count:
+        while len(self._ready) + sum(not task.done() for task in self._filling) < self._count:
             task = asyncio.create_task(self._add())
             self._filling.add(task)
             task.add_done_callback(self._filling.discard)
