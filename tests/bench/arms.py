@@ -1,10 +1,10 @@
 """`python -m tests.bench.arms --model NAME`: what teaches a pretrained model a manager's rules, at equal samples.
 
 Every arm is a project of its own out of the same tickets, rules and seeds, on the platform's own rows, queues, trainer
-and gate: prompts alone (examples, the rules in words), people's edits by SFT and by DPO, checks by GRPO, checks with
-people's hints, and a naive arm. What the base and what serves at the end reply to the same held-out tickets is compared
-by ticket. Arms are data: another one is another line of `ARMS`. Of arms that train nothing the base's figures are those
-that count.
+and gate: prompts alone (examples, the rules in words, the best that a search finds), people's edits by SFT and by DPO,
+checks by GRPO, checks with people's hints, and a naive arm. What the base and what serves at the end reply to the same
+held-out tickets is compared by ticket. Arms are data: another one is another line of `ARMS`. Of arms that train nothing
+the base's figures are those that count.
 
 The naive arm is what a hurried team does: five checks that are easily kept, no KL, and every adapter promoted by hand
 in a project that measures nothing, so that the updates add up (`tests.bench.arms_unwatched`). Each of its adapters is
@@ -44,6 +44,7 @@ from tentalis.kept_models import find_model, models_directory
 from tentalis.platform.home import Home
 from tentalis.platform.stack import PROJECT_DIRECTORY
 from tentalis.platform.up import RunningStack, launch_stack
+from tests.bench.arms_prompts import Sizes, list_examples, list_rules, search_prompt, write_prompt
 from tests.chaos.stage import make_environ, read_admin_token
 
 HOME = Path(".cache/bench/arms/home")
@@ -80,6 +81,7 @@ class Arm:
         prompt: of the worker, made of its usual one and the tickets to train on.
         say: what people say of each reply; None: checks alone judge.
         learns: whether weights are trained.
+        searches: whether the prompt is the best of as many as there are updates, each judged by an update's attempts.
         rules: what replies are checked for, each as much as another.
         is_watched: whether a gate decides what it goes on from; else a person promotes whatever was trained.
     """
@@ -89,17 +91,17 @@ class Arm:
     prompt: Callable[[str, Sequence[Ticket]], str] = lambda usual, _: usual
     say: Say | None = None
     learns: bool = True
+    searches: bool = False
     rules: Sequence[Rule] = RULES
     is_watched: bool = True
 
 
 def show_examples(usual: str, tickets: Sequence[Ticket]) -> str:
-    shown = [f"{ticket.prompt} {ticket.write_right_reply()}" for ticket in tickets[:3]]
-    return "\n\n".join([usual.partition("\n\n")[0], *shown, ""])
+    return write_prompt(usual, list_examples(tickets))
 
 
 def tell_rules(usual: str, _: Sequence[Ticket]) -> str:
-    return "\n".join(["Rules of the house:", *(about for _, about, _ in RULES), "", usual])
+    return write_prompt(usual, list_rules())
 
 
 SINGLE_RULES: Sequence[Rule] = (
@@ -112,6 +114,7 @@ CHECKED = {"w_rl": 1.0, "w_opd": 0.0, "kl_coef": 0.05}
 ARMS = (
     Arm("examples in the prompt", prompt=show_examples, learns=False),
     Arm("rules in the prompt", prompt=tell_rules, learns=False),
+    Arm("prompt search", learns=False, searches=True),
     Arm("sft on edits", {"algorithm": "sft", "learning_rate": 1e-4}, say=edit),
     Arm("dpo on edits", {"algorithm": "dpo", "learning_rate": 2e-5}, say=edit),
     Arm("checks", CHECKED),
@@ -123,21 +126,6 @@ ARMS = (
         is_watched=False,
     ),
 )
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much is learnt from.
-
-    Args:
-        tasks: an update. group: attempts a task.
-        a_sentence: tickets by each sentence that tells of a trouble, a sixth of which are held out.
-    """
-
-    updates: int
-    tasks: int
-    group: int
-    a_sentence: int
 
 
 @dataclass(frozen=True)
@@ -232,7 +220,14 @@ def learn(stack: RunningStack, arm: Arm, seed: int, *, model: str, sizes: Sizes,
     project = write_project(arm, seed, tickets, sizes)
     updates = sizes.updates if arm.learns else 0
     argv = ["--updates", str(updates), "--seed", str(seed)]
+    samples = 0
     with Client(stack.state().addresses["console_url"], token=read_admin_token(stack)) as client:
+        if arm.searches:
+            tried = f"{slug}-tried"
+            make_project(tried, hold_nothing_out(project, learns=False), model=model, environment=environment)
+            best = search_prompt(client, tried, project["worker"]["system_prompt"], _train(tickets), sizes, seed=seed)
+            console.print(f"found by {best.share:.3f} of the checks:\n{best.prompt}", markup=False, highlight=False)
+            project["worker"]["system_prompt"], samples = best.prompt, best.samples
         make_project(slug, project, model=model, environment=environment)
         if arm.is_watched:
             with Reviewers(client, slug, arm.say, tickets):
@@ -244,6 +239,7 @@ def learn(stack: RunningStack, arm: Arm, seed: int, *, model: str, sizes: Sizes,
             done = _run(["tests.bench.arms_unwatched", *projects, *argv], environment, may_fail=True)
             console.print(done.stdout, soft_wrap=True, markup=False, highlight=False)
         found = read_outcome(client, slug, done)
+    found["samples"] = found.get("samples", 0) + samples
     row = Learned(arm=arm.name, seed=seed, wall_s=round(time.monotonic() - started, 1), **found)
     told = row.failure or f"{row.base:.3f} -> {row.final:.3f}, promoted {row.promoted}, alarms {dict(row.alarms)}"
     console.print(f"seed {seed} {arm.name}: {told}  {row.wall_s:.0f} s", soft_wrap=True, markup=False, highlight=False)
@@ -258,16 +254,20 @@ def make_project(slug: str, told: Mapping[str, Any], *, model: str, environment:
         _run(["tentalis", "project", "new", slug, "--from", str(file), "--model", model], environment)
 
 
-def hold_nothing_out(told: Mapping[str, Any]) -> dict[str, Any]:
+def hold_nothing_out(told: Mapping[str, Any], *, learns: bool = True) -> dict[str, Any]:
     """The same project without what a gate could measure on."""
     rows = [row for row in told["rows"] if row["split"] == "train"]
-    return {**told, "project": {**told["project"], "held_out_percent": 0}, "rows": rows}
+    project = {**told["project"], "held_out_percent": 0, "learning_enabled": learns}
+    return {**told, "project": project, "rows": rows}
+
+
+def _train(tickets: Sequence[Ticket]) -> list[Ticket]:
+    return [ticket for ticket in tickets if not ticket.is_held_out]
 
 
 def write_project(arm: Arm, seed: int, tickets: Sequence[Ticket], sizes: Sizes) -> dict[str, Any]:
     """The support desk, as the arm has it."""
     told = write_support_desk(seed=seed + 1)
-    train = [ticket for ticket in tickets if not ticket.is_held_out]
     project, worker = told["project"], told["worker"]
     return told | {
         "project": project
@@ -279,7 +279,7 @@ def write_project(arm: Arm, seed: int, tickets: Sequence[Ticket], sizes: Sizes) 
             "gate_policy": project["gate_policy"] | {"least_solved": 0, "base_distance_nats": SHOWS_NONE},
         },
         "checks": write_checks(arm.rules),
-        "worker": worker | {"system_prompt": arm.prompt(worker["system_prompt"], train)},
+        "worker": worker | {"system_prompt": arm.prompt(worker["system_prompt"], _train(tickets))},
         "rows": _write_rows(tickets),
         "shown": {"recipe": {}, "replies": []},
     }
