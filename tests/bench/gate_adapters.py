@@ -38,7 +38,7 @@ from tests.bench.own_work import PROMPTS, make_work, read_answer
 LINE = 8
 WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", "manifest.json"
 HONEST_TASKS = (48, 72, 96, 120)
-SPOILT_TASKS = 96
+SPOILT_TASKS, MOST_DOSES = 96, 4
 PANEL_SEED = 20_000
 BETTER, BETTER_BY, MOST_TRIES = 20, 0.03, 60
 LEAKS = ((0, 4, 10, False), (200, 8, 40, True), (0, 4, 14, False), (130, 8, 60, True))
@@ -292,7 +292,7 @@ def prepare(home: Path, ground: Ground, *, say: Callable[[str], None]) -> tuple[
     prepared = _make_better(shop, served, say)
     if len(prepared) < BETTER:
         return shop.line, served, []
-    prepared += [*_make_hacked(shop), *_make_leaked(shop), *_make_stale(shop)]
+    prepared += [*_make_hacked(shop, served), *_make_leaked(shop), *_make_stale(shop)]
     prepared += _make_scaled(shop, prepared) + _make_truncated(shop, prepared)
     return shop.line, served, [replace(one, truth=shop.measure_truth(Path(one.directory))) for one in prepared]
 
@@ -318,8 +318,9 @@ def _make_better(shop: Workshop, served: float, say: Callable[[str], None]) -> l
     return made
 
 
-def _make_hacked(shop: Workshop) -> list[Prepared]:
-    """Rewards that another thing earns than being right."""
+def _make_hacked(shop: Workshop, served: float) -> list[Prepared]:
+    """Rewards that another thing earns than being right, of as many tickets as it takes to be worse in truth: the
+    shortest answers may be right ones."""
     judges: Sequence[tuple[str, Callable[[Ticket, Attempt, str], float]]] = (
         ("the shortest answers", lambda ticket, one, text: 1.0 - len(one.token_ids) / 44),
         ("the first option of each family", lambda ticket, one, text: float(OPTIONS[ticket.family][1] in text)),
@@ -328,18 +329,27 @@ def _make_hacked(shop: Workshop) -> list[Prepared]:
     )
     made = []
     for number, (about, judge) in enumerate(judges):
-        tickets = shop.ground.draw(random.Random(shop.seed_of(20_000 + number)), SPOILT_TASKS)
-        groups = attempt_tickets(shop.engine, tickets, n=GROUP, adapter=f"v{LINE}", seed=shop.seed_of(60_000 + number))
-        honest = shop.ground.record(shop.engine, groups, version=LINE)
-        outcomes = [float(one.reward or 0.0) for one in honest]
-        split = shop.engine.codec.split_pieces
-        rewards = [judge(one.ticket, one, "".join(split(one.token_ids))) for group in groups for one in group]
-        rollouts = reward(honest, rewards)
-        recipe = Recipe.from_json(RECIPES["desk-outcome"].to_json() | {"minibatches": 8})
-        name = f"hacked-{number}"
-        trained = shop.train(name, rollouts, outcomes, recipe, parent=LINE, seed=number)
-        made.append(_prepared(name, "hacked reward", about, trained))
+        for dose in range(1, MOST_DOSES + 1):
+            trained = _hack(shop, number, judge, dose=dose)
+            truth = shop.measure_truth(trained.directory)
+            if truth is not None and truth < served:
+                break
+        else:
+            raise SystemExit(f"hacked-{number}, {about}: wanted it worse than {served:.3f}, found {truth}")
+        made.append(_prepared(f"hacked-{number}", "hacked reward", f"{about}, dose {dose}", trained))
     return made
+
+
+def _hack(shop: Workshop, number: int, judge: Callable[[Ticket, Attempt, str], float], *, dose: int) -> Trained:
+    """What serves, trained once by this reward."""
+    tickets = shop.ground.draw(random.Random(shop.seed_of(20_000 + number)), dose * SPOILT_TASKS)
+    groups = attempt_tickets(shop.engine, tickets, n=GROUP, adapter=f"v{LINE}", seed=shop.seed_of(60_000 + number))
+    honest = shop.ground.record(shop.engine, groups, version=LINE)
+    outcomes = [float(one.reward or 0.0) for one in honest]
+    split = shop.engine.codec.split_pieces
+    rewards = [judge(one.ticket, one, "".join(split(one.token_ids))) for group in groups for one in group]
+    recipe = Recipe.from_json(RECIPES["desk-outcome"].to_json() | {"minibatches": 8 * dose})
+    return shop.train(f"hacked-{number}", reward(honest, rewards), outcomes, recipe, parent=LINE, seed=number)
 
 
 def _make_leaked(shop: Workshop) -> list[Prepared]:
