@@ -108,4 +108,5 @@ def _wait_for_outcomes(client: Client, task: dict[str, Any]) -> list[float]:
         task = client.get_task(task["id"], wait_s=_WAIT_S, seen=task["state"])
     if task["state"] != "done":
         raise SystemExit(f"task {task['id']} {task['state']} at {task['failed_link']}: {task['failure']}")
-    return [float(one["outcome"]) for one in client.iterate(client.list_attempts, task_id=task["id"])]
+    # an empty reply is a failed attempt, and keeps no rule
+    return [float(one["outcome"] or 0.0) for one in client.iterate(client.list_attempts, task_id=task["id"])]

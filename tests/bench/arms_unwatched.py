@@ -1,4 +1,5 @@
-"""What `tests.bench.arms` runs beside a stack for its naive arm: training that nobody measures, and the gate's word.
+"""What `tests.bench.arms` runs beside a stack for an arm that is not watched: training without a gate, and the gate's
+word of each adapter.
 
 The worker that learns is of a project that holds nothing out: its gate can prove nothing, and a person in a hurry
 promotes every adapter, so that the updates add up. Each is then handed in, as what it is, an adapter of the base, in
@@ -75,7 +76,7 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
         handed = hand_in(made, watched, by=by)
         told = f"update {update}: reward {done.reward:.3f}, {handed.state} after {done.wall_s:.0f} s: "
         sys.stdout.write(told + handed.verdicts.get(question="safe").words + "\n")
-        drawn = Attempt.objects.filter(task__project=unwatched.project, index=0).order_by("-task")
+        drawn = Attempt.objects.filter(task__project=unwatched.project, index=0).order_by("-task_id")
         for reply in drawn.values_list("answer", flat=True)[:SHOWN]:
             sys.stdout.write(f"    trained on {reply!r}\n")
     base = last = measure_report(tickets, None)
