@@ -56,7 +56,6 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
     from apps.accounts.models import User
     from apps.adapters.models import Adapter
     from apps.adapters.services import promote
-    from apps.adapters.serving import serve
     from apps.evals.comparing import pair
     from apps.pipeline.demonstration import OwnItems, measure_report, run_update
     from apps.tasks.models import Attempt
@@ -66,7 +65,7 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
     tickets = OwnItems(watched)
     ground = copy.copy(tickets)
     ground.worker = unwatched
-    handed: Adapter | None = None
+    made: Adapter | None = None
     for update in range(1, updates + 1):
         done = run_update(ground, by=by, update=update, seed=seed)
         made = Adapter.objects.select_related("worker__project", "worker__provider").get(
@@ -80,9 +79,8 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
         for reply in drawn.values_list("answer", flat=True)[:SHOWN]:
             sys.stdout.write(f"    trained on {reply!r}\n")
     base = last = measure_report(tickets, None)
-    if handed is not None:
-        serve(handed)
-        last = measure_report(tickets, handed)
+    if made is not None:  # where it serves: from the other's server it is unloaded when it is refused
+        last = measure_report(ground, made)
         for _, reply in last.replies:
             sys.stdout.write(f"    likeliest at the end {reply!r}\n")
     mine, theirs, _ = pair(last.outcomes, base.outcomes, dict.fromkeys(last.outcomes, 1.0))
