@@ -141,6 +141,8 @@ def find_time_s(admission_id: int) -> float:
 def _read_environment(wheels: Mapping[str, str], python: str) -> Environment:
     if len(wheels) > MOST_WHEELS:
         raise BadInputError.at("wheels", f"wanted at most {MOST_WHEELS} wheels, found {len(wheels)}")
+    for name in wheels:
+        _check_wheel(name)
     return Environment(python=python, wheels=dict(wheels))
 
 
