@@ -52,7 +52,7 @@ HOME = Path(".cache/bench/arms/home")
 ALARMED_BY = 5
 """Update of a naive arm by which an alarm must have fired."""
 POLL_S = 1.0
-NAIVE = ("naive", "naive, unwatched")
+NAIVE, UNWATCHED = "naive", "naive, unwatched"
 SHOWS_NONE = GatePolicy().base_distance_nats
 """No arm is shown the manager's own replies before it is asked."""
 Say = Callable[[Ticket, str], Mapping[str, Any]]
@@ -121,10 +121,8 @@ ARMS = (
     Arm("dpo on edits", {"algorithm": "dpo", "learning_rate": 2e-5}, say=edit),
     Arm("checks", CHECKED),
     Arm("checks and hints", {"w_rl": 0.7, "w_opd": 0.3, "kl_coef": 0.05}, say=hint),
-    *(
-        Arm(name, HURRIED, rules=SINGLE_RULES, is_watched=is_watched)
-        for name, is_watched in zip(NAIVE, (True, False), strict=True)
-    ),
+    Arm(NAIVE, HURRIED, rules=SINGLE_RULES),
+    Arm(UNWATCHED, HURRIED, rules=SINGLE_RULES, is_watched=False),
 )
 
 
@@ -175,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ]
     title = f"{options.model} on support-desk, {sizes.updates} updates of {sizes.tasks} x {sizes.group}"
     print_table(console, rows, title=title)
-    bars = judge_naive([row for row in rows if row.arm in NAIVE], sizes)
+    bars = judge_naive([row for row in rows if row.arm in {NAIVE, UNWATCHED}], sizes)
     print(json.dumps({"bench": "arms", "model": options.model, "rows": [asdict(row) for row in rows], "bars": bars}))
     return 0 if all(bar["met"] for bar in bars.values()) else 1
 
@@ -231,7 +229,8 @@ def learn(stack: RunningStack, arm: Arm, seed: int, *, model: str, sizes: Sizes,
             make_project(tried, hold_nothing_out(project, learns=False), model=model, environment=environment)
             best = search_prompt(client, tried, project["worker"]["system_prompt"], _train(tickets), sizes, seed=seed)
             console.print(f"found by {best.share:.3f} of the checks:\n{best.prompt}", markup=False, highlight=False)
-            project["worker"]["system_prompt"], samples = best.prompt, best.samples
+            project["worker"]["system_prompt"] = best.prompt
+            samples = sizes.updates * sizes.tasks * sizes.group
         make_project(slug, project, model=model, environment=environment)
         if arm.is_watched:
             with Reviewers(client, slug, arm.say, tickets):

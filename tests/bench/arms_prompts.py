@@ -8,14 +8,13 @@ from random import Random
 from typing import Any, Final
 
 from tentalis.cli.support_desk import RULES, Ticket
+from tentalis.cli.task import follow_task
 from tentalis.client.clients import Client
 
 EXAMPLES: Final = 3
 """How many a prompt shows at most."""
 _KNOWN: Final = 8
 """How many of the tickets to train on there are to choose from."""
-_WAIT_S: Final = 25
-_ENDED: Final = ("done", "failed", "cancelled")
 Part = tuple[str, str]
 """What it is, `rule` or `example`, and its text."""
 
@@ -55,11 +54,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Found:
-    """The best prompt that was tried, by how many attempts; its share of checks among those that judged it."""
+    """The best prompt that was tried, and its share of checks among the attempts that judged it."""
 
     prompt: str
     share: float
-    samples: int
 
 
 def search_prompt(
@@ -78,7 +76,7 @@ def search_prompt(
         found = _try_prompt(client, slug, shown, group=sizes.group, seed=(seed * 1_000 + number) * 1_000)
         if found > share:
             best, share = tried, found
-    return Found(write_prompt(usual, best), share, sizes.updates * sizes.tasks * sizes.group)
+    return Found(write_prompt(usual, best), share)
 
 
 def _change(best: Sequence[Part], parts: Sequence[Part], drawn: Random) -> list[Part]:
@@ -104,8 +102,7 @@ def _try_prompt(client: Client, slug: str, tickets: Sequence[Ticket], *, group: 
 
 
 def _wait_for_outcomes(client: Client, task: dict[str, Any]) -> list[float]:
-    while task["state"] not in _ENDED:
-        task = client.get_task(task["id"], wait_s=_WAIT_S, seen=task["state"])
+    task = follow_task(client, task)
     if task["state"] != "done":
         raise SystemExit(f"task {task['id']} {task['state']} at {task['failed_link']}: {task['failure']}")
     # an empty reply is a failed attempt, and keeps no rule
