@@ -51,7 +51,7 @@ class Model(Protocol):
     def adaptable(self) -> dict[str, tuple[int, int]]: ...
     def adapt(self, pairs: Any) -> Self: ...
     def mix(self, models: Sequence[Any]) -> Self: ...
-    def prefill(self, prompts: Any, known: Any = ()) -> tuple[Tensor, Any]: ...
+    def prefill(self, prompts: Any, known: Any = (), models: Any = ()) -> tuple[Tensor, Any]: ...
     def settle(self, cache: Any) -> Any: ...
     def decode(self, cache: Any, tokens: Tensor) -> Tensor: ...
     def project(self, hidden: Tensor) -> Tensor: ...
@@ -149,6 +149,7 @@ class Batch:
         self._columns: Columns
         self._knobs: Knobs
         self._penalised: Sequence[int] = ()
+        self._is_settled = False
 
     @property
     def names(self) -> str:
@@ -185,7 +186,7 @@ class Batch:
             self._rows += rows
             self._columns = self._columns.join(columns)
             self._logits = torch.cat([self._logits, logits])
-        self._settle_rows()
+        self._is_settled = False  # until the next step: others may come in before it
 
     def step(self) -> tuple[Events, int]:
         """Draw one token for every row; what changed for whom, and how many tokens were drawn."""
@@ -195,6 +196,8 @@ class Batch:
                 columns.is_alive[index] = False
         if not self._compact():
             return events, 0
+        if not self._is_settled:
+            self._settle_rows()
         columns = self._columns
         for index in self._penalised:
             self._penalise(index, self._rows[index])
@@ -249,6 +252,7 @@ class Batch:
 
     def _settle_rows(self) -> None:
         """Find out how the rows that there are now decode."""
+        self._is_settled = True
         self._model = self._model.mix([row.job.loaded.model for row in self._rows])
         columns = self._columns
         device = self._logits.device

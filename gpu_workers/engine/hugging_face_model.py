@@ -112,7 +112,10 @@ class HuggingFaceModel:
 
     @torch.inference_mode()
     def prefill(
-        self, prompts: Sequence[Sequence[int]], known: Sequence[Tensor | None] = ()
+        self,
+        prompts: Sequence[Sequence[int]],
+        known: Sequence[Tensor | None] = (),
+        models: Sequence[Self] = (),
     ) -> tuple[Tensor, HuggingFaceCache]:
         """Read whole prompts; logits (P, T, V), right-padded, stand in for hidden states (see `project`)."""
         if any(part is not None for part in known):

@@ -3,10 +3,11 @@
 What sets a family apart is data: `checkpoint.ModelShape`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
 from typing import NamedTuple, Self
 
 import torch
@@ -32,8 +33,8 @@ _FIRST_POSITIONS = 512
 _PART, _PARTS, _PARTS_ON_GPU, _PART_WORK = 64, 16_384, 2_048, 70_000_000_000
 """Tokens of a part at least and at most, on a GPU, and how many tokens x weights a core reads in some second."""
 _LINEARS = ("qkv", "out", "gate_up", "down")
-_STACKED = 512
-"""Ranks that one product meets at most, of several adapters: each is computed for the rows of all."""
+_STACKED = 128
+"""Ranks that adapters side by side have at most: a step that needs one of them reads them all."""
 
 
 class LoraPart(NamedTuple):
@@ -41,65 +42,90 @@ class LoraPart(NamedTuple):
 
     Args:
         start: first of the linear's outputs that it adds to.
-        owner: of several adapters side by side, which one it is of.
     """
 
     start: int
     a: Tensor  # r in
     b: Tensor  # out r, with the scale
-    owner: int = 0
+
+    def pad(self, rank: int) -> "LoraPart":
+        """The same change with more ranks, which are 0."""
+        more = rank - len(self.a)
+        return LoraPart(self.start, F.pad(self.a, (0, 0, 0, more)), F.pad(self.b, (0, more)))
+
+
+class Among(NamedTuple):
+    """Which n rows of a batch are whose, of O adapters side by side.
+
+    Args:
+        places: (O, m), the rows of each adapter; where another has more, any row fills up.
+        own: (n,), which of `places`, one line behind the other, are no filling.
+        rows: (n,), the row of each of those.
+    """
+
+    places: Tensor
+    own: Tensor
+    rows: Tensor
+
+    @classmethod
+    def find(cls, owners: Sequence[int | None], count: int, device: torch.device) -> "Among | None":
+        """Of each row's adapter among so many, None where it has none of these; None: no row has one."""
+        rows = [[row for row, owner in enumerate(owners) if owner == number] for number in range(count)]
+        most = max(map(len, rows))
+        if not most:
+            return None
+        places = [[*some, *[0] * (most - len(some))] for some in rows]
+        own = [number * most + place for number, some in enumerate(rows) for place in range(len(some))]
+        return cls(*(torch.tensor(found, device=device) for found in (places, own, [*chain(*rows)])))
 
 
 @dataclass(frozen=True)
 class Lora:
     """What adapters that are not merged add to a linear: (x A^T) B^T.
 
+    Those side by side have parts and ranks in common: what one lacks of another's is 0.
+
     Args:
-        a: of all parts, one below the other.
+        a: of all parts of an adapter, one below the other.
         ups: first output and B of each part, in the same order.
-        owners: of each r.
-        rows: of a batch, which it is added to; None: all.
-        drops: (rows, 1, r), True where an r is not of the row's adapter; None: there is one.
+        among: the rows of a batch that it is added to, or the tokens that are read; None: all, of one adapter.
     """
 
-    a: Tensor  # r in
-    ups: tuple[tuple[int, Tensor], ...]  # out r
-    owners: Tensor  # r
-    rows: Tensor | None = None
-    drops: Tensor | None = None
+    a: Tensor  # O (parts r) in
+    ups: tuple[tuple[int, Tensor], ...]  # O out r
+    among: Among | slice | None = None
 
     @classmethod
-    def join(cls, parts: Iterable[LoraPart]) -> Self:
-        by_start: dict[int, list[LoraPart]] = {}
-        for part in parts:
-            by_start.setdefault(part.start, []).append(part)
-        ordered = [part for some in by_start.values() for part in some]
+    def join(cls, adapters: Sequence[Sequence[LoraPart]]) -> Self:
+        """Of each adapter's parts; one has some at least."""
+        met = {part.start: part for parts in adapters for part in parts}
+        rank = max(len(part.a) for parts in adapters for part in parts)
+        lacking = {start: LoraPart(start, part.a[:0], part.b[:, :0]) for start, part in met.items()}
+        filled = [
+            [part.pad(rank) for part in (lacking | {part.start: part for part in parts}).values()] for parts in adapters
+        ]
         return cls(
-            torch.cat([part.a for part in ordered]),
-            tuple((start, torch.cat([part.b for part in some], 1)) for start, some in by_start.items()),
-            torch.cat([torch.full((len(part.a),), part.owner, device=part.a.device) for part in ordered]),
+            torch.stack([torch.cat([part.a for part in parts]) for parts in filled]),
+            tuple((some[0].start, torch.stack([part.b for part in some])) for some in zip(*filled, strict=True)),
         )
 
-    def _divide(self, ranks: Tensor, axis: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """First output, share of the ranks along an axis, and B of each part."""
-        shares = torch.split(ranks, [b.shape[1] for _, b in self.ups], axis)
-        return ((start, share, b) for (start, b), share in zip(self.ups, shares, strict=True))
-
-    def split(self) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """First output, A and B of each part."""
-        return self._divide(self.a, 0)
+    def split(self) -> Iterator[LoraPart]:
+        """The parts of one that is alone."""
+        for (start, b), a in zip(self.ups, self.a[0].chunk(len(self.ups)), strict=True):
+            yield LoraPart(start, a, b[0])
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """To what the weight itself makes of x, which is changed."""
-        inner = F.linear(x if self.rows is None else x[self.rows], self.a)
-        if self.drops is not None:  # and not multiplied by 0: another's may be infinite
-            inner = inner.masked_fill_(self.drops, 0.0)
-        for start, part, b in self._divide(inner, -1):
-            found, into = F.linear(part, b), y[..., start : start + len(b)]
-            if self.rows is None:
-                into += found
-            else:
-                into.index_add_(0, self.rows, found)
+        if isinstance(self.among, Among):
+            parts = torch.bmm(x[:, 0][self.among.places], self.a.mT).chunk(len(self.ups), -1)
+            for (start, b), part in zip(self.ups, parts, strict=True):
+                found = torch.bmm(part, b.mT).flatten(0, 1)[self.among.own]
+                y[:, 0, start : start + b.shape[1]].index_add_(0, self.among.rows, found)
+            return y
+        tokens = slice(None) if self.among is None else self.among
+        parts = F.linear(x[:, tokens], self.a[0]).chunk(len(self.ups), -1)
+        for (start, b), part in zip(self.ups, parts, strict=True):
+            y[:, tokens, start : start + b.shape[1]] += F.linear(part, b[0])
         return y
 
 
@@ -137,7 +163,7 @@ class Linear:
             for start, (pair, _) in zip(starts, own, strict=False)
             if pair is not None
         ]
-        return replace(self, loras=(Lora.join(parts),))
+        return replace(self, loras=(Lora.join([parts]),))
 
 
 @dataclass(frozen=True)
@@ -164,24 +190,15 @@ class Layer:
         """One whose adapters are those of all, each linear's side by side."""
         linears = {}
         for name in _LINEARS:
-            parts = [
-                LoraPart(start, a, b, owner)
-                for owner, layer in enumerate(layers)
-                for lora in getattr(layer, name).loras
-                for start, a, b in lora.split()
-            ]
-            linears[name] = replace(getattr(layers[0], name), loras=(Lora.join(parts),) if parts else ())
+            parts = [[part for lora in getattr(layer, name).loras for part in lora.split()] for layer in layers]
+            linears[name] = replace(getattr(layers[0], name), loras=(Lora.join(parts),) if any(parts) else ())
         return replace(layers[0], **linears)
 
-    def mix(self, others: Sequence[tuple["Layer", Tensor | None, Tensor]]) -> "Layer":
-        """With what stacks of others of the same base add, each to its rows (None: all) by the rows' owners (rows,)."""
+    def mix(self, others: Sequence[tuple["Layer", Among | slice]]) -> "Layer":
+        """With what others of the same base add, stacks each to its rows and single ones each to its tokens."""
         linears = {}
         for name in _LINEARS:
-            loras = [
-                replace(lora, rows=rows, drops=(lora.owners != owners[:, None])[:, None])
-                for layer, rows, owners in others
-                for lora in getattr(layer, name).loras
-            ]
+            loras = [replace(lora, among=among) for layer, among in others for lora in getattr(layer, name).loras]
             linears[name] = replace(getattr(self, name), loras=tuple(loras))
         return replace(self, **linears)
 
@@ -194,15 +211,14 @@ class Stack(NamedTuple):
 
 
 def _stack(models: Sequence["PlainModel"]) -> list[Stack]:
-    """Models of one base in stacks of up to `_STACKED` ranks, or of one that has more."""
+    """Adapted models of one base in stacks of up to `_STACKED` ranks, or of one that has more."""
     groups, ranks = [list[PlainModel]()], 0
     for model in models:
-        rank = max((len(lora.a) for name in _LINEARS for lora in getattr(model._layers[0], name).loras), default=0)
-        if groups[-1] and ranks + rank > _STACKED:
+        if groups[-1] and ranks + model._rank > _STACKED:
             groups.append([])
             ranks = 0
         groups[-1].append(model)
-        ranks += rank
+        ranks += model._rank
     return [
         Stack(group, [Layer.stack(layers) for layers in zip(*(model._layers for model in group), strict=True)])
         for group in groups
@@ -272,6 +288,7 @@ class PlainModel:
         self._record = record
         self._static: StaticCache | None = None
         self._stacks: Sequence[Stack] = ()
+        self._rank = 0  # of an adapter beside the weights
         self.adaptable = {
             name: (tensor.shape[0], tensor.shape[1])
             for name, tensor in weights.items()
@@ -319,6 +336,7 @@ class PlainModel:
             like = torch.zeros(0, dtype=self.precision, device=self.device)
             adapted._layers = [layer.adapt(pairs, like) for layer in self._layers]
         adapted._static = None
+        adapted._rank = max(len(pair.a) for pair in pairs.values())
         if self._is_merged or self.runs_ahead:  # weights, or a recorded step, of its own
             adapted.lane = object()
         return adapted
@@ -329,19 +347,29 @@ class PlainModel:
         if len(wanted) == 1:
             return models[0]
         mixed = copy(self)
-        if not {*wanted} <= {model for stack in self._stacks for model in stack.models}:
-            mixed._stacks = _stack(wanted)
+        adapted = [model for model in wanted if model._rank]
+        if not {*adapted} <= {model for stack in self._stacks for model in stack.models}:
+            mixed._stacks = _stack(adapted)
         found = []
         for stack in mixed._stacks:
-            owners = {row: stack.models.index(model) for row, model in enumerate(models) if model in stack.models}
-            if owners:
-                rows = None if len(owners) == len(models) else torch.tensor([*owners], device=self.device)
-                found.append((stack.layers, rows, torch.tensor([*owners.values()], device=self.device)))
+            owners = [stack.models.index(model) if model in stack.models else None for model in models]
+            if among := Among.find(owners, len(stack.models), self.device):
+                found.append((stack.layers, among))
         mixed._layers = [
-            layer.mix([(layers[index], rows, owners) for layers, rows, owners in found])
-            for index, layer in enumerate(self._layers)
+            layer.mix([(layers[index], among) for layers, among in found]) for index, layer in enumerate(self._layers)
         ]
         return mixed
+
+    def _mix_reading(self, models: Sequence[Self], counts: Sequence[int]) -> list[Layer]:
+        """Layers for so many tokens of each model, one behind the other."""
+        spans, end = list[tuple[Self, slice]](), 0
+        for model, some in groupby(zip(models, counts, strict=True), itemgetter(0)):
+            start, end = end, end + sum(count for _, count in some)
+            spans.append((model, slice(start, end)))
+        return [
+            layer.mix([(model._layers[index], span) for model, span in spans])
+            for index, layer in enumerate(self._layers)
+        ]
 
     def settle(self, cache: PlainCache) -> PlainCache:
         """Where the rows of a batch that begins with these decode from now on."""
@@ -406,13 +434,17 @@ class PlainModel:
 
     @torch.inference_mode()
     def prefill(
-        self, prompts: Sequence[Sequence[int]], known: Sequence[Tensor | None] = ()
+        self,
+        prompts: Sequence[Sequence[int]],
+        known: Sequence[Tensor | None] = (),
+        models: Sequence[Self] = (),
     ) -> tuple[Tensor, PlainCache]:
         """Read prompts, each from behind what is known of it.
 
         Args:
             known: keys and values of each prompt's first tokens, (layers, 2 KV, tokens, head width); None of one that
                 is read from its start, () where all are.
+            models: of this lane, whose each prompt is; (): all are this one's.
         Returns:
             final hidden states (P, T, D) of what was read now, right-padded to the longest, and the prompts' cache.
         """
@@ -433,7 +465,8 @@ class PlainModel:
         windows = {window: _seen(seen_from, used, window, has_known=max(starts) > 0) for window in {*s.windows}}
         x = self._embed(ids)[None]  # 1 N D: linears and norms meet no padding, only attention does
         caches: list[Tensor] = []
-        for index, (layer, rope, window) in enumerate(zip(self._layers, s.ropes, s.windows, strict=True)):
+        layers = self._mix_reading(models, [len(rest) for rest in unread]) if {*models} - {self} else self._layers
+        for index, (layer, rope, window) in enumerate(zip(layers, s.ropes, s.windows, strict=True)):
             queries, keys_values = self._split_heads(layer, x, turns.get(rope))
             cache = keys_values.new_zeros(len(prompts), 2 * s.kv_heads, slots, s.head_width)
             for row, part in enumerate(known):

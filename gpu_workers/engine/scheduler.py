@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -65,6 +65,17 @@ class _Part:
     @property
     def count_read(self) -> int:
         return 0 if self.known is None else self.known.shape[2]
+
+
+class _Read(NamedTuple):
+    """What is read once, however many want it."""
+
+    loaded: LoadedModel
+    prompt: tuple[int, ...]
+
+    @classmethod
+    def of(cls, job: Job, index: int) -> Self:
+        return cls(job.loaded, tuple(job.prompts[index]))
 
 
 class Scheduler:
@@ -217,10 +228,12 @@ class Scheduler:
             self._waiting.popleft()
             self._note_admitted(job, index)
         self._waiting.extendleft(reversed(passed))
+        by_lane: dict[object, list[tuple[Job, int]]] = {}
         for loaded, prompts in admitted.items():
-            parts = self._part_shared(loaded, prompts)
-            for chunk in [chunk for part in parts for chunk in _chunk_prompts(part)]:
-                self._try_prefill(loaded, chunk, events)
+            by_lane.setdefault(loaded.model.lane, []).extend(prompts)
+        for prompts in by_lane.values():
+            for chunk in [chunk for part in self._part_shared(prompts) for chunk in _chunk_prompts(part)]:
+                self._try_prefill(chunk, events)
         return events
 
     def _note_admitted(self, job: Job, index: int) -> None:
@@ -251,7 +264,7 @@ class Scheduler:
             self._part = None
             self._note_admitted(part.job, part.index)
             if not part.job.is_over:
-                self._try_prefill(loaded, [(part.job, part.index)], events, part)
+                self._try_prefill([(part.job, part.index)], events, part)
             return
         try:
             _, cache = loaded.model.prefill([part.prompt[:end]], [part.known])
@@ -262,14 +275,13 @@ class Scheduler:
         self.tally.prompt_tokens += end - part.count_read
         part.known = torch.stack([layer[0, :, :end] for layer in cache.layers])
 
-    def _try_prefill(
-        self, loaded: LoadedModel, chunk: Sequence[tuple[Job, int]], events: Events, part: _Part | None = None
-    ) -> None:
+    def _try_prefill(self, chunk: Sequence[tuple[Job, int]], events: Events, part: _Part | None = None) -> None:
         try:
-            for job, deltas in self._prefill(loaded, chunk, part).items():
+            for job, deltas in self._prefill(chunk, part).items():
                 events.setdefault(job, []).extend(deltas)
         except Exception as error:  # as in step: the jobs are told, the rest goes on
-            logger.exception("reading prompts for %s failed", loaded.name)
+            names = ", ".join(sorted({job.loaded.name for job, _ in chunk}))
+            logger.exception("reading prompts for %s failed", names)
             _give_up(chunk, error, events)
 
     def _open_guide(self, grammar: str) -> "Guide":
@@ -284,49 +296,48 @@ class Scheduler:
     def _keeps(self, loaded: LoadedModel) -> PrefixStore | None:
         return self._prefixes if loaded.model.keeps_prefixes else None
 
-    def _part_shared(
-        self, loaded: LoadedModel, prompts: Sequence[tuple[Job, int]]
-    ) -> Sequence[Sequence[tuple[Job, int]]]:
+    def _part_shared(self, prompts: Sequence[tuple[Job, int]]) -> Sequence[Sequence[tuple[Job, int]]]:
         """First the prompts that go on from what is known by a block of their own, then those whose next block is read
         among the first, and is known when it is their turn: a system prompt that all of them share is read once.
         """
-        if (prefixes := self._keeps(loaded)) is None or len(prompts) == 1:
+        if (prefixes := self._keeps(prompts[0][0].loaded)) is None or len(prompts) == 1:
             return [prompts]
         first: list[tuple[Job, int]] = []
         later: list[tuple[Job, int]] = []
         readers: dict[bytes, tuple[int, ...]] = {}
         for job, index in prompts:
             prompt = tuple(job.prompts[index])
-            names = hash_blocks(loaded.identity, prompt)
+            names = hash_blocks(job.loaded.identity, prompt)
             next_block = names[prefixes.count(names) // BLOCK_TOKENS :][:1]
             is_first = all(readers.setdefault(name, prompt) == prompt for name in next_block)
             (first if is_first else later).append((job, index))
         return [part for part in (first, later) if part]
 
-    def _prefill(self, loaded: LoadedModel, chunk: Sequence[tuple[Job, int]], part: _Part | None = None) -> Events:
-        """Read each distinct prompt once, from behind what is known of it, and give its choices their rows.
+    def _prefill(self, chunk: Sequence[tuple[Job, int]], part: _Part | None = None) -> Events:
+        """Read each model's distinct prompts once, from behind what is known of them, and give their choices rows.
 
         Args:
             part: of the chunk's only prompt, where most of it is read.
         """
         events: Events = {}
-        places: dict[tuple[int, ...], int] = {}
+        model = chunk[0][0].loaded.model
+        places: dict[_Read, int] = {}
         wanted_from: list[int] = []  # of each distinct prompt, the first token whose state somebody wants
         for job, index in chunk:
-            place = places.setdefault(tuple(job.prompts[index]), len(places))
+            place = places.setdefault(_Read.of(job, index), len(places))
             if place == len(wanted_from):
                 wanted_from.append(len(job.prompts[index]))
             wanted_from[place] = min(wanted_from[place], job.states_from(index))
-        distinct = list(places)
+        distinct = [read.prompt for read in places]
         names: list[list[bytes]] = []
         known: list[Tensor | None] = []
-        if (prefixes := self._keeps(loaded)) is not None:
-            names = [hash_blocks(loaded.identity, prompt) for prompt in distinct]
+        if (prefixes := self._keeps(chunk[0][0].loaded)) is not None:
+            names = [hash_blocks(read.loaded.identity, read.prompt) for read in places]
             known = [prefixes.find(own[: first // BLOCK_TOKENS]) for own, first in zip(names, wanted_from, strict=True)]
         if part is not None:
             known = [part.known]
         starts = [0 if one is None else one.shape[2] for one in known] or [0] * len(distinct)
-        hidden, cache = loaded.model.prefill(distinct, known)
+        hidden, cache = model.prefill(distinct, known, [read.loaded.model for read in places])
         del known
         self.tally.prompt_tokens += sum(map(len, distinct)) - sum(starts)
         self.tally.reused_tokens += sum(starts) if part is None else part.reused
@@ -334,24 +345,24 @@ class Scheduler:
             for place, own in enumerate(names):
                 prefixes.keep(own, cache.layers, place)
         if any(job.read_states for job, _ in chunk):
-            _hand_out_states(loaded.model.states(distinct, hidden), chunk, places)
-        lane = loaded.model.lane
+            _hand_out_states(model.states(distinct, hidden), chunk, places)
+        lane = model.lane
         if (batch := self._batches.get(lane)) is None:
             open_guide = self._open_guide if self._codec else None
-            batch = Batch(loaded.model, self._codec, self._end_ids, prefixes, open_guide)
+            batch = Batch(model, self._codec, self._end_ids, prefixes, open_guide)
         rows: list[Row] = []
         sources: list[int] = []
-        before: dict[int, tuple[Sequence[int], PromptScore]] = {}
+        before: dict[tuple[LoadedModel, int], tuple[Sequence[int], PromptScore]] = {}
         for job, index in chunk:
-            place = places[tuple(job.prompts[index])]
+            place = places[_Read.of(job, index)]
             if (alternatives := job.options.prompt_logprobs) is not None:
                 prompt, first = job.prompts[index], job.score_starts[index]
                 states = hidden[place, first - 1 - starts[place] : len(prompt) - starts[place]]
-                shared = before.get(alternatives) if first == 1 else None
-                found = score_prompt(loaded.model, states, prompt, alternatives, start=first, before=shared)
+                shared = before.get((job.loaded, alternatives)) if first == 1 else None
+                found = score_prompt(model, states, prompt, alternatives, start=first, before=shared)
                 job.prompt_scores[index] = found
                 if first == 1:
-                    before[alternatives] = (prompt, found)
+                    before[job.loaded, alternatives] = (prompt, found)
             if job.options.max_tokens == 0:
                 events.setdefault(job, []).extend(_finish_unsampled(job, index))
                 continue
@@ -361,7 +372,7 @@ class Scheduler:
             ends = torch.tensor(
                 [len(prompt) - start - 1 for prompt, start in zip(distinct, starts, strict=True)], device=hidden.device
             )
-            logits = loaded.model.project(hidden[torch.arange(len(distinct), device=hidden.device), ends])
+            logits = model.project(hidden[torch.arange(len(distinct), device=hidden.device), ends])
             if sources != list(range(len(distinct))):
                 cache.select(torch.tensor(sources))
                 logits = logits[torch.tensor(sources, device=hidden.device)]
@@ -402,12 +413,12 @@ def _needs_states(job: Job) -> bool:
     return job.read_states is not None or job.options.prompt_logprobs is not None
 
 
-def _hand_out_states(states: Tensor, chunk: Sequence[tuple[Job, int]], places: Mapping[tuple[int, ...], int]) -> None:
+def _hand_out_states(states: Tensor, chunk: Sequence[tuple[Job, int]], places: Mapping[_Read, int]) -> None:
     """Give each job that asked for them its prompts' final hidden states, without the padding."""
     for job, index in chunk:
         if job.read_states is not None:
-            prompt = tuple(job.prompts[index])
-            job.read_states(index, states[places[prompt], : len(prompt)])
+            read = _Read.of(job, index)
+            job.read_states(index, states[places[read], : len(read.prompt)])
 
 
 def score_prompt(

@@ -157,7 +157,7 @@ def test_unloading_refuses_new_requests_and_lets_running_ones_end_on_their_weigh
     assert [sample.token_ids for sample in job.finished_samples()] == [sample.token_ids for sample in expected]
 
 
-@pytest.mark.parametrize(("is_merged", "most_ranks"), [(True, 512), (False, 512), (False, 20)])
+@pytest.mark.parametrize(("is_merged", "most_ranks"), [(True, 128), (False, 128), (False, 8)])
 def test_rows_of_several_adapters_keep_apart_and_where_none_is_merged_they_decode_in_one_batch(
     model_directory: Callable[[str], Path],
     write_adapter: Callable[..., Path],
@@ -202,6 +202,46 @@ def test_rows_of_several_adapters_keep_apart_and_where_none_is_merged_they_decod
         assert len(steps) < sum(lengths.values()) / 2
 
 
+@pytest.mark.parametrize("is_merged", [True, False])
+def test_prompts_of_several_adapters_are_read_at_once_where_none_is_merged(
+    model_directory: Callable[[str], Path],
+    write_adapter: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_merged: bool,
+) -> None:
+    engine = Engine("tiny", model_directory("qwen2"), merges_adapters=is_merged)
+    engine.load_adapter("w@v1", write_adapter(tmp_path / "1", seed=1))
+    engine.load_adapter("w@v2", write_adapter(tmp_path / "2", seed=2, r=3, target_modules=["k_proj", "down_proj"]))
+    options = SamplingOptions(max_tokens=6, seed=2, ignores_eos=True, prompt_logprobs=2)
+    asked = [("w@v1", PROMPT[1:]), ("w@v1", PROMPT), ("tiny", PROMPT), ("w@v2", PROMPT[2:]), ("w@v2", PROMPT)]
+    jobs = [Job(engine.models.find(name), [prompt], options) for name, prompt in asked]
+    alone = list[Job]()
+    for name, prompt in asked:
+        alone.append(Job(engine.models.find(name), [prompt], options))
+        engine.submit(alone[-1])
+        drain(engine)
+    read, prefill = list[int](), PlainModel.prefill
+
+    def count(model: PlainModel, prompts: Any, *more: Any) -> Any:
+        read.append(len(prompts))
+        return prefill(model, prompts, *more)
+
+    monkeypatch.setattr(PlainModel, "prefill", count)
+    for job in jobs:
+        engine.submit(job)
+    drain(engine)
+    assert sorted(read) == ([1, 2, 2] if is_merged else [5])
+    for job, same in zip(jobs, alone, strict=True):
+        (found,), (expected,) = job.finished_samples(), same.finished_samples()
+        assert found.token_ids == expected.token_ids
+        np.testing.assert_allclose(found.logprobs, expected.logprobs, atol=1e-5)
+        told, wanted = job.prompt_scores[0], same.prompt_scores[0]
+        assert told is not None
+        assert wanted is not None
+        np.testing.assert_allclose(told.logprobs, wanted.logprobs, atol=1e-5)
+
+
 def test_a_cancelled_job_frees_its_rows(engine: Engine) -> None:
     job = Job(engine.base, [PROMPT], SamplingOptions(n=16, max_tokens=100, seed=1, ignores_eos=True))
     other = Job(engine.base, [PROMPT], SamplingOptions(max_tokens=3, seed=1, ignores_eos=True))
@@ -241,10 +281,10 @@ def test_a_long_prompt_is_read_in_parts_while_others_go_on_and_shorter_ones_pass
     monkeypatch.setattr(engine.base.model, "part_tokens", 16)
     read, prefill = list[int](), PlainModel.prefill
 
-    def count(model: PlainModel, prompts: Any, known: Any = ()) -> Any:
+    def count(model: PlainModel, prompts: Any, known: Any = (), *more: Any) -> Any:
         starts = [0 if one is None else one.shape[2] for one in known] or [0] * len(prompts)
         read.append(sum(map(len, prompts)) - sum(starts))
-        return prefill(model, prompts, known)
+        return prefill(model, prompts, known, *more)
 
     monkeypatch.setattr(PlainModel, "prefill", count)
     jobs = {name: Job(engine.base, [prompt], options[name]) for name, (prompt, _) in asked.items()}
@@ -277,10 +317,10 @@ def test_a_long_prompt_that_is_cancelled_or_fails_half_way_leaves_room_for_the_n
     jobs = [Job(engine.base, [[3 + number, *long]], options) for number in range(3)]
     prefill = PlainModel.prefill
 
-    def fail(model: PlainModel, prompts: Any, known: Any = ()) -> Any:
+    def fail(model: PlainModel, prompts: Any, known: Any = (), *more: Any) -> Any:
         if prompts[0][0] == 4 and len(prompts[0]) > 40:
             raise RuntimeError("no memory left")
-        return prefill(model, prompts, known)
+        return prefill(model, prompts, known, *more)
 
     monkeypatch.setattr(PlainModel, "prefill", fail)
     for job in jobs:
