@@ -218,8 +218,12 @@ def _set_fields(webhook: Webhook, values: dict[str, Any], *, by: User) -> None:
             f"of a webhook {known} can change; found {', '.join(unknown)}",
             errors={name: ["No such field."] for name in unknown},
         )
-    if values.get("allow_private") and not by.is_superuser:
-        raise NotAllowedError("allow_private: only an admin of the installation may allow private addresses")
+    is_elsewhere = not webhook.allow_private or values.get("url", webhook.url) != webhook.url
+    if values.get("allow_private", webhook.allow_private) and is_elsewhere and not by.is_superuser:
+        raise NotAllowedError(
+            "allow_private: only an admin of the installation may allow private addresses, and change the URL where "
+            "they are allowed"
+        )
     for name, value in values.items():
         setattr(webhook, name, value)
     if "kinds" in values:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
 from apps.base.sealing import SealedKeyError
@@ -96,6 +96,19 @@ def test_only_an_admin_allows_private_addresses(project: Project, alice: User) -
         change_webhook(webhook=webhook, by=alice, allow_private=False)
     with pytest.raises(BadInputError):
         create_webhook(project=project, url="http://169.254.169.254/", by=alice)
+
+
+def test_only_an_admin_changes_where_private_addresses_are_allowed(project: Project, alice: User, bob: User) -> None:
+    alice.is_superuser = True
+    webhook, _ = create_webhook(project=project, url="http://127.0.0.1:9/hook", by=alice, allow_private=True)
+    project.members.filter(user=bob).update(role=Role.MANAGER)
+    for url in ("http://127.0.0.1:8300/", "https://example.com/hook"):
+        with pytest.raises(NotAllowedError, match="change the URL"):
+            change_webhook(webhook=webhook, by=bob, url=url)
+    changed = change_webhook(webhook=webhook, by=bob, url="http://127.0.0.1:9/hook", name="chat")
+    assert (changed.name, changed.url) == ("chat", "http://127.0.0.1:9/hook")
+    changed = change_webhook(webhook=webhook, by=bob, url="https://example.com/hook", allow_private=False)
+    assert (changed.url, changed.allow_private) == ("https://example.com/hook", False)
 
 
 def test_a_change_is_audited_without_the_path(project: Project, alice: User) -> None:
