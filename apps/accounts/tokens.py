@@ -106,18 +106,29 @@ def find_token(text: str) -> ApiToken:
     return token
 
 
-def change_token(*, token: ApiToken, by: User, limits: Mapping[str, Any]) -> ApiToken:
+def find_wider(limits: Mapping[str, Any], maker: ApiToken | None) -> list[str]:
+    """Names of limits that allow more than those of the token that they are asked for with; None asks as a person."""
+    held = maker.limits if maker is not None else {}
+    return sorted(name for name, most in held.items() if (wanted := limits.get(name)) is None or wanted > most)
+
+
+def change_token(*, token: ApiToken, by: User, limits: Mapping[str, Any], made_with: ApiToken | None) -> ApiToken:
     """Give a token other limits; {} takes them all away.
 
+    Args:
+        made_with: the token that this is asked with; None: a person's session.
     Raises:
         NotFoundError: it is neither theirs nor of an agent of a project they own.
-        NotAllowedError: one's own limits are set by an owner of the token's project.
+        NotAllowedError: one's own limits are set by an owner of the token's project, and no token gives wider ones than
+            its own.
         BadInputError: naming what is wrong.
     """
     _require_keeper(token, by)
     if token.limits and not (by.is_superuser or token.project is None or _owns(by, token.project)):
         raise NotAllowedError(f"the limits of this token are changed by an owner of {token.project}")
     wanted = _read_limits(limits)
+    if wider := find_wider(wanted, made_with):
+        raise NotAllowedError(f"this token can give none wider limits than its own: {', '.join(wider)}")
     with transaction.atomic():
         row = ApiToken.objects.select_for_update().get(pk=token.pk)
         if row.limits != wanted:

@@ -285,7 +285,8 @@ class TokenViewSet(ResourceViewSet):
         """Give a token other limits."""
         token = self.get_object()
         body = self.read_body(TokenChange)
-        return self.show(tokens.change_token(token=token, by=current_user(request), **body))
+        made_with = current_token(request)
+        return self.show(tokens.change_token(token=token, by=current_user(request), made_with=made_with, **body))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
@@ -317,15 +318,12 @@ class TokenViewSet(ResourceViewSet):
     def _narrow_limits(request: Request, limits: dict[str, Any]) -> dict[str, Any]:
         """A token makes no token that may ask for more than itself: what is left out is its own limit."""
         token = current_token(request)
-        held = dict(token.limits) if token is not None else {}
-        wider = [
-            name for name, most in held.items() if isinstance(limits.get(name), int | float) and limits[name] > most
-        ]
-        if wider:
-            raise NotAllowedError(
-                f"this token can make none with wider limits than its own: {', '.join(sorted(wider))}"
-            )
-        return held | {name: value for name, value in limits.items() if value is not None}
+        wanted = (dict(token.limits) if token else {}) | {
+            name: value for name, value in limits.items() if value is not None
+        }
+        if wider := tokens.find_wider(wanted, token):
+            raise NotAllowedError(f"this token can make none with wider limits than its own: {', '.join(wider)}")
+        return wanted
 
     @staticmethod
     def _bound_to(request: Request) -> Project | None:

@@ -88,7 +88,9 @@ def limit_token(request: HttpRequest, scene: Scene, token_id: int) -> HttpRespon
     """How much may be asked of models with one token."""
     token = get_object_or_404(house.find_tokens(scene.project, scene.user), pk=token_id, revoked_at__isnull=True)
     form = LimitsForm(posted(request), limits=token.limits)
-    _done, status = fill_in(request, form, lambda: change_token(token=token, by=scene.user, limits=form.limits))
+    _done, status = fill_in(
+        request, form, lambda: change_token(token=token, by=scene.user, limits=form.limits, made_with=None)
+    )
     if status is None:
         messages.success(request, _("The token's limits are set."))
         return leave(scene, "tokens")

@@ -146,11 +146,11 @@ def test_an_agent_cannot_widen_the_limits_its_owner_gave_it(project: Project, al
     token, _ = make_token(claw, project=project, by=alice, limits=limits)
     assert ApiToken.objects.get(pk=token.pk).limits == limits
     with pytest.raises(NotAllowedError):
-        tokens.change_token(token=token, by=claw, limits={})
+        tokens.change_token(token=token, by=claw, limits={}, made_with=None)
     with pytest.raises(NotFoundError):
-        tokens.change_token(token=token, by=bob, limits={})
-    tokens.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
-    tokens.change_token(token=token, by=alice, limits={"tokens_per_day": 5})
+        tokens.change_token(token=token, by=bob, limits={}, made_with=None)
+    tokens.change_token(token=token, by=alice, limits={"tokens_per_day": 5}, made_with=None)
+    tokens.change_token(token=token, by=alice, limits={"tokens_per_day": 5}, made_with=None)
     assert ApiToken.objects.get(pk=token.pk).limits == {"tokens_per_day": 5}
     entry = AuditEntry.objects.get(kind="token.changed")
     assert entry.payload == {"key_id": token.key_id, "before": limits, "after": {"tokens_per_day": 5}}
