@@ -151,7 +151,7 @@ class CallerRequest:
         self._reservation = self._edge.budgets.admit(
             incoming.caller,
             route.backend,
-            self._at,
+            time.time(),
             guess=lambda: guess_usage(incoming.raw, incoming.body),
             count_usd=lambda usage: self._count_usd(route, usage),
             allowance=route.allowance,

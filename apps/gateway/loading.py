@@ -39,7 +39,7 @@ _DIGEST = """
             ORDER BY id) FROM adapters_deployment t),
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_price t),
         (SELECT string_agg(concat_ws(',', id, state), ';' ORDER BY id) FROM adapters_adapter),
-        (SELECT string_agg(concat_ws(',', id, slug, limits, archived_at), ';' ORDER BY id)
+        (SELECT string_agg(concat_ws(',', id, slug, limits, archived_at, session_policy), ';' ORDER BY id)
             FROM accounts_project),
         (SELECT string_agg(concat_ws(',', user_id, project_id, role), ';' ORDER BY id) FROM accounts_member),
         (SELECT string_agg(concat_ws(',', t.id, scopes, limits, expires_at, revoked_at, t.project_id,

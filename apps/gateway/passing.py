@@ -90,7 +90,7 @@ async def pass_on(edge: Edge, request: Request, caller: Caller, path: str, sessi
     Raises:
         RefusalError: nobody answered, somebody refused, or a budget is used up.
     """
-    at, started, id = time.time(), time.perf_counter(), next(edge.ids)
+    started, id = time.perf_counter(), next(edge.ids)
     arriving, reservation, is_admitted = Body(edge, caller), None, False
     try:
         raw = await arriving.read(request)
@@ -106,7 +106,7 @@ async def pass_on(edge: Edge, request: Request, caller: Caller, path: str, sessi
         reservation = edge.budgets.admit(
             caller,
             route.backend,
-            at,
+            time.time(),
             guess=lambda: _use(guess_prompt_tokens(size)),
             count_usd=lambda use: _count_usd(edge, route, use),
             allowance=route.allowance,
@@ -120,7 +120,7 @@ async def pass_on(edge: Edge, request: Request, caller: Caller, path: str, sessi
                 route.backend,
                 tokens=tokens,
                 count_usd=lambda: _count_usd(edge, route, use),
-                now=at,
+                now=time.time(),
                 allowance=route.allowance,
             )
         row = Exchange(

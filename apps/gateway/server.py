@@ -141,6 +141,8 @@ class GatewayServer:
 
     async def _look(self, request: Request, path: str, in_path: str) -> Response:
         """Everything that asks no model: what a route takes is asked here, before anything behind it runs."""
+        if "\0" in path or "\0" in in_path:
+            raise RefusalError("the path holds a NUL character, which nothing here has", status=400, code="bad_request")
         verb = "GET" if request.method == "HEAD" else request.method
         shown, named = _find_route(path, in_path)
         route = f"{verb} {shown}"

@@ -5,7 +5,7 @@ import json
 import socket
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -234,6 +234,40 @@ def test_a_tokens_budget_ends_in_429_and_others_go_on(
     statuses = [record.header["status"] for record in gateway.records]
     assert statuses == [200] * allowed + [429]  # the second refusal is only counted
     assert gateway.chat("helper", token=token).status_code == 200
+
+
+def test_a_body_that_is_long_in_coming_is_counted_when_it_has_come(
+    gateway: GatewayThread, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = make_agent_token(project, "limited", requests_per_minute=5)
+    admit, asked_at = gateway.edge.budgets.admit, list[float]()
+
+    def note(caller: Any, backend: Any, now: float, **more: Any) -> Any:
+        asked_at.append(now)
+        return admit(caller, backend, now, **more)
+
+    monkeypatch.setattr(gateway.edge.budgets, "admit", note)
+
+    def drip() -> Iterator[bytes]:
+        yield b'{"model": "helper", '
+        time.sleep(0.4)
+        yield b'"messages": [{"role": "user", "content": "hi"}]}'
+
+    headers = {"Authorization": f"Bearer {limited}", "Content-Type": "application/json"}
+    answer = gateway.client.post("/v1/chat/completions", content=drip(), headers=headers)
+    assert answer.status_code == 200
+    assert asked_at[0] - gateway.records[0].header["at"] > 0.3
+
+
+def test_another_sampling_policy_is_heard_of(gateway: GatewayThread, project: Project, token: str) -> None:
+    assert gateway.chat("helper", token=token, temperature=0.2).status_code == 200
+    Project.objects.filter(pk=project.pk).update(session_policy={"sampling": "refuse"})
+    wait_for(lambda: gateway.chat("helper", token=token, temperature=0.2).status_code == 400)
+
+
+def test_a_nul_in_a_path_is_refused(gateway: GatewayThread, token: str) -> None:
+    for path in ("/sessions/%00/traces", "/v1/models/a%00b", "/v1/responses/%00"):
+        assert gateway.client.get(path, headers={"Authorization": f"Bearer {token}"}).status_code == 400
 
 
 def test_streams_are_charged_too(gateway: GatewayThread, project: Project) -> None:
