@@ -18,6 +18,7 @@ from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from tests.edges.caller import Caller
 from tests.edges.lived_in import EVERY_ROLE, make_bodies, make_lived_in
+from tests.edges.routes import TABLE
 
 WRONG_TYPES: dict[str, tuple[Any, ...]] = {
     "string": (3, 1.5, True, [], {}, ["x"]),
@@ -158,6 +159,32 @@ def test_a_field_nobody_knows_is_refused_by_name_and_an_empty_body_changes_nothi
             wrong.append((operation, empty))
         assert count_rows() == before, operation
     assert wrong == []
+
+
+def load_parameters() -> dict[str, list[dict[str, Any]]]:
+    """path -> the query's documented parameters, of every GET that has some."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    found = {}
+    for path, item in schema["paths"].items():
+        told = item.get("get", {}).get("parameters", [])
+        if asked := [one for one in told if one["in"] == "query"]:
+            found[path.removeprefix("/api/v1/").lstrip("/")] = asked
+    return found
+
+
+def test_every_documented_parameter_is_known_where_it_stands(ids: dict[str, Any], admin: Caller) -> None:
+    routes = {re.sub(r"\{\w+\}", "{}", route): route.removeprefix("GET ") for route in TABLE["routes"]}
+    unknown = []
+    for path, parameters in load_parameters().items():
+        full = routes[re.sub(r"\{\w+\}", "{}", f"GET {path}")].format(**ids)
+        for one in parameters:
+            forget_callers()
+            value = next(iter(one["schema"].get("enum", [])), "0")
+            answer = admin.get(f"{full}?{one['name']}={value}")
+            assert answer.status < 500, (path, one["name"], answer)
+            if answer.status == 400 and "No such parameter" in str(answer.body.get("errors", {}).get(one["name"])):
+                unknown.append((path, one["name"]))
+    assert unknown == []
 
 
 TASK = {"project": "shop", "prompt": "Say hello.", "environment": "chat", "worker": "echo"}

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.serializers.rows import RowOut
+from apps.api.serializers.rows import RowOut, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
@@ -22,6 +23,7 @@ from tentalis.core.field_limits import MAX_ABOUT_CHARS
 from tentalis.limits import LIMITS
 
 MAX_DRAWN = 10_000
+TOLD = "null for all but owners and managers of the project."
 
 
 class TasksetOut(RowOut[Taskset]):
@@ -36,6 +38,16 @@ class ItemOut(RowOut[Item]):
     """A task of a set; `split` says what it is for."""
 
     messages = serializers.ListField(child=serializers.DictField())
+    reference = serializers.SerializerMethodField(help_text=f"The right answer. {TOLD}")
+    checks = serializers.SerializerMethodField(help_text=f"What a right answer is, as data. {TOLD}")
+
+    @extend_schema_field(AnyJSONField(allow_null=True))
+    def get_reference(self, item: Item) -> Any:
+        return item.reference if may_know(self, item.taskset.project_id) else None
+
+    @extend_schema_field(AnyJSONField(allow_null=True))
+    def get_checks(self, item: Item) -> Any:
+        return item.checks if may_know(self, item.taskset.project_id) else None
 
     class Meta:
         model = Item

@@ -47,9 +47,9 @@ class TasksetViewSet(ResourceViewSet):
     @action(detail=True, filterset_class=None, serializer_class=ItemOut)
     def items(self, request: Request, pk: str) -> Response:
         """Its items, newest first; the words of what is held out are for measuring and for nothing that learns."""
+        self.extra_parameters = {"split"}
         taskset = self.get_object()
-        self.check_no_parameters("split")
-        rows = taskset.items.all()
+        rows = taskset.items.select_related("taskset")
         if (split := request.query_params.get("split")) is not None:
             rows = rows.filter(split=read_split(split))
         return self.show_page(rows, ItemOut)

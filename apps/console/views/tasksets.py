@@ -35,6 +35,7 @@ from apps.console.views.judging import find_task_or_404
 from apps.evals.models import Item, Taskset
 from apps.evals.services import Added, freeze_taskset, make_taskset
 from apps.feedback.models import Feedback
+from apps.feedback.rights import may_read_reference
 from apps.rollouts.items import add_to_taskset, divide, list_task_rows
 from apps.tasks.models import Task
 
@@ -64,6 +65,7 @@ def show_taskset(request: HttpRequest, scene: Scene, taskset_id: int) -> HttpRes
         "items": items[: tasksets.SHOWN_ITEMS],
         "left": max(0, counts[split] - tasksets.SHOWN_ITEMS),
         "reach": tasksets.find_reach(counts[Item.Split.HELD_OUT]),
+        "may_know": may_read_reference(scene.user, scene.project),
     }
     return show(request, scene, "taskset", context)
 

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import zipfile
 from typing import Any
 
@@ -338,3 +339,35 @@ def test_a_control_item_is_added_seen_and_removed(as_alice: Caller, as_bob: Call
     assert as_alice.delete(f"gold/{made.body['id']}").status == 204
     assert as_alice.get("gold").body["results"] == []
     assert as_alice.get(f"gold/{made.body['id']}").status == 404
+
+
+def test_a_token_gives_no_wider_limits_than_its_own(as_alice: Caller, alice: User, project: Project) -> None:
+    Member.objects.filter(user=alice).update(role=Role.OWNER)
+    limits = {"usd_per_day": 1, "requests_per_minute": 5}
+    made = as_alice.post("tokens", {"name": "limited", "limits": limits}).body
+    limited, own = Caller(made["token"]), f"tokens/{made['id']}"
+    for wider in ({}, {"usd_per_day": 1}, {"usd_per_day": 2, "requests_per_minute": 5}):
+        refused = limited.patch(own, {"limits": wider})
+        assert (refused.status, "wider limits" in refused.body["detail"]) == (403, True), refused
+    child = limited.post("tokens", {"name": "child", "limits": {"usd_per_day": 0.5}}).body
+    assert child["limits"] == {"usd_per_day": 0.5, "requests_per_minute": 5}
+    assert limited.patch(f"tokens/{child['id']}", {"limits": {"tokens_per_day": 9}}).status == 403
+    narrower = {"usd_per_day": 0.2, "requests_per_minute": 5}
+    assert limited.patch(f"tokens/{child['id']}", {"limits": narrower}).body["limits"] == narrower
+    assert as_alice.patch(own, {"limits": {}}).body["limits"] == {}
+
+
+def test_the_items_of_a_set_tell_what_is_right_to_who_leads_alone(
+    as_alice: Caller, as_bob: Caller, project: Project
+) -> None:
+    made = as_alice.post("tasksets", {"project": "shop", "name": "exam", "environment": "chat"}).body
+    row = {"prompt": "What is 3 + 4?", "reference": "7", "checks": {"check": "contains", "value": "7"}}
+    added = as_alice.post(
+        f"tasksets/{made['id']}/items", {"split": "held_out", "form": "jsonl", "text": json.dumps(row)}
+    )
+    assert added.status == 201, added
+    path = f"tasksets/{added.body['taskset']}/items?split=held_out"
+    (told,), (untold,) = (caller.get(path).body["results"] for caller in (as_alice, as_bob))
+    assert told["reference"] is not None
+    assert told["checks"] is not None
+    assert untold == told | {"reference": None, "checks": None}

@@ -101,3 +101,14 @@ def test_a_rule_with_facts_is_written_and_holds_for_every_row_of_a_file(client: 
     lacking = client.post(address, {"split": "train", "checks": "house@1", "text": "prompt,customer\nNow?,Ann\n"})
     assert lacking.status_code == 400
     assert "wanted the fact &#x27;refund&#x27;" in lacking.content.decode()
+
+
+def test_what_is_right_is_shown_to_who_leads_alone(client: Client, project: Project, bob: User) -> None:
+    taskset = make(client)
+    file = SimpleUploadedFile("sums.csv", b"prompt,reference\nWhat is 3 + 4?,seven it is\n")
+    client.post(path("taskset-add", taskset.pk), {"split": "held_out", "file": file})
+    page = path("taskset", Taskset.objects.latest("pk").pk)
+    for who, is_told in ((client, True), (sign_in(bob), False)):
+        shown = who.get(page).content.decode()
+        assert "What is 3 + 4?" in shown
+        assert ("seven it is" in shown) is is_told
