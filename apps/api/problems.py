@@ -85,6 +85,8 @@ def describe(error: Exception) -> tuple[int, str, str, dict[str, list[str]], dic
         return error.status, error.code, str(error), errors, headers
     if is_database_trouble(error):
         return trouble.STATUS, trouble.CODE, trouble.DETAIL, {}, {"Retry-After": str(trouble.RETRY_AFTER_S)}
+    if trouble.holds_nul(error):
+        return 400, trouble.NUL_CODE, trouble.NUL_DETAIL, {}, headers
     if isinstance(error, Http404):
         return 404, "not_found", NOT_FOUND, {}, headers
     if isinstance(error, PermissionDenied):

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
-from apps.base.trouble import answer_trouble, is_database_trouble
+from apps.base.trouble import answer_trouble, holds_nul, is_database_trouble, refuse_nul
 
 HEADER = "X-Request-Id"
 READABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -20,9 +20,12 @@ PRIVATE_PATHS = ("/api/v1/", "/bridge/")
 
 
 class DatabaseTroubleMiddleware(MiddlewareMixin):
-    """Says 503 where a view met trouble of the database; what a middleware meets comes to `show_server_error`."""
+    """Says 503 where a view met trouble of the database, and 400 where the database cannot hold a text; what a
+    middleware meets comes to `show_server_error`."""
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if holds_nul(error):
+            return refuse_nul(request)
         return answer_trouble(request, error) if is_database_trouble(error) else None
 
 

@@ -1,4 +1,5 @@
-"""What no view caught: trouble of the database that goes away by itself, a request that cannot be read, a fault.
+"""What no view caught: trouble of the database that goes away by itself, a request that cannot be read or kept, a
+fault.
 
 Trouble of the database is no free connection, a full disk, a restart, a time limit.
 """
@@ -9,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import DisallowedHost
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import DataError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
@@ -19,6 +20,10 @@ RETRY_AFTER_S = 3
 STATUS = 503
 CODE = "database_unavailable"
 DETAIL = "The database cannot answer at the moment; nothing was changed. Try again in a few seconds."
+NUL = "NUL (0x00)"
+"""What psycopg says of it."""
+NUL_CODE = "bad_input"
+NUL_DETAIL = "A text holds a NUL character, which nothing here has."
 FAULT_CODE = "internal"
 FAULT_DETAIL = "Something broke on our side; the request id finds it in our logs."
 MEDIA_TYPE = "application/problem+json"
@@ -29,6 +34,18 @@ PROGRAMS = ("/api/", "/bridge/")
 def is_database_trouble(error: BaseException | None) -> bool:
     """Whether trying the same again may help: nothing is wrong with what was asked."""
     return isinstance(error, OperationalError | InterfaceError)
+
+
+def holds_nul(error: BaseException | None) -> bool:
+    """Whether a text held a NUL character, which no text in Postgres does: wrong is what was asked."""
+    return isinstance(error, DataError) and NUL in str(error)
+
+
+def refuse_nul(request: HttpRequest) -> HttpResponse:
+    """400: problem details for programs, a page for people."""
+    if request.path.startswith(PROGRAMS):
+        return _say_problem(request, 400, NUL_CODE, NUL_DETAIL)
+    return render(None, "400.html", status=400)  # without a request: its user would be read
 
 
 def answer_trouble(request: HttpRequest, error: BaseException) -> HttpResponse:

@@ -230,7 +230,7 @@ def _write_call(call: Mapping[str, Any]) -> dict[str, Any]:
     made = {"id": call.get("id", ""), "function": called.get("name", ""), "arguments": {}, "type": "function"}
     try:
         told = json.loads(called.get("arguments") or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return made | {"parse_error": f"{error!s:.200}"}
     return made | ({"arguments": told} if isinstance(told, dict) else {"parse_error": "wanted an object"})
 

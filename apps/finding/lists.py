@@ -11,11 +11,12 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from apps.accounts.models import User
+from apps.base.days import is_nameable, read_day
 from apps.base.errors import BadInputError
 from apps.base.word_index import MOST_TYPED, read_words
 from apps.finding.bounds import TooBroadError, find_first_since, within
@@ -42,13 +43,13 @@ class MomentField(forms.CharField):
         text = super().to_python(value)
         if not text:
             return None
+        if (day := read_day(text)) is not None:
+            return timezone.make_aware(datetime.combine(day + timedelta(days=int(self.is_end)), time.min))
         try:
-            if (day := parse_date(text)) is not None and 1900 < day.year < 9000:
-                return timezone.make_aware(datetime.combine(day + timedelta(days=int(self.is_end)), time.min))
             moment = parse_datetime(text.replace(" ", "+") if "T" in text else text)
         except ValueError:
             moment = None
-        if moment is None or not 1900 < moment.year < 9000:
+        if moment is None or not is_nameable(moment):
             raise forms.ValidationError(
                 _("wanted a day such as 2026-11-20, or a time such as 2026-11-20T08:00:00Z, found %(found)s")
                 % {"found": repr(str(value)[:40])}

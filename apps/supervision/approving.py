@@ -69,7 +69,7 @@ class ProposedCalls(Approvals):
 def _read_arguments(call: ToolCall) -> Mapping[str, object]:
     try:
         found = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, Mapping) else {"unreadable": call.arguments}
 

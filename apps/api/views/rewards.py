@@ -63,7 +63,7 @@ def _read_task(label: str) -> int:
     """Raises BadInputError for a label that names no task."""
     try:
         found: Any = json.loads(label)["task"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         found = None
     if isinstance(found, bool) or not isinstance(found, int) or not 0 < found < 2**63:
         raise BadInputError.at("labels", 'wanted a JSON object with the "task" that was answered')

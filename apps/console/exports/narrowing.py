@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-from django.utils.dateparse import parse_date
+from apps.base.days import read_day
 
 DATES = frozenset({"since", "until"})
 COMMON: Mapping[str, None] = {"worker": None, "since": None, "until": None}
@@ -12,13 +12,10 @@ COMMON: Mapping[str, None] = {"worker": None, "since": None, "until": None}
 
 def find_fault(name: str, value: str) -> str:
     """What is wrong with a filter's value; "" where nothing is."""
-    if name not in DATES:
-        return ""
-    try:
-        found = parse_date(value)
-    except ValueError:
-        found = None
-    return "" if found is not None else f"{name}: wanted a date such as 2026-03-31, found {value[:40]!r}"
+    if "\0" in value:
+        return f"{name}: holds a NUL character, which nothing here has"
+    is_fit = name not in DATES or read_day(value) is not None
+    return "" if is_fit else f"{name}: wanted a date such as 2026-03-31, found {value[:40]!r}"
 
 
 def look_up(filters: Mapping[str, str], **paths: str) -> dict[str, Any]:
@@ -29,7 +26,7 @@ def look_up(filters: Mapping[str, str], **paths: str) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, value in filters.items():
-        day = parse_date(value) if name in DATES else None
+        day = read_day(value) if name in DATES else None
         if day is not None:
             at = datetime.combine(day, time.min, UTC)
             found["created_at__gte" if name == "since" else "created_at__lt"] = (

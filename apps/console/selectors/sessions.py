@@ -254,7 +254,7 @@ def _read_arguments(given: Any) -> Mapping[str, Any]:
     if isinstance(given, str) and len(given) <= MOST_ARGUMENT_CHARS:
         try:
             given = json.loads(given)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {"": given}
     return given if isinstance(given, Mapping) else {"": "" if given is None else str(given)}
 

@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from django.utils.dateparse import parse_date
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
@@ -14,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.accounts.rights import Right
 from apps.audit.chain import check_newest
 from apps.audit.kinds import Kind
+from apps.base.days import read_day
 from apps.base.errors import TentalisError
 from apps.console.selectors import operations
 from apps.console.selectors.health import read_health
@@ -140,10 +140,7 @@ def _read_day(request: HttpRequest, name: str, *, ends: bool = False) -> datetim
     text = request.GET.get(name, "")
     if not text:
         return None
-    try:
-        day = parse_date(text)
-    except ValueError:
-        day = None
-    if day is None or not 1900 < day.year < 9000:
+    day = read_day(text)
+    if day is None:
         raise Http404(f"{name} must be a day such as 2026-11-20")
     return timezone.make_aware(datetime.combine(day + timedelta(days=int(ends)), time.min))

@@ -117,7 +117,7 @@ def _list_tests(given: Any) -> list[dict[str, Any]]:
         text = next((str(told) for _, told, _ in genops(raw) if isinstance(told, str)), "") if pickled else raw.decode()
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"wanted test cases as JSON, packed or not, found {text!r:.80}") from None
     if not isinstance(found, list):
         raise ValueError(f"wanted a list of test cases, found {type(found).__name__}")

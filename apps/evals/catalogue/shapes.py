@@ -55,7 +55,7 @@ def read_json_text(row: Row, column: str) -> dict[str, Any]:
         return dict(found)
     try:
         read = json.loads(found or "{}")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         read = None
     if not isinstance(read, dict):
         raise ValueError(f"{column}: wanted a JSON object, found {found!r:.80}")
@@ -68,7 +68,7 @@ def read_list(row: Row, column: str) -> list[Any]:
     if isinstance(found, str):
         try:
             found = json.loads(found)
-        except ValueError:
+        except (ValueError, RecursionError):
             try:
                 found = ast.literal_eval(found)
             except (ValueError, SyntaxError, MemoryError, RecursionError):

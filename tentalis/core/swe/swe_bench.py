@@ -64,7 +64,7 @@ def _read_list(row: Mapping[str, Any], name: str) -> list[str]:
     value = row[name]
     try:
         found = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise RepoTaskError(f"{name}: wanted a list of tests, found {value!r:.80}")

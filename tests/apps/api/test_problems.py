@@ -7,10 +7,11 @@ from django.db import connection
 from django.db.utils import OperationalError
 from django.test import Client
 
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.api.problems import describe
 from apps.inference.errors import ProviderBusyError
 from apps.workers.models import Worker
+from tests.apps.console.builders import sign_in
 from tests.edges.caller import Answer, Caller
 
 FIELDS = {"type", "title", "status", "detail", "code", "request_id"}
@@ -139,3 +140,8 @@ def test_signing_in_gives_a_token_that_signing_out_ends(alice: User) -> None:
     assert caller.get("whoami").body["memberships"] == [{"project": "shop", "role": "manager"}]
     assert caller.post("logout").status == 204
     assert caller.get("whoami").status == 401
+
+
+def test_a_nul_in_a_path_or_a_query_is_the_callers(as_alice: Caller, project: Project) -> None:
+    check(as_alice.post("sessions/%00/feedback", {"text": "Fine."}), 400, "bad_input")
+    assert sign_in(User.objects.get(username="alice")).get("/p/shop/sessions/?key=%00").status_code == 400

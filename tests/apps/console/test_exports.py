@@ -521,6 +521,14 @@ def test_an_export_is_narrowed_to_days_and_a_worker(scene: Scene) -> None:
         reverse("console:export", args=("desk", "tasks")), {"format": "jsonl", "since": "soon"}, follow=True
     )
     assert "since: wanted a date" in answer.content.decode()
+    for filters, fault in (
+        ({"until": "9999-12-31"}, "until: wanted a date"),
+        ({"worker": "a\0"}, "worker: holds a NUL"),
+    ):
+        answer = client.post(
+            reverse("console:export", args=("desk", "feedback")), {"format": "jsonl", **filters}, follow=True
+        )
+        assert fault in answer.content.decode()
 
 
 def test_sets_that_are_empty_say_why(scene: Scene) -> None:

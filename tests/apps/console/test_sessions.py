@@ -356,3 +356,17 @@ def test_a_session_with_tools_begins_with_its_tree(project: Project, alice: User
     assert tree.index("<code>task</code>") < tree.index("12.") < tree.index("There are 12.")
     assert "&lt;b&gt;lamps" in tree
     assert tree.count("<details open>") == 2
+
+
+@pytest.mark.django_db
+def test_a_call_whose_arguments_are_too_deep_to_read_stands_as_it_is(project: Project, alice: User) -> None:
+    session = Session.objects.create(project=project, key="deep")
+    given = {"function": {"name": "dig", "arguments": "[" * 20_000}}
+    said = {"role": "assistant", "content": None, "tool_calls": [given]}
+    Exchange.objects.create(
+        project=project, session=session, model="m", messages=[{"role": "user", "content": "Go."}, said],
+        text="Dug.", tool_calls=[given],
+    )  # fmt: skip
+    page = sign_in(alice).get(path("session", session.pk))
+    assert page.status_code == 200
+    assert "dig" in page.content.decode()
