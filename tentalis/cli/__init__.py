@@ -13,11 +13,16 @@ OUR_PACKAGES = ("tentalis", "apps", "gpu_workers")
 
 
 class Entry(NamedTuple):
-    """Where a command lives: `attribute` of `module` is a function, or a `typer.Typer` for a group of commands."""
+    """Where a command lives: `attribute` of `module` is a function, or a `typer.Typer` for a group of commands.
+
+    Attributes:
+        passes_on: options it does not know are arguments, for somebody else.
+    """
 
     module: str
     attribute: str
     help: str
+    passes_on: bool = False
 
 
 COMMANDS: dict[str, Entry] = {
@@ -28,6 +33,7 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry("tentalis.cli.local", "status", "Show the processes of this machine."),
     "logs": Entry("tentalis.cli.local", "logs", "Show what the processes wrote."),
     "doctor": Entry("tentalis.cli.doctor", "doctor", "Show the settings in effect and find what is wrong."),
+    "manage": Entry("tentalis.cli.manage", "manage", "Run a command of `manage.py` on this installation.", True),
     "backup": Entry("tentalis.cli.keeping", "backup", "Back up this installation while it runs."),
     "restore": Entry("tentalis.cli.keeping", "restore", "Bring a backup back into an empty home."),
     "drill": Entry("tentalis.cli.keeping", "drill", "Prove that the newest backup can be brought back."),
@@ -113,7 +119,8 @@ def load_command(name: str, entry: Entry) -> Any:
         command: Any = build_command(target)
     else:
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(help=entry.help if not target.__doc__ else None)(target)
+        settings = {"ignore_unknown_options": True} if entry.passes_on else None
+        single.command(help=entry.help if not target.__doc__ else None, context_settings=settings)(target)
         command = build_command(single)
     command.name = name
     return command
