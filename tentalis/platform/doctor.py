@@ -43,11 +43,17 @@ MASK = "********"
 
 @dataclass(frozen=True)
 class EffectiveSetting:
-    """One setting as the processes will see it; `shown` has secrets masked."""
+    """One setting as the processes will see it; `shown` has secrets masked.
+
+    Args:
+        default, help: "" of one that nobody knows.
+    """
 
     name: str
     shown: str
     origin: str
+    default: str = ""
+    help: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,17 @@ class _Patient:
             return self.state.addresses.get(name, "")
         given = (self.settings or {}).get(name.upper())
         return str(given or "")
+
+
+def find_settings_in_effect(home: Home, environ: Mapping[str, str]) -> tuple[EffectiveSetting, ...]:
+    """Every setting, and nothing else is looked at.
+
+    Raises:
+        HomeError: the configuration cannot be read.
+    """
+    config = load_config(home) if home.config_file.exists() else None
+    state = read_state(home)
+    return tuple(list_settings(home, config, environ, state if state and state.is_alive() else None))
 
 
 def examine(home: Home, environ: Mapping[str, str]) -> Diagnosis:
@@ -143,7 +160,8 @@ def list_settings(
             text, origin = state.addresses[running[key]], "the running stack"
         else:
             text, origin = _show_default(variable.default), "default"
-        yield EffectiveSetting(name, mask(text) if variable.secret else text, origin)
+        shown = mask(text) if variable.secret else text
+        yield EffectiveSetting(name, shown, origin, _show_default(variable.default), variable.help)
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in VARIABLES:
             yield EffectiveSetting(name, MASK, "environment, unknown")

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tentalis.env import VARIABLES
 from tentalis.platform.config import Config, load_or_make_config
 from tentalis.platform.doctor import Diagnosis, count_tensors, examine, mask
 from tentalis.platform.home import Home
@@ -35,6 +37,24 @@ def test_each_setting_is_shown_with_its_value_and_where_it_came_from(home: Home,
     groups = "workers,episodes,scorers,hints,gates=threads:16;control=threads:4"
     assert origin(diagnosis, "TENTALIS_QUEUE_PROCESSES") == (groups, "default")
     assert origin(diagnosis, "TENTALIS_SECRET_KEY")[0] == "********"
+
+
+def test_every_setting_is_told_with_what_it_is_for_and_its_default(home: Home, environ: dict[str, str]) -> None:
+    told = call_settings(environ)
+    assert [one["name"] for one in told] == list(VARIABLES)
+    assert all(one["help"] for one in told)
+    weight = next(one for one in told if one["name"] == "TENTALIS_OPD_WEIGHT")
+    assert weight["default"] == weight["shown"] == "0.3"
+    said = call_settings(environ | {"TENTALIS_OPD_WEIGHT": "1", "TENTALIS_TOKEN": "the-token"}, as_json=False)
+    assert "TENTALIS_OPD_WEIGHT=1  [environment]\n    weight of the OPD loss (default: 0.3)\n" in said
+    assert "the-token" not in said
+    assert not home.root.exists()
+
+
+def call_settings(environ: dict[str, str], *, as_json: bool = True) -> Any:
+    asked = [sys.executable, "-m", "tentalis", "doctor", "--settings", *["--json"] * as_json]
+    done = subprocess.run(asked, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout) if as_json else done.stdout
 
 
 def test_no_secret_is_ever_shown(home: Home, environ: dict[str, str]) -> None:
