@@ -46,11 +46,14 @@ def start_project(
     Args:
         server: "" for the installation's own engine, which has the models that are kept on its machine.
         tasks: so many rows to train on are submitted; what they want of facts stands in their metadata.
+    Raises:
+        typer.BadParameter: a project that is to be made could not ask the server; nothing is made.
     """
     environment, rows = told["environment"], told["rows"]
     if slug in {project["slug"] for project in list_rows(client, client.list_projects)}:
         client.change_project(slug, **told["project"])
     else:
+        _require_model(client, slug, told["worker"], server, model)
         client.create_project(slug=slug, **({"name": slug} | told["project"]))
         yield f"made project {slug}"
     served = {name: value for name, value in (("provider", server), ("base_model", model)) if value}
@@ -76,6 +79,34 @@ def start_project(
         text = _write_lines({"prompt": row["prompt"], "metadata": row.get("metadata", {})} for row in first)
         client.import_tasks(project=slug, text=text, form="jsonl", environment=environment, worker=worker["name"])
         yield f"submitted {len(first)} tasks"
+
+
+def _require_model(client: "Client", slug: str, worker: Mapping[str, Any], server: str, model: str) -> None:
+    """That the worker of a new project has a model to ask, as far as it can be known before there is the project."""
+    from tentalis.client.endpoints import Call
+
+    server = server or str(worker.get("provider", ""))
+    model = model or str(worker.get("base_model", ""))
+    if not server:
+        if worker.get("kind") == "chat" and not model:
+            raise typer.BadParameter(
+                "name --model, one that is kept on this machine, or --server: its worker needs one"
+            )
+        return
+    seen = client.send(Call("GET", "providers", {"name": server, "limit": 200}))["results"]
+    found = next((row for row in seen if row["project"] is None), None)
+    if found is None:
+        raise typer.BadParameter(
+            f"--server: a new project may ask shared model servers, and {server!r} is none: "
+            f"tentalis model setup {server} --everywhere"
+        )
+    if found["granted_to"] != "everyone":
+        raise typer.BadParameter(
+            f"--server: {server} is for the projects that it is granted to: tentalis project create {slug}, "
+            f"tentalis model grant {server} {slug}, and this again"
+        )
+    if not (model or found["default_model"]):
+        raise typer.BadParameter(f"name --model: {server} has no default model")
 
 
 def _write_lines(rows: Any) -> str:

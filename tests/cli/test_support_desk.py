@@ -58,11 +58,8 @@ def test_a_right_reply_keeps_every_rule_and_others_lack_what_they_lack() -> None
 def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
     User.objects.update(is_superuser=True)
     url = "http://127.0.0.1:9/v1"
-    box = Provider.objects.create(name="box", kind="vllm", base_url=url, default_model="base")
+    Provider.objects.create(name="box", kind="vllm", base_url=url, default_model="base", granted_to="everyone")
     server = ("--server", "box")
-    refused = signed_in("project", "new", "support", "--from", "support-desk", *server)
-    assert "model server box is not granted to project support" in refused.err
-    Provider.objects.filter(pk=box.pk).update(granted_to="everyone")
     outcome = signed_in("project", "new", "support", "--from", "support-desk", "--tasks", "3", *server)
     assert outcome.code == 0, outcome.err
     assert "made taskset tickets: 480 items, 80 of them held out" in outcome.out
@@ -91,6 +88,32 @@ def test_one_command_makes_the_project(signed_in: Run, tmp_path: Path) -> None:
         2,
         True,
     )
+
+
+def test_a_worker_that_could_not_ask_its_server_leaves_no_project_behind(signed_in: Run) -> None:
+    User.objects.update(is_superuser=True)
+    url = "http://127.0.0.1:9/v1"
+    Provider.objects.create(name="theirs", kind="vllm", base_url=url, project=Project.objects.get(), default_model="x")
+    box = Provider.objects.create(name="box", kind="vllm", base_url=url)
+
+    def start(*words: str) -> str:
+        return " ".join(signed_in("project", "new", "support", "--from", "support-desk", *words).err.split())
+
+    assert "name --model, one that is kept on this machine, or --server" in start()
+    assert "may ask shared model servers, and 'theirs' is none" in start("--server", "theirs")
+    assert "tentalis model grant box support" in start("--server", "box")
+    Provider.objects.filter(pk=box.pk).update(granted_to="everyone")
+    assert "name --model: box has no default model" in start("--server", "box")
+    assert [project.slug for project in Project.objects.all()] == ["shop"]
+
+
+def test_a_project_that_is_there_is_filled_when_its_server_is_granted(signed_in: Run) -> None:
+    User.objects.update(is_superuser=True)
+    Provider.objects.create(name="box", kind="vllm", base_url="http://127.0.0.1:9/v1")
+    assert signed_in("project", "create", "support").code == 0
+    assert signed_in("model", "grant", "box", "support").code == 0
+    outcome = signed_in("project", "new", "support", "--from", "support-desk", "--server", "box", "--model", "base")
+    assert outcome.code == 0, outcome.err
 
 
 def test_a_starter_says_who_judges(signed_in: Run, tmp_path: Path) -> None:
