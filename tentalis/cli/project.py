@@ -60,7 +60,7 @@ def make_from(
 def show(slug: Slug = "", as_json: AsJson = False) -> None:
     """Show a project's settings."""
     with open_client() as client:
-        print_row(client.get_project(choose_project(client, slug)), as_json=as_json)
+        print_row(client.get_project(choose_project(client, slug, command="tentalis project show")), as_json=as_json)
 
 
 @app.command()
@@ -81,7 +81,8 @@ def hold_out(
 ) -> None:
     """Put a share of a project's own work aside as it comes, to be measured on and never learnt from."""
     with open_client() as client:
-        project = client.change_project(choose_project(client, slug), held_out_percent=percent)
+        chosen = choose_project(client, slug, command=f"tentalis project hold-out {percent}")
+        project = client.change_project(chosen, held_out_percent=percent)
     typer.echo(f"{project['slug']} puts {project['held_out_percent']} % of its own work aside")
 
 
@@ -108,7 +109,7 @@ def unarchive(slug: Annotated[str, typer.Argument(help="Slug of the project.")])
 def why(slug: Slug = "", as_json: AsJson = False) -> None:
     """Show the training status: what the next training waits for."""
     with open_client() as client:
-        findings = client.why(choose_project(client, slug))["findings"]
+        findings = client.why(choose_project(client, slug, command="tentalis project why"))["findings"]
     print_rows(findings, ("count", "words"), as_json=as_json, empty="nothing blocks training")
 
 
@@ -129,6 +130,6 @@ def judges(
     said = {"who": who or None, "rate": rate, "human_rate": human_rate, "model": model}
     changes = {name: value for name, value in said.items() if value is not None}
     with open_client() as client:
-        chosen = choose_project(client, slug)
+        chosen = choose_project(client, slug, command="tentalis project judges")
         found = client.choose_judges(chosen, **changes) if changes else client.get_judges(chosen)
     print_row(found, as_json=as_json)

@@ -113,9 +113,11 @@ def open_client() -> "Client":
     return Client(credentials.url, credentials.token)
 
 
-def choose_project(client: "Client", given: str) -> str:
+def choose_project(client: "Client", given: str, *, command: str = "") -> str:
     """The project named, else the only one there is.
 
+    Args:
+        command: that takes the slug as an argument, as it is typed; "" of one with `--project`.
     Raises:
         typer.BadParameter: there is none or a choice.
     """
@@ -124,7 +126,8 @@ def choose_project(client: "Client", given: str) -> str:
     slugs = [membership["project"] for membership in client.whoami()["memberships"]]
     if len(slugs) == 1:
         return str(slugs[0])
-    raise typer.BadParameter(f"name one with --project: {', '.join(slugs[:20]) or 'you are in none yet'}")
+    how = f"name one: {command} SLUG" if command else "name one with --project"
+    raise typer.BadParameter(f"{how}: {', '.join(slugs[:20]) or 'you are in none yet'}")
 
 
 def choose_worker(client: "Client", project: str, given: str) -> str:

@@ -154,9 +154,11 @@ def test_projects_workers_and_what_is_in_the_way(signed_in: Run) -> None:
     made = signed_in("project", "create", "lab", "--name", "The lab")
     assert made.out == "made project lab\n"
     assert "The lab" in signed_in("project", "show", "lab").out
-    asked = signed_in("project", "why")
-    assert asked.code == 2, asked
-    assert "--project" in asked.err
+    for words in (("why",), ("show",), ("judges",), ("hold-out", "20")):
+        asked = signed_in("project", *words)
+        assert asked.code == 2, asked
+        assert f"name one: tentalis project {' '.join(words)} SLUG: lab, shop" in asked.err
+    assert "name one with --project: lab, shop" in signed_in("task", "submit", "hello").err
     assert signed_in("worker", "create", "desk", "--kind", "desk", "-p", "lab", "--json").json["base_model"] == "desk"
     assert "desk" in signed_in("worker", "show", "desk").out
     assert signed_in("project", "rename", "lab", "The shed").out == "lab is called The shed now\n"
