@@ -54,8 +54,9 @@ lint: $(VENV)/installed-dev ## format, style, types, floors, templates, Django's
 		$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 bench: $(VENV)/installed-dev ## measure side by side (BENCH=trainer|engine|pipeline|learning|faults|...)
-	@test -n "$(BENCH)" || { echo "make bench needs BENCH=name, one of: $$(ls tests/bench/*.py 2>/dev/null | \
-		sed -nE 's/.*\/([a-z0-9]+)\.py/\1/p' | tr '\n' ' ')" >&2; exit 2; }
+	@test -n "$(BENCH)" || { echo "make bench needs BENCH=name, one of: $$(for file in tests/bench/*.py; do \
+		name=$$(basename "$$file" .py); \
+		! sed 6q "$$file" | grep -qE "(tests\.bench\.|BENCH=)$$name([^a-z_]|$$)" || printf '%s ' "$$name"; done)" >&2; exit 2; }
 	@$(PY) -m tests.bench.$(BENCH) $(ARGS)
 
 screens: $(VENV)/installed-dev ## photograph every page, light and dark, into docs/screens (ARGS="--only review task")

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.engine_worker ours|hf DIRECTORY`: one side of `engine_models`, which asks it line by line.
+"""`engine_worker.py ours|hf DIRECTORY`: one side of `engine_models`, which asks it line by line.
 
 A line of JSON comes in, one goes out. `draw` says how long it took, in wall and CPU seconds, and how long until the
 prompts were read; `score` says log-probs; `memory` the most that the process ever held.

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.overhead_ours PLAN OUT`: the items that stand in the plan, measured as a link of a queue
+"""`overhead_ours.py PLAN OUT`: the items that stand in the plan, measured as a link of a queue
 process measures them, in Postgres and Redis that run."""
 
 import json
