@@ -30,6 +30,7 @@ from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 from tests.apps.gateway.running import GatewayProcess, make_agent, make_chat_worker, make_provider
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.upstream import StubUpstream
+from tests.bench.attack import ATTACKS, NO_ATTACK
 from tests.edges.limit_servers import NEIGHBOUR_S, SMALL, SMALL_LIMITS, Neighbour, WebProcess
 from tests.edges.raw_connection import Heard, RawConnection, ask, make_head
 from tests.factories import make_project, make_user
@@ -323,6 +324,12 @@ def test_every_row_of_the_table_is_tried() -> None:
     declared = {(row.name, edge) for row in list_rows() for edge in row.edges}
     assert declared == ATTEMPTS.keys() | ELSEWHERE.keys()
     assert not ATTEMPTS.keys() & ELSEWHERE.keys()
+
+
+def test_every_row_of_the_table_has_an_attack_or_says_why_none() -> None:
+    attacked = {one.limit for one in ATTACKS if one.limit}
+    assert {row.name for row in list_rows()} == attacked | NO_ATTACK.keys()
+    assert not attacked & NO_ATTACK.keys()
 
 
 @pytest.mark.parametrize("edge", [WEB, GATEWAY])
