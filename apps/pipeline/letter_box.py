@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 WAIT_S = 1
 AWAY_S = 1.0
+AWAY = (redis.RedisError, BrokerError, DatabaseError, OSError)
+"""Whom the letter box needs is not there."""
 RECORD_JOB, HEARTBEAT_JOB = "training.record", "training.heartbeat"
 
 
@@ -46,9 +48,9 @@ def take_letter(content: bytes, refusals: DroppedLetters) -> bool:
 class LetterBox:
     """Looks into the letter box until it is told to stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: DroppedLetters | None = None) -> None:
         self._ended = threading.Event()
-        self._refusals = DroppedLetters()
+        self._refusals = refusals or DroppedLetters()
         self._thread = threading.Thread(target=self._look, name="letter box", daemon=True)
 
     def start(self) -> None:
@@ -69,7 +71,7 @@ class LetterBox:
                     was_away = False
                     while not self._ended.is_set():
                         self._take(client.brpop([key], timeout=WAIT_S))
-            except (redis.RedisError, BrokerError, DatabaseError, OSError) as error:
+            except AWAY as error:
                 if not was_away:
                     logger.warning("the letter box waits: %s", error)
                 was_away = True
@@ -78,5 +80,11 @@ class LetterBox:
 
     def _take(self, found: Sequence[bytes] | None) -> None:
         close_old_connections()
-        if found is not None:
+        if found is None:
+            return
+        try:
             take_letter(found[1], self._refusals)
+        except AWAY:
+            raise
+        except Exception:  # the boundary of a thread, which nobody starts again: a letter costs only itself
+            logger.exception("a letter is lost; a result lies in the artifact store too, where the sweep finds it")

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -18,12 +19,12 @@ from apps.pipeline import flow
 from apps.pipeline.letter_box import LetterBox, take_letter
 from apps.rollouts.models import Batch
 from apps.training import monitoring, services
-from apps.training.box import DroppedLetters, find_result
+from apps.training.box import LETTER_FILE, DroppedLetters, find_result
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.celery import app
 from tentalis.core.contracts import ContractError, Outcome, TrainResult, TrainSpec
-from tentalis.core.letters import LETTER_BOX, Letter, draw_key
+from tentalis.core.letters import LETTER_BOX, LETTER_SCHEMA, Letter, draw_key
 from tests.apps.training.boxes import leave_result, send_out, write_letter
 
 PREFIX = installed.CELERY_BROKER_TRANSPORT_OPTIONS["global_keyprefix"]
@@ -109,6 +110,46 @@ def test_a_forged_letter_is_dropped_and_audited(
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"null"])
 def test_what_is_no_letter_at_all_is_dropped(spec: TrainSpec, broker: "redis.Redis", content: bytes) -> None:
     assert not take_letter(content, DroppedLetters())
+    assert read_passed_on(broker) == []
+
+
+def nest(depth: int) -> bytes:
+    """A letter that nobody signed, whose body is nested so deep."""
+    data = {"kind": "result", "run_id": TrainingRun.objects.get().pk, "attempt": 1, "number": 1, "signature": "00"}
+    written = json.dumps(data | {"schema": LETTER_SCHEMA, "body": {"x": 0}})
+    return written.replace('"x": 0', f'"x": {"[" * depth}{"]" * depth}').encode()
+
+
+def count_readable() -> int:
+    """How deep a list is nested at most that can be read here."""
+    depth = sys.getrecursionlimit()
+    while True:
+        try:
+            json.loads("[" * depth + "]" * depth)
+        except RecursionError:
+            depth -= 1
+        else:
+            return depth
+
+
+def test_nothing_is_signed_that_is_nested_too_deep_to_be_written() -> None:
+    body: dict[str, Any] = {}
+    for _ in range(2 * sys.getrecursionlimit()):
+        body = {"x": body}
+    letter = Letter(kind="result", run_id=1, attempt=1, number=1, body=body, signature="00")
+    assert not letter.is_signed_with("k")
+
+
+def test_a_letter_nested_almost_as_deep_as_can_be_read_is_dropped_and_beside_a_run_no_result(
+    spec: TrainSpec, broker: "redis.Redis", tmp_path: Path
+) -> None:
+    run, output = TrainingRun.objects.get(), tmp_path / "runs" / "1"
+    deepest = count_readable()
+    for depth in range(deepest - 60, deepest + 1):
+        content = nest(depth)
+        assert not take_letter(content, DroppedLetters())
+        (output / LETTER_FILE).write_bytes(content)
+        assert find_result(run) is None
     assert read_passed_on(broker) == []
 
 
@@ -199,3 +240,25 @@ def test_the_letter_box_passes_on_what_lies_in_the_broker(spec: TrainSpec, broke
     assert json.loads(base64.b64decode(json.loads(message[1])["body"]))[0] == [body]
     flow.handle_training_result(body, by="control")
     assert TrainingRun.objects.get().state == "failed"
+
+
+class BrokenRefusals(DroppedLetters):
+    """As a fault that nobody foresaw."""
+
+    def note(self, reason: str, *, now: float | None = None) -> None:
+        raise LookupError(reason)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_letter_that_breaks_in_an_unforeseen_way_costs_only_itself(
+    spec: TrainSpec, broker: "redis.Redis", caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.lpush(f"{PREFIX}{LETTER_BOX}", b"no letter", write_letter(spec, "result", failure_of(spec)))
+    box = LetterBox(BrokenRefusals())
+    box.start()
+    try:
+        message = broker.brpop([f"{PREFIX}control"], timeout=20)
+    finally:
+        box.stop()
+    assert message is not None
+    assert "a letter is lost" in caplog.text
