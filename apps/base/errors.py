@@ -90,8 +90,9 @@ class IllegalMoveError(ConflictError):
 
 @contextmanager
 def log_and_continue(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Log `what` with the reason, and go on, where one of these is raised: one of many may fail without the rest."""
+    """Log `what` with the reason, and go on, where one of these is raised: one of many may fail without the rest. Of an
+    error that nobody foresaw it is logged too where it was raised."""
     try:
         yield
     except errors as error:
-        logger.warning("%s: %s", what, error)
+        logger.warning("%s: %s", what, error, exc_info=not isinstance(error, TentalisError | OSError))

@@ -51,7 +51,7 @@ def settle_feedback() -> None:
 def sweep_runs() -> None:
     """Take up trainings whose box went silent, and send those whose turn has come; none keeps the others from it."""
     for run in find_silent_runs():
-        with log_and_continue(f"run {run.pk} was silent, and stays so", TentalisError, OSError):
+        with log_and_continue(f"run {run.pk} was silent, and stays so", Exception):
             logger.warning("run %s was silent: %s", run.pk, flow.wake_silent_run(run))
     flow.adopt_rebuilt()
     trainings.keep_hours()

@@ -32,7 +32,7 @@ from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TRAIN_RESULT_SCHEMA, AdapterManifest, ContractError, Outcome, TrainResult
 from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.boxes import leave_result, send_out
-from tests.factories import make_judged_task
+from tests.factories import make_judged_task, make_worker
 from tests.support.walk import list_files
 
 MOST_FILES = 14
@@ -201,6 +201,23 @@ def test_a_silent_run_whose_result_lies_in_the_store_is_recorded(run: TrainingRu
     fall_silent()
     sweep.sweep_runs()
     assert Adapter.objects.count() == 1
+
+
+def test_a_silent_run_that_breaks_in_an_unforeseen_way_keeps_no_other_from_its_turn(
+    run: TrainingRun, project: Project, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = []
+    for name in ("before", "behind"):
+        batch = Batch.objects.create(project=project, worker=make_worker(project, name), number=1, target_tasks=1)
+        others.append(services.queue_run(batch=batch, by="ledger").pk)
+        spec = {"output_uri": (store / "runs" / name).as_uri()}
+        TrainingRun.objects.filter(pk=others[-1]).update(spec=spec, state="running", attempt=1)
+    TrainingRun.objects.filter(pk=run.pk).update(spec={"output_uri": 5})
+    fall_silent()
+    sweep.sweep_runs()
+    assert set(TrainingRun.objects.filter(pk__in=others).values_list("state", flat=True)) == {"queued"}
+    assert TrainingRun.objects.get(pk=run.pk).state == "running"
+    assert f"run {run.pk} was silent, and stays so" in caplog.text
 
 
 def test_a_silent_run_is_sent_again_and_its_late_result_dropped(run: TrainingRun, store: Path) -> None:
