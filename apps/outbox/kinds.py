@@ -56,7 +56,9 @@ class SegmentKind(StrEnum):
     """Find out whether a repository's task may be used (an admission)."""
 
 
-OF_A_TASK = (SegmentKind.WORK, SegmentKind.EPISODE, SegmentKind.TRY, SegmentKind.LEARN)
+OF_WORK = (SegmentKind.WORK, SegmentKind.EPISODE, SegmentKind.TRY)
+"""The kinds in which a task is done."""
+OF_A_TASK = (*OF_WORK, SegmentKind.LEARN)
 """The kinds whose subject is a task that is under way."""
 
 

@@ -17,7 +17,7 @@ from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange, Session
 from apps.outbox import services as outbox
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import OF_WORK
 from apps.pipeline import flow
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
@@ -69,10 +69,10 @@ def hand_in_result(
             Attempt.objects.filter(pk=attempt.pk).update(elapsed_s=elapsed_s)
     else:
         with transaction.atomic():
+            outbox.cancel_segments(*OF_WORK, subject_ids=[task.pk])  # first, as a link's last write has it
             locked = Task.objects.select_for_update().get(pk=task.pk)
             if locked.state != Task.State.QUEUED:
                 raise ConflictError(f"task {task.pk} takes no result: wanted state queued, found {locked.state}")
-            outbox.cancel_segments(SegmentKind.WORK, SegmentKind.TRY, subject_ids=[task.pk])
             tasks.fail_task(task.pk, link="tasks.work", reason=result or "the agent said it failed", by=by.handle)
     task.refresh_from_db()
     return task

@@ -46,7 +46,7 @@ from apps.judges import services as probes
 from apps.judges.models import JudgeProbe
 from apps.judges.selectors import find_unfinished as find_unfinished_probes
 from apps.outbox import services as outbox
-from apps.outbox.kinds import KINDS, Chain, SegmentKind
+from apps.outbox.kinds import KINDS, OF_WORK, Chain, SegmentKind
 from apps.pipeline import bulk as bulks
 from apps.pipeline import importing, judging, sets
 from apps.pipeline.supervision import learn_from_decisions, learn_from_waits
@@ -459,7 +459,7 @@ def submit_own_attempt(
 ) -> Attempt:
     """Take an outside agent's own try at a task; when it was the last one, they are scored and reviewed like any."""
     with transaction.atomic():
-        outbox.cancel_segments(SegmentKind.WORK, SegmentKind.TRY, subject_ids=[task.pk])
+        outbox.cancel_segments(*OF_WORK, subject_ids=[task.pk])
         attempt = handing_in.hand_in_attempt(task=task, steps=steps, answer=answer, by=by, index=index, is_last=is_last)
         learn_from_decisions(attempt)
         due, project = handing_in.find_stored_at(attempt), task.project_id

@@ -34,7 +34,7 @@ from apps.inference.selectors import read_conversations
 from apps.outbox.links import LINKS, run_claim
 from apps.outbox.models import Segment
 from apps.outbox.services import Hold, end_unwritten, hold, release, replay
-from apps.pipeline import flow
+from apps.pipeline import bridge, flow
 from apps.pipeline.supervision import learn_from_waits
 from apps.rollouts.examples import iterate_demonstrations, put_items
 from apps.rollouts.models import Batch, Demonstration, Rollout
@@ -208,6 +208,21 @@ def test_an_episode_is_played_turn_by_turn_and_is_an_attempt_of_many_calls_in_th
     one.refresh_from_db()
     assert one.score == 1.0
     assert read(one)["details"]["turns"] == 4
+
+
+def test_a_result_that_is_handed_in_takes_the_place_of_the_episode(tallier: Worker, stage: Stage, alice: User) -> None:
+    task = submit(tallier, alice)
+    flow.submit_own_attempt(task=task, steps=[], answer="3", by=alice)
+    assert [one.kind for one in Segment.objects.filter(subject_id=task.pk, state="open")] == ["work"]
+    play_task(task.pk, by="worker", approvals=ProposedCalls())
+    assert Attempt.every.filter(task=task).count() == 1
+
+
+def test_who_says_that_it_could_not_do_a_task_ends_its_episode(tallier: Worker, stage: Stage, alice: User) -> None:
+    task = submit(tallier, alice)
+    said: dict[str, Any] = {"worker_id": tallier.name, "steps": [], "result": "too hard", "is_done": False, "by": alice}
+    assert bridge.hand_in_result(task=task, **said).state == "failed"
+    assert not Segment.objects.filter(subject_id=task.pk, state="open").exists()
 
 
 def test_an_attempt_under_way_is_no_answer_to_anybody(tallier: Worker, stage: Stage, alice: User) -> None:
