@@ -5,6 +5,7 @@ from typing import Final, TypedDict
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
@@ -313,7 +314,7 @@ def _move(evaluation: Evaluation, state: Evaluation.State, *, by: User) -> Evalu
 
 
 def fail_evaluation(evaluation_id: int, *, link: str, reason: str, by: str) -> None:
-    """It could not be done; what was tried until then is kept."""
+    """It could not be done; what was tried until then is kept. A verdict that waited for it waits no longer."""
     evaluation = Evaluation.objects.get(pk=evaluation_id)
-    if evaluation.state in {Evaluation.State.QUEUED, Evaluation.State.RUNNING}:
-        move(evaluation, Evaluation.State.FAILED, by=by, failure=reason)
+    if evaluation.state in {Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.WAITING}:
+        move(evaluation, Evaluation.State.FAILED, by=by, failure=reason, finished_at=timezone.now())

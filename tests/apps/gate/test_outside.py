@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -28,6 +29,7 @@ from tentalis.core.packing import pack_bools, pack_float32, pack_int32
 from tests.apps.adapters.desk_adapters import make_served
 from tests.apps.adapters.vllm_stub import VllmStub
 from tests.apps.gate.conftest import hold_out, make_boxed_worker
+from tests.links import run_link
 
 pytestmark = pytest.mark.django_db
 LONG_AGO = "2020-01-01T00:00:00Z"
@@ -160,6 +162,35 @@ def test_a_try_that_is_not_handed_in_is_offered_again_and_never_counts_as_wrong(
     safe = Verdict.objects.get(question="safe")
     assert (adapter.state, adapter.waits_for, safe.outcome) == ("candidate", "", "inconclusive")
     assert "handed nothing in, though it was offered 3 times: nothing is proved" in safe.words
+
+
+def test_a_try_that_can_never_be_graded_ends_its_evaluation_and_its_verdict_waits_no_longer(
+    harness: Worker, store: Path, alice: User
+) -> None:
+    """As where its world is no longer installed when it is handed in."""
+    hold_out(harness.project, LEAST_OWN)
+    adapter = make_served(harness, 1, store, state=Adapter.State.CANDIDATE)
+    gate_adapter(adapter.pk, by="gate")
+    for task in list_offered():
+        do(task, alice)
+    Attempt.objects.update(created_at=LONG_AGO)
+    Task.objects.update(environment="gone")
+    Segment.objects.filter(kind="evaluate").update(run_after=LONG_AGO)
+    for segment in Segment.objects.filter(kind="evaluate", state="open"):
+        for _ in range(settings.TENTALIS["MAX_ATTEMPTS"]):
+            run_link(lambda pk: offering.measure(pk, by="evals"), segment.pk, 0)
+            Segment.objects.filter(pk=segment.pk).update(run_after=LONG_AGO)
+    failed = Evaluation.objects.filter(state="failed", finished_at__isnull=False)
+    assert failed.count() == Evaluation.objects.count() > 0
+    assert Segment.objects.filter(kind="evaluate", state="dead").count() == failed.count()
+    assert [flow.go_on_waiting() for _ in range(3)] == [0, 0, 0]
+    assert not Segment.objects.filter(kind="evaluate", state="open").exists()
+    assert Segment.objects.filter(kind="adopt", subject_id=adapter.pk, state="open").count() == 1
+    gate_adapter(adapter.pk, by="gate")
+    adapter.refresh_from_db()
+    safe = Verdict.objects.get(question="safe")
+    assert (adapter.waits_for, safe.outcome) == ("", "inconclusive")
+    assert "gone" in safe.words
 
 
 @pytest.mark.parametrize("adapter", ["another@v9", None])
