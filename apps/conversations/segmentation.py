@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
 from apps.audit.services import move
@@ -17,6 +18,8 @@ from apps.conversations.models import Conversation, Turn, TurnExchange
 from apps.conversations.policy import read_policy
 from apps.inference.models import Exchange, Session
 from apps.inference.selectors import read_conversations
+from apps.outbox.kinds import SegmentKind
+from apps.outbox.selectors import died_last
 from apps.outbox.services import final_write
 from tentalis.core.canon import content_hash
 from tentalis.core.conversation_delta import Conversation as Whole
@@ -41,18 +44,6 @@ MOST_TURNS = 200
 MOST_HEARD = 64
 """The latest of a person's words that a turn is known by."""
 _HEAVY = ("prompt_token_ids", "token_ids", "logprobs", "sampled")
-_DUE = """
-SELECT session.id, session.project_id
-FROM inference_session session
-LEFT JOIN conversations_conversation conversation ON conversation.session_id = session.id
-WHERE session.project_id = ANY(%(projects)s)
-  AND session.last_seen_at > now() - make_interval(secs => %(remembered_s)s)
-  AND (conversation.seen_at IS NULL OR session.last_seen_at > conversation.seen_at
-       OR (session.closed_at IS NOT NULL AND EXISTS (
-           SELECT FROM conversations_turn turn WHERE turn.session_id = session.id AND turn.state = 'open')))
-ORDER BY session.last_seen_at
-LIMIT %(limit)s
-"""
 _CLOSE_IDLE = """
 UPDATE inference_session SET closed_at = now()
 WHERE id IN (SELECT id FROM inference_session
@@ -62,14 +53,21 @@ WHERE id IN (SELECT id FROM inference_session
 
 
 def find_due_sessions(project_ids: Sequence[int], *, remembered_s: float, limit: int = 500) -> list[tuple[int, int]]:
-    """(session id, project id) of sessions with something to cut, longest waiting first.
+    """(session id, project id) of sessions with something to cut, longest waiting first; those are left alone that
+    could not be cut.
 
     Args:
         remembered_s: sessions silent for longer are left alone: a project that begins to learn begins with its present.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_DUE, {"projects": list(project_ids), "remembered_s": remembered_s, "limit": limit})
-        return [(session, project) for session, project in cursor.fetchall()]
+    is_new = Q(conversation__seen_at=None) | Q(last_seen_at__gt=F("conversation__seen_at"))
+    has_open = Exists(Turn.objects.filter(session=OuterRef("pk"), state=Turn.State.OPEN))
+    sessions = Session.objects.filter(
+        is_new | Q(has_open, closed_at__isnull=False),
+        ~died_last(SegmentKind.CUT),
+        project__in=list(project_ids),
+        last_seen_at__gt=Now() - timedelta(seconds=remembered_s),
+    )
+    return list(sessions.order_by("last_seen_at").values_list("pk", "project_id")[:limit])
 
 
 def close_idle_sessions(project_id: int, *, idle_s: float) -> int:

@@ -80,7 +80,8 @@ class Chain:
         links: Celery jobs, in order; a test may name them.
         together: of these subjects' ids, those that its links may do as one set; None: each is done alone.
         then: called with the subjects' ids in the transaction that ends the last link.
-        on_dead: called with the subject's id, `link`, `reason` and `by`, in the transaction that buries it.
+        on_dead: called with the subject's id, `link`, `reason` and `by`, in the transaction that buries it. A kind that
+            the clock starts and that has none leaves those out that `selectors.died_last` tells.
         on_replay: called with the subject's id, `link` and `by`, in the transaction that takes it up again.
     """
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet, Subquery
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 
 from apps.outbox.models import Segment
@@ -47,6 +47,14 @@ class DeadWork:
 def find_dead(project_id: int) -> QuerySet[Segment]:
     """A project's dead letters."""
     return Segment.objects.filter(project_id=project_id, state=Segment.State.DEAD)
+
+
+def died_last(kind: str) -> Exists:
+    """Whether of the row at hand the newest segment of a kind failed for good: what the clock starts again and again
+    leaves such a row alone, until somebody replays that segment or puts it away."""
+    segments = Segment.objects.filter(kind=kind, subject_id=OuterRef(OuterRef("pk")))
+    newest = Subquery(segments.order_by("-pk").values("pk")[:1])
+    return Exists(Segment.objects.filter(pk=newest, state=Segment.State.DEAD))
 
 
 def with_last_error(segments: QuerySet[Segment], error: str) -> QuerySet[Segment]:

@@ -12,6 +12,8 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.errors import ProviderRefusedError
+from apps.outbox.kinds import SegmentKind
+from apps.outbox.selectors import died_last
 from apps.outbox.services import final_write
 from apps.scoring import reward_models
 from apps.scoring.answers import Answer
@@ -33,12 +35,14 @@ _OPEN = (TrainingRun.State.QUEUED, TrainingRun.State.RUNNING, TrainingRun.State.
 
 
 def find_due() -> list[Worker]:
-    """Workers whose steps should be labelled now: their project weighs a step scorer, and enough steps are new."""
+    """Workers whose steps should be labelled now: their project weighs a step scorer, and enough steps are new; those
+    are left alone whose steps could not be labelled."""
     after = int(settings.TENTALIS["PRM_TRAIN_AFTER"])
     if not after:
         return []
     due = []
-    for worker in Worker.objects.select_related("project").filter(is_active=True, project__learning_enabled=True):
+    learning = Worker.objects.filter(~died_last(SegmentKind.LABEL), is_active=True, project__learning_enabled=True)
+    for worker in learning.select_related("project"):
         if not can_label(worker) or SCORER not in find_profile(worker.project, str(worker.kind)).weights:
             continue
         unlabelled = find_unlabelled(worker).values("steps").count()

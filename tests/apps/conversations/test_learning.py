@@ -6,13 +6,16 @@ from collections.abc import Callable
 import pytest
 
 from apps.accounts.models import Project
+from apps.base.errors import ConflictError
 from apps.conversations.models import Turn
+from apps.conversations.segmentation import cut_session
 from apps.evals.measuring import measure
 from apps.evals.models import Evaluation, Item
 from apps.evals.panels import ItemSet, find_own
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback
 from apps.outbox.models import Segment
+from apps.outbox.services import replay
 from apps.pipeline import conversing
 from apps.rollouts.models import Rollout
 from apps.rollouts.selectors import make_records
@@ -25,6 +28,7 @@ from tests.apps.conversations.talk import INTERNAL, SYSTEM, Talk, tool, user
 from tests.apps.gateway.running import make_provider
 from tests.factories import make_task
 from tests.fakes import FakeModelServer
+from tests.links import run_link
 
 Read = Callable[[Talk], list[Turn]]
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"order": 7}'}}
@@ -265,6 +269,26 @@ def test_only_projects_that_want_it_learn_from_sessions(
     assert Segment.objects.filter(kind="cut", subject_id=talk.session.pk).exists()
     Project.objects.filter(pk=project.pk).update(session_policy=policy)
     assert conversing.converse() == 0
+
+
+def test_a_session_that_cannot_be_cut_is_left_alone_until_somebody_replays_it(talk: Talk, helper: Worker) -> None:
+    def refuse(session_id: int) -> None:
+        raise ConflictError(f"session {session_id} cannot be cut")
+
+    talk.ask(user("What is two and two?"), answer="It is four.")
+    other = Talk(helper.project, "s-2")
+    other.ask(user("What is two and two?"), answer="It is four.")
+    assert conversing.converse() == 2
+    dead = Segment.objects.get(kind="cut", subject_id=talk.session.pk)
+    assert not run_link(refuse, dead.pk, 0)
+    assert [conversing.converse() for _ in range(3)] == [1, 1, 1], "the other one waits"
+    assert [one.state for one in Segment.objects.filter(kind="cut", subject_id=talk.session.pk)] == ["dead"]
+    replay(dead, by="alice")
+    assert run_link(lambda pk: cut_session(pk, by="test"), dead.pk, 0)
+    assert conversing.converse() == 1
+    talk.ask(user("Thanks"), answer="Bye.")
+    assert conversing.converse() == 2, "it is cut by itself again"
+    assert Segment.objects.filter(kind="cut", subject_id=talk.session.pk, state="open").count() == 1
 
 
 def test_a_session_that_was_cut_is_due_again_when_it_goes_on_or_ends(talk: Talk, read: Read) -> None:

@@ -13,7 +13,10 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError, NotFoundError
 from apps.calibration.models import Rater
 from apps.feedback.models import Feedback, StepFeedback
+from apps.inference.errors import ProviderRefusedError
 from apps.inference.services import open_client, record_exchanges
+from apps.outbox.models import Segment
+from apps.outbox.services import replay
 from apps.pipeline import flow, trainings
 from apps.scoring.labelling import find_unlabelled, label_steps
 from apps.scoring.models import RewardModel, StepLabel, StepScore
@@ -31,6 +34,7 @@ from gpu_workers.runner import run as train_spec
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.desk import make_tickets
 from tests.factories import make_task, make_worker
+from tests.links import run_link
 
 pytestmark = [pytest.mark.torch, pytest.mark.django_db]
 
@@ -85,6 +89,25 @@ def train(run: TrainingRun) -> None:
     result = train_spec(TrainSpec.from_json(run.spec), lambda _: None)
     flow.handle_training_result(result.to_json(), by="control")
     run.refresh_from_db()
+
+
+def test_steps_that_cannot_be_labelled_are_left_alone_until_somebody_takes_them_up_again(
+    project: Project, ada: Worker, settings: Settings
+) -> None:
+    def refuse(worker_id: int) -> None:
+        raise ProviderRefusedError("no completions here")
+
+    settings.TENTALIS = settings.TENTALIS | {"PRM_TRAIN_AFTER": 1}
+    attempt_tickets(ada, 2, seed=1, state=Task.State.DONE)
+    assert trainings.label_due() == 1
+    dead = Segment.objects.get(kind="label")
+    Segment.objects.update(attempts=settings.TENTALIS["MAX_ATTEMPTS"] - 1)
+    assert not run_link(refuse, dead.pk, 0)
+    assert [trainings.label_due() for _ in range(3)] == [0, 0, 0]
+    assert [one.state for one in Segment.objects.filter(kind="label")] == ["dead"]
+    replay(dead, by="alice")
+    assert run_link(lambda pk: None, dead.pk, 0)
+    assert trainings.label_due() == 1, "they are labelled by themselves again"
 
 
 def test_steps_become_a_scorer_that_is_gated_used_and_replaced_only_by_one_as_good(
