@@ -1,7 +1,7 @@
 """What a feedback says, beside what is known of the same attempts and steps: the ground on which raters are trusted.
 
-Whoever stores feedback that stands calls `compare([feedback])` last in its transaction; whoever takes one back calls
-`forget(feedback)` there. Either may be called again and changes nothing then.
+Whoever stores feedback that stands calls `compare([feedback])` last in its transaction; whoever takes some back calls
+`forget([feedback])` there. Either may be called again and changes nothing then.
 """
 
 from collections import defaultdict
@@ -114,10 +114,17 @@ def _gather(
     return gathered, []
 
 
-def forget(feedback: Feedback) -> None:
-    """Take back what came of a feedback that was undone or retracted; the weights are counted anew."""
-    attempts = Attempt.objects.filter(task=feedback.task_id).values_list("pk", flat=True)
-    forget_judgements(project_id=feedback.project_id, handle=feedback.author, attempt_ids=attempts)
+def forget(taken_back: Iterable[Feedback]) -> None:
+    """Take back what came of feedback that was undone or retracted; the weights are counted anew.
+
+    In as many statements for many of one author as for one, but for the weight of each rater it touches.
+    """
+    by_author: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for feedback in taken_back:
+        by_author[feedback.project_id, feedback.author].append(feedback.task_id)
+    for (project_id, author), tasks in by_author.items():
+        attempts = Attempt.objects.filter(task__in=tasks).values_list("pk", flat=True)
+        forget_judgements(project_id=project_id, handle=author, attempt_ids=attempts)
 
 
 def _load_attempts(tasks: Collection[int]) -> Mapping[int, Attempts]:

@@ -91,7 +91,7 @@ def _retract(feedback: Feedback, by: User, reason: str) -> bool:
     )
     feedback.refresh_from_db(fields=["retracted_at", "retracted_by", "retract_reason", "undo_until"])
     if changed:
-        forget(feedback)
+        forget([feedback])
     return bool(changed)
 
 

@@ -105,7 +105,7 @@ def test_a_person_is_held_against_what_was_verified_once(project: Project, bob: 
     compare([feedback])
     rater = Rater.objects.get(handle="user:bob")
     assert (rater.kind, rater.audited, rater.errors) == ("person", 2, 1)
-    forget(feedback)
+    forget([feedback])
     rater.refresh_from_db()
     assert (rater.audited, rater.weight) == (0, 1.0)
 
@@ -219,7 +219,7 @@ def test_a_comparison_with_all_it_is_held_against_takes_eight_statements(
     feedback = give_task_feedback(
         task=task, by=bob, steps=[StepRating(attempt_index=1, score=0.1)]
     )  # right: no audit entry
-    forget(feedback)
+    forget([feedback])
     with CaptureQueriesContext(connection) as queries:
         compare([feedback])
     assert len([query for query in queries if "SAVEPOINT" not in query["sql"]]) == 8

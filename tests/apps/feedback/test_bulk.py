@@ -10,10 +10,12 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError
+from apps.calibration.models import Comparison, Rater
 from apps.feedback import bulk as bulk_judgements
 from apps.feedback.claims import LATER, claim
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.errors import CountChangedError
+from apps.feedback.finalizing import settle_feedback
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.queue import QueueFilter
@@ -175,6 +177,34 @@ def test_undone_late_what_no_run_has_is_taken_back_and_the_rest_is_told(project:
     assert bulk.report == [{"review": reviews[0].pk, "reason": "batch 1 of echo has it: what learnt from it stays"}]
     rewards = dict(Rollout.objects.filter(attempt__index=1).values_list("task", "reward"))
     assert rewards == {reviews[0].task_id: 0.75, reviews[1].task_id: 1.0}
+
+
+def test_what_was_undone_says_nothing_of_raters_any_more(project: Project, alice: User, bob: User) -> None:
+    """Neither is alice held against what was verified, nor anybody against her."""
+    counts = []
+    for size in (2, 9):
+        for _ in range(size):
+            task = make_open_review(project, ("only",)).task
+            task.attempts.update(outcome=1.0)
+            save_scores(task, "prm", [0.5])
+        count = Review.objects.filter(state=Review.State.OPEN).count()
+        bulk = run(start(project, alice, count), limit=50)
+        Feedback.objects.update(undo_until=Now())
+        settle_feedback()
+        give_task_feedback(task=task, by=bob, score=0)
+        found = Comparison.objects.all()
+        assert found.filter(rater__handle="user:alice", source="verified").count() == count
+        assert set(found.filter(against="user:alice").values_list("rater__handle", flat=True)) == {
+            "user:bob",
+            "scorer:prm",
+        }
+        bulks.begin_undo(bulk=bulk, by=alice)
+        with CaptureQueriesContext(connection) as queries:
+            bulks.undo_next(bulk.pk)
+        counts.append(len(queries))
+        assert set(found.values_list("rater__handle", "against")) == {("user:bob", ""), ("scorer:prm", "user:bob")}
+        assert Rater.objects.get(handle="user:alice").audited == 0
+    assert counts[0] == counts[1]
 
 
 def test_a_chunk_takes_as_many_queries_for_many_as_for_few(project: Project, alice: User) -> None:
