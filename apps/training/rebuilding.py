@@ -32,6 +32,17 @@ def find_parent(run: TrainingRun) -> Adapter | None:
     return adapter
 
 
+def find_latest_version(run: TrainingRun) -> int | None:
+    """The version that the run which is done again continued: of a later one it took no rollouts; None for any other.
+
+    What this one continues may be earlier, where a step of the line is missing; log-probs are exact all the same.
+    """
+    if run.rebuilds_id is None:
+        return None
+    before = find_first(run).parent
+    return before.line_version if before is not None else 0
+
+
 def find_unfinished(run: TrainingRun) -> QuerySet[TrainingRun]:
     """Trainings of a run's line that are to be done again and are not yet, itself aside, in their order."""
     policies = TrainingRun.objects.filter(purpose=TrainingRun.Purpose.POLICY)

@@ -26,7 +26,7 @@ from apps.training.checkpoints import resume_from_checkpoint
 from apps.training.learners import LEARNERS
 from apps.training.models import TrainingRun
 from apps.training.naming import check_name
-from apps.training.rebuilding import find_hold, find_parent
+from apps.training.rebuilding import find_hold, find_latest_version, find_parent
 from apps.training.results import end_untrained
 from apps.training.schedule import OUTSIDE_HOURS, leave_place, take_place
 from apps.workers.bases import require_base, say_missing
@@ -118,6 +118,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
         parent_adapter_uri=parent.uri if parent else None,
         parent_sha256=parent.sha256 if parent else None,
         policy_version=parent.line_version if parent else 0,
+        latest_version=find_latest_version(run) if learns_policy else None,
         rollouts_uri=rollouts_uri,
         rollouts_sha256=rollouts_sha256,
         recipe=run.recipe,

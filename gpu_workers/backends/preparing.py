@@ -43,6 +43,7 @@ def find_examples(
         policy_version=spec.policy_version,
         max_staleness=recipe.max_staleness,
         hints_count=recipe.uses_teacher,
+        latest_version=spec.latest_version,
     )
     refused = Refused(counts)
     fitting = []

@@ -270,6 +270,8 @@ class TrainSpec:
         parent_adapter_uri: file:// directory of the adapter to continue from; None starts a fresh one.
         parent_sha256: what the parent's manifest must hash to; None with no parent.
         policy_version: of the parent, counted along its line (0 without one); rollout staleness is measured against it.
+        latest_version: no rollout of a later one may train; None: of the parent's. A training that is done again
+            without somebody may continue an earlier adapter than the rollouts are of.
         rollouts_uri: file:// JSONL of what the recipe's algorithm learns from: RolloutRecord, PairRecord or
             DemonstrationRecord; LabelledStepsRecord for a reward model.
         rollouts_sha256: hex digest of that file.
@@ -297,6 +299,7 @@ class TrainSpec:
     output_uri: str
     backend: str = "standalone"
     purpose: str = "policy"
+    latest_version: int | None = None
     resume_uri: str | None = None
     tracking: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -304,16 +307,23 @@ class TrainSpec:
 
     @property
     def content_hash(self) -> str:
-        return content_hash(dataclasses.asdict(self))
+        return content_hash(self._list_fields())
 
     @property
     def work_hash(self) -> str:
         """Content hash of what decides the weights: the same for every attempt at a run, resumed or not."""
         around = {"attempt", "output_uri", "resume_uri", "tracking"}
-        return content_hash({name: value for name, value in dataclasses.asdict(self).items() if name not in around})
+        return content_hash({name: value for name, value in self._list_fields().items() if name not in around})
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"content_hash": self.content_hash}
+        return self._list_fields() | {"content_hash": self.content_hash}
+
+    def _list_fields(self) -> dict[str, Any]:
+        """Without `latest_version` where it is None: older boxes do not know the field."""
+        fields = dataclasses.asdict(self)
+        if self.latest_version is None:
+            del fields["latest_version"]
+        return fields
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

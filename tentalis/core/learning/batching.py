@@ -16,17 +16,25 @@ class Sorted(NamedTuple):
     refused: Counter[str]
 
 
-def refusal_reason(rollout: RolloutRecord, *, policy_version: int, max_staleness: int, hints_count: bool) -> str:
+def refusal_reason(
+    rollout: RolloutRecord,
+    *,
+    policy_version: int,
+    max_staleness: int,
+    hints_count: bool,
+    latest_version: int | None = None,
+) -> str:
     """Why this rollout may not train; "" when it may.
 
     Args:
         policy_version: of the adapter about to be trained.
+        latest_version: a rollout of a later one is refused, and none up to `policy_version`; None: that alone.
         max_staleness: in adapter versions.
         hints_count: whether a hint alone is something to learn from.
     """
     if policy_version - rollout.policy_version > max_staleness:
         return "stale"
-    if rollout.policy_version > policy_version:
+    if rollout.policy_version > max(policy_version, latest_version or 0):
         return "from_a_later_version"
     if not any(rollout.sampled):
         return "no_sampled_token"
@@ -58,13 +66,22 @@ def _find_nonsense(rollout: RolloutRecord) -> str:
 
 
 def sort_rollouts(
-    rollouts: Sequence[RolloutRecord], *, policy_version: int, max_staleness: int, hints_count: bool
+    rollouts: Sequence[RolloutRecord],
+    *,
+    policy_version: int,
+    max_staleness: int,
+    hints_count: bool,
+    latest_version: int | None = None,
 ) -> Sorted:
-    """Part the usable from the unusable, in the order given."""
+    """Part the usable from the unusable, in the order given; arguments as `refusal_reason` has them."""
     usable, refused = [], Counter[str]()
     for rollout in rollouts:
         reason = refusal_reason(
-            rollout, policy_version=policy_version, max_staleness=max_staleness, hints_count=hints_count
+            rollout,
+            policy_version=policy_version,
+            max_staleness=max_staleness,
+            hints_count=hints_count,
+            latest_version=latest_version,
         )
         if reason:
             refused[reason] += 1

@@ -24,6 +24,9 @@ from apps.tasks.models import Task
 from apps.training.models import TrainingRun
 from apps.training.services import dispatch_run, fail_run
 from apps.workers.models import Worker
+from tentalis.core.contracts import TrainSpec
+from tentalis.core.learning.batching import sort_rollouts
+from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.test_per_user import read_batch, serve, talk_once
 from tests.apps.training.test_runs import make_result
 from tests.factories import make_user, make_worker
@@ -202,6 +205,58 @@ def test_a_step_that_fails_is_left_out_and_the_rest_goes_on(helper: Worker, stor
     Segment.objects.filter(kind="train").update(state="done")
     fail_run(fails.pk, link="training.dispatch", reason="the box burnt down", by="test")
     assert train(lasts, store).parent == first
+
+
+def read_usable(run: TrainingRun) -> list[int]:
+    """Tasks of the rollouts that its trainer would learn from, by age alone."""
+    spec, recipe = TrainSpec.from_json(run.spec), Recipe.from_json(run.recipe)
+    found = sort_rollouts(
+        read_batch(run),
+        policy_version=spec.policy_version,
+        latest_version=spec.latest_version,
+        max_staleness=recipe.max_staleness,
+        hints_count=recipe.uses_teacher,
+    )
+    return [record.group_id for record in found.usable]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_missing_step_answered_is_learnt_from_all_the_same(
+    helper: Worker, store: Path, olivia: User, *, fails: bool
+) -> None:
+    first, _ = learn(helper, store, "ada", "bob")
+    learn(helper, store, "grace", "ada" if fails else "grace")
+    _, third = learn(helper, store, "ada", "bob")
+    _, fourth = learn(helper, store, "bob", "ada")
+    assert forget(helper, olivia).reruns == 2 + fails
+    runs = list(TrainingRun.objects.filter(rebuilds__isnull=False).order_by("pk"))
+    if fails:
+        Segment.objects.filter(kind="train").update(state="done")
+        fail_run(runs.pop(0).pk, link="training.dispatch", reason="the box burnt down", by="test")
+    made = [train(run, store) for run in runs]
+    assert [one.parent for one in made] == [first, made[0]]
+    for run, tasks in zip(runs, (third, fourth), strict=True):
+        run.refresh_from_db()
+        assert sorted(read_usable(run)) == sorted(task.pk for task in tasks)
+    assert [run.spec["policy_version"] for run in runs] == [1, made[0].line_version], "the parent's own, as ever"
+    assert [run.spec["latest_version"] for run in runs] == [2, 3], "what the run that is done again continued"
+    assert all("latest_version" not in run.spec for run in TrainingRun.objects.filter(rebuilds=None)), "older boxes"
+
+
+def test_what_the_first_training_refused_as_later_is_refused_again(helper: Worker, store: Path, olivia: User) -> None:
+    first, _ = learn(helper, store, "ada", "bob")
+    learn(helper, store, "ada", "bob")
+    late = talk_once(helper, "ada", find_deployed(helper))
+    with transaction.atomic():
+        services.deploy(helper, first, by="test", kind=Kind.DEPLOYMENT_ROLLED_BACK)
+    helper.project.batch_tasks = 3
+    helper.project.save()
+    learn(helper, store, "grace", "bob")
+    forget(helper, olivia)
+    finish(store)
+    run = TrainingRun.objects.get(rebuilds__isnull=False)
+    assert late.pk in {record.group_id for record in read_batch(run)}
+    assert (len(read_usable(run)), late.pk in read_usable(run)) == (1, False)
 
 
 def test_a_rebuilt_line_whose_last_step_fails_ends_at_the_one_before(helper: Worker, store: Path, olivia: User) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.adapters.artifacts import path_of
 from apps.adapters.models import Adapter
 from apps.adapters.selectors import find_deployed
@@ -53,17 +53,9 @@ def tell_logprobs(task: Task, adapter: Adapter | None) -> None:
         Exchange.objects.filter(pk=exchange.pk).update(logprobs=pack_float32(scored.tolist()))
 
 
-def learn(helper: Worker, *people: str) -> Adapter:
-    for name in people:
-        task = talk_once(helper, name, find_deployed(helper))
-        Rollout.objects.filter(task=task).update(reward=float(name != "bob"))
-        tell_logprobs(task, find_deployed(helper))
-    adapter = train(TrainingRun.objects.get(state="queued"))
-    serve(adapter)
-    return adapter
-
-
-def test_the_trainer_makes_a_line_again_of_what_is_left(project: Project, settings: Settings, tmp_path: Path) -> None:
+@pytest.fixture
+def helper(project: Project, settings: Settings, tmp_path: Path) -> Worker:
+    """A worker on the model of two layers; three conversations fill a batch."""
     from tests.gpu_workers.learning.training_factory import tiny_model
 
     settings.ARTIFACTS = tmp_path
@@ -71,11 +63,29 @@ def test_the_trainer_makes_a_line_again_of_what_is_left(project: Project, settin
     project.batch_tasks = 3
     project.recipe = {"lora_rank": 4, "lora_alpha": 8.0, "max_staleness": 0, "singles": "batch"}
     project.save()
-    helper = make_worker(project, "helper", Worker.Kind.CHAT, base_directory=str(tiny_model()))
+    return make_worker(project, "helper", Worker.Kind.CHAT, base_directory=str(tiny_model()))
+
+
+@pytest.fixture
+def olivia(project: Project) -> User:
     olivia = make_user("olivia")
     project.members.create(user=olivia, role="owner")
+    return olivia
+
+
+def learn(helper: Worker, *people: str) -> Adapter:
+    for place, name in enumerate(people):
+        task = talk_once(helper, name, find_deployed(helper))
+        Rollout.objects.filter(task=task).update(reward=float(place != 1))
+        tell_logprobs(task, find_deployed(helper))
+    adapter = train(TrainingRun.objects.get(state="queued"))
+    serve(adapter)
+    return adapter
+
+
+def test_the_trainer_makes_a_line_again_of_what_is_left(project: Project, helper: Worker, olivia: User) -> None:
     first = learn(helper, "ada", "bob", "ada")
-    second, third = learn(helper, "grace", "ada", "bob"), learn(helper, "bob", "ada", "bob")
+    second, third = learn(helper, "ada", "bob", "grace"), learn(helper, "ada", "bob", "bob")
     graces = set(Rollout.objects.filter(attempt__exchange__session__end_user="grace").values_list("pk", flat=True))
     done = forget_person(project=project, end_user="grace", by=olivia)
     assert (graces != set(), done.reruns) == (True, 2)
@@ -94,3 +104,20 @@ def test_the_trainer_makes_a_line_again_of_what_is_left(project: Project, settin
     third.refresh_from_db()
     assert third.barred
     assert inspect_files(tip, third) == (), "it continues no stale adapter: it takes the place of one that is barred"
+
+
+def test_answers_of_a_step_that_is_missing_teach_what_comes_before_it(
+    project: Project, helper: Worker, olivia: User
+) -> None:
+    """The second batch was the forgotten person's alone; the third was answered by what learnt from it."""
+    first = learn(helper, "ada", "bob", "ada")
+    learn(helper, "grace", "grace", "grace")
+    learn(helper, "ada", "bob", "ada")
+    assert forget_person(project=project, end_user="grace", by=olivia).reruns == 1
+    run = TrainingRun.objects.get(rebuilds__isnull=False)
+    made = train(run)
+    run.refresh_from_db()
+    assert (made.parent, run.spec["policy_version"]) == (first, 1)
+    assert {record.policy_version for record in read_batch(run)} == {2}
+    assert run.summary["rollouts"] == 3
+    assert run.metrics[0]["displaced"] == 0, "how far answers fell is asked of those of the very version it begins with"

@@ -40,6 +40,14 @@ def test_each_unusable_rollout_is_counted_under_its_reason(reason: str, fields: 
     assert bool(usable) is not bool(reason)
 
 
+@pytest.mark.parametrize(("latest", "refused"), [(None, [11, 12, 13]), (12, [13]), (9, [11, 12, 13])])
+def test_up_to_a_version_that_is_told_later_rollouts_count_too(latest: int | None, refused: list[int]) -> None:
+    rollouts = [make_rollout(policy_version=version) for version in range(9, 14)]
+    found = sort_rollouts(rollouts, policy_version=10, latest_version=latest, max_staleness=4, hints_count=True)
+    assert found.refused == {"from_a_later_version": len(refused)}
+    assert [one.policy_version for one in found.usable] == [one for one in range(9, 14) if one not in refused]
+
+
 def test_a_hint_alone_is_nothing_to_learn_from_without_a_teacher() -> None:
     rollout = make_rollout(reward=None, hinted_messages=[{"role": "user", "content": "hello Hint: wave."}])
     assert sort_rollouts([rollout], policy_version=0, max_staleness=4, hints_count=False).refused
