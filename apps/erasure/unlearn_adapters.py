@@ -23,7 +23,7 @@ from apps.outbox.services import cancel_segments, lock_segments
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, TrainingUse
 from apps.training import run_control
 from apps.training.models import TrainingRun
-from apps.training.rebuilding import OPEN, State, find_first
+from apps.training.rebuilding import OPEN, State, find_first, find_parent
 from apps.workers.models import Worker
 from tentalis.core.learning.recipes import Recipe
 
@@ -110,7 +110,9 @@ def rebuild(*, project: Project, forgetting: int, batches: Sequence[int], by: st
     runs = []
     for run in found.runs:
         if run.state in OPEN:
-            cancel_run(run, reason=CANCELLED, by=by)
+            is_to_be_sent = run.state == State.QUEUED or not run.attempt
+            continued = {"parent": find_parent(run)} if is_to_be_sent and run.rebuilds_id is None else {}
+            cancel_run(run, reason=CANCELLED, by=by, **continued)
         batch = move_remaining_items(run.batch, by=by) if run.batch is not None else None
         if batch is None:
             continue
@@ -223,12 +225,16 @@ def count_rebuilds(forgetting_ids: Iterable[int]) -> dict[int, dict[str, int]]:
     return found
 
 
-def cancel_run(run: TrainingRun, *, reason: str, by: str) -> None:
-    """End a run that is open: what it learns from is not to be learnt."""
+def cancel_run(run: TrainingRun, *, reason: str, by: str, **changes: Any) -> None:
+    """End a run that is open: what it learns from is not to be learnt.
+
+    Args:
+        changes: of its other fields.
+    """
     cancel_segments(SegmentKind.TRAIN, subject_ids=[run.pk])
     if run.state == State.RUNNING and "output_uri" in run.spec:
         run_control.ask(run, run_control.CANCEL, reason)
-    move(run, State.CANCELLED, by=by, failure=reason)
+    move(run, State.CANCELLED, by=by, failure=reason, **changes)
 
 
 def _leads(adapter: Adapter) -> bool:

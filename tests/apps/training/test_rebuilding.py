@@ -259,6 +259,21 @@ def test_what_the_first_training_refused_as_later_is_refused_again(helper: Worke
     assert (len(read_usable(run)), late.pk in read_usable(run)) == (1, False)
 
 
+def test_a_run_that_was_never_sent_goes_on_from_what_served(helper: Worker, store: Path, olivia: User) -> None:
+    learn(helper, store, "ada", "bob")
+    taught, _ = learn(helper, store, "grace", "ada")
+    kept = [talk_once(helper, name, find_deployed(helper)) for name in ("grace", "bob")][1]
+    forget(helper, olivia)
+    helper.project.training_policy = {"serves_until_rebuilt": False}
+    helper.project.save()
+    assert flow.rollback_blocked() == 1
+    again, last = TrainingRun.objects.filter(rebuilds__isnull=False).order_by("pk")
+    made = [train(run, store) for run in (again, last)]
+    last.refresh_from_db()
+    assert (made[1].parent, read_usable(last)) == (made[0], [kept.pk])
+    assert last.spec["latest_version"] == taught.line_version
+
+
 def test_a_rebuilt_line_whose_last_step_fails_ends_at_the_one_before(helper: Worker, store: Path, olivia: User) -> None:
     learn(helper, store, "grace", "ada")
     learn(helper, store, "grace", "bob")
