@@ -13,7 +13,7 @@ from apps.audit.services import record
 from apps.outbox.services import held_write
 from apps.rollouts.contents import describe_taught
 from apps.training.models import TrainingRun
-from apps.training.results import join_updates
+from apps.training.results import SAMPLING_BACKENDS, join_updates
 from apps.training.schedule import renew_place
 from tentalis.core.canon import canonical_json
 from tentalis.core.learning.collapse import Alarm
@@ -56,7 +56,8 @@ def is_storable(value: object) -> bool:
 
 def watch_training(run: TrainingRun, metrics: Sequence[Mapping[str, Any]], *, by: str) -> list[Alarm]:
     """What the newest update says; in the running transaction."""
-    return raise_alarms(run, watch_update(metrics), update=len(metrics), by=by)
+    alarms = watch_update(metrics, samples_anew=run.backend in SAMPLING_BACKENDS)
+    return raise_alarms(run, alarms, update=len(metrics), by=by)
 
 
 def note_taught(adapter: Adapter, run: TrainingRun, *, by: str) -> None:

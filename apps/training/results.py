@@ -20,7 +20,7 @@ from apps.feedback.models import Feedback
 from apps.inference.costs import Bill, Cost, cost_of_tasks
 from apps.rollouts.models import Batch, TrainingUse
 from apps.scoring.models import RewardModel
-from apps.training import run_control
+from apps.training import cluster, run_control
 from apps.training.learners import LEARNERS, Trained
 from apps.training.models import TrainingRun
 from tentalis.core.contracts import Outcome, TrainResult
@@ -30,6 +30,8 @@ from tentalis.core.learning.preflight_rules import GateAnswer, ask_finishing, as
 logger = logging.getLogger(__name__)
 
 AGENTS_TURNS = ("main", "side")
+SAMPLING_BACKENDS = frozenset({cluster.BACKEND})
+"""They sample answers as they train: the lengths they tell are of what is trained, elsewhere of stored attempts."""
 
 
 def lock_awaited(result: TrainResult) -> TrainingRun | None:
@@ -99,12 +101,16 @@ def end_untrained(run: TrainingRun, outcome: Outcome, reason: str, *, by: str, *
 
 
 def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict[str, Any]) -> list[GateAnswer]:
-    """G4, G5 and G7, of what the trainer of a policy told; of others nothing is asked."""
+    """G4, G5 and G7, of what the trainer of a policy told; of others nothing is asked.
+
+    Lengths are those of held-out tasks, else of what was sampled in training, first and last. Those of stored attempts
+    say nothing of what was trained.
+    """
     if run.purpose != TrainingRun.Purpose.POLICY:
         return []
     policy = GatePolicy.from_json(run.project.gate_policy)
     first, last = summary.get("length_before_tokens"), summary.get("length_after_tokens")
-    if first is None:  # it told none of held-out tasks: those it learnt from tell
+    if first is None and run.backend in SAMPLING_BACKENDS:
         lengths = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
         first, last = (lengths[0], lengths[-1]) if lengths else (None, None)
     return [

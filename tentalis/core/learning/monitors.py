@@ -35,7 +35,8 @@ class MonitorLimits:
             half as likely as when they were drawn: the run unlearns what it is rewarded for, though its loss falls.
             Many passes with wide clipping do so on the desk, at .2 and more while right answers vanish; where it learns
             it stays at .01 and less. At the first update it is what the server's and the trainer's kernels differ by.
-        most_length_drift: of the answers' mean length, relative to the first update: what is paid by length drifts.
+        most_length_drift: of the mean length of answers sampled in training, relative to the first update: what is paid
+            by length drifts.
         most_stale: share of a batch that was too old to train on: more means that serving and training have parted.
         most_proxy_gap: mean reward over mean verified outcome of the same attempts: a reward so far above is earned by
             other things than being right.
@@ -64,11 +65,13 @@ class MonitorLimits:
 LIMITS = MonitorLimits()
 
 
-def watch_update(metrics: Sequence[Mapping[str, Any]]) -> tuple[Alarm, ...]:
+def watch_update(metrics: Sequence[Mapping[str, Any]], *, samples_anew: bool = False) -> tuple[Alarm, ...]:
     """What the newest update of a run says against its first.
 
     Args:
         metrics: of every update so far, oldest first, under the trainer's names; what it does not tell is not watched.
+        samples_anew: the trainer samples answers for every update. Else their lengths are those of the stored attempts
+            that were dealt to it, and say nothing of what is trained.
     """
     if not metrics:
         return ()
@@ -82,7 +85,8 @@ def watch_update(metrics: Sequence[Mapping[str, Any]]) -> tuple[Alarm, ...]:
         ratio, words = now / before, f"entropy {now:.3f} nats a token where it began at {before:.3f}"
         found += _below("entropy_ratio", ratio, LIMITS.least_entropy_ratio, words)
         found += _above("entropy_ratio", ratio, LIMITS.most_entropy_ratio, words)
-    if (before := _number(first, "mean_length_tokens")) and (now := _number(last, "mean_length_tokens")) is not None:
+    before, now = _number(first, "mean_length_tokens"), _number(last, "mean_length_tokens")
+    if samples_anew and before and now is not None:
         drift, words = now / before - 1, f"answers of {now:.1f} tokens where they were {before:.1f}"
         found += _above("length_drift", abs(drift), LIMITS.most_length_drift, words)
     if (before := _number(first, "displaced")) is not None and (now := _number(last, "displaced")) is not None:

@@ -118,7 +118,7 @@ def test_what_it_was_taught_with_goes_with_the_adapter(batch: Batch, store: Path
     run = ask(batch)
     adapter = send_home(run, store, metrics=[{"loss": 0.1, "grad_norm": 1.0, "mean_length_tokens": 9.0}])
     assert (adapter.taught["rollouts"], adapter.taught["audited"], adapter.taught["held_out"]) == (4, 4, 0)
-    assert (adapter.state, answers_of(run)["G5"], answers_of(run)["G7"]) == ("candidate", True, True)
+    assert (adapter.state, answers_of(run)["G5"], answers_of(run)["G7"]) == ("candidate", None, True)
 
 
 @pytest.mark.parametrize("backend", ["standalone", "tinker", "openrlhf"])
@@ -131,20 +131,47 @@ def test_how_far_its_numbers_may_have_moved_is_known_of_the_own_optimiser_alone(
     assert reach == (Recipe.from_json(run.recipe).reach if backend == "standalone" else None)
 
 
+SHORTER = [{"mean_length_tokens": 20.0}, {"mean_length_tokens": 4.0}]
+
+
 @pytest.mark.parametrize(
-    ("metrics", "words"),
+    ("backend", "metrics", "words"),
     [
-        ([{"loss": 0.1, "grad_norm": 5_000.0}], "G7: loss and gradients are finite, the largest norm is 5e+03"),
-        ([{"mean_length_tokens": 20.0}, {"mean_length_tokens": 4.0}], "G5: answers of 4.0 tokens where 20.0 were"),
+        ("standalone", [{"loss": 0.1, "grad_norm": 5_000.0}], "G7: loss and gradients are finite, the largest norm is"),
+        ("openrlhf", SHORTER, "G5: answers of 4.0 tokens where 20.0 were"),
     ],
 )
 def test_a_training_that_went_wrong_leaves_a_refused_adapter(
-    batch: Batch, store: Path, metrics: list[dict[str, float]], words: str
+    batch: Batch, store: Path, backend: str, metrics: list[dict[str, float]], words: str
 ) -> None:
     run = ask(batch)
+    TrainingRun.objects.filter(pk=run.pk).update(backend=backend)
     adapter = send_home(run, store, metrics=metrics)
     assert (run.state, adapter.state) == ("succeeded", "refused")
     assert words in adapter.verdicts.get().words
+
+
+@pytest.mark.parametrize("backend", ["standalone", "tinker"])
+def test_how_long_the_attempts_are_that_an_update_was_dealt_refuses_nothing(
+    batch: Batch, store: Path, backend: str
+) -> None:
+    """All of them were sampled before the training."""
+    run = ask(batch)
+    TrainingRun.objects.filter(pk=run.pk).update(backend=backend)
+    adapter = send_home(run, store, metrics=SHORTER)
+    (answer,) = (one for one in run.gates if one["gate"] == "G5")
+    assert (adapter.state, answer["passed"]) == ("candidate", None)
+    assert answer["words"].startswith("not asked: ")
+
+
+@pytest.mark.parametrize(("backend", "alarms"), [("standalone", []), ("tinker", []), ("openrlhf", ["length_drift"])])
+def test_a_run_that_samples_nothing_alarms_of_no_length(batch: Batch, backend: str, alarms: list[str]) -> None:
+    run = ask(batch)
+    TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, backend=backend)
+    for update, metrics in enumerate(SHORTER, start=1):
+        monitoring.note_heartbeat(run.pk, 1, {"update": update, **metrics}, update)
+    run.refresh_from_db()
+    assert [one["detector"] for one in run.alarms] == alarms
 
 
 UNFIT = {

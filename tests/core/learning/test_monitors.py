@@ -49,9 +49,13 @@ def test_a_run_as_the_desk_makes_it_raises_no_alarm() -> None:
     ],
 )
 def test_what_goes_wrong_is_told(changes: dict[str, Any], detector: str, words: str) -> None:
-    (alarm,) = watch_update([WELL, WELL | changes])
+    (alarm,) = watch_update([WELL, WELL | changes], samples_anew=True)
     assert alarm.detector == detector
     assert words in alarm.words
+
+
+def test_lengths_of_stored_attempts_are_not_watched() -> None:
+    assert watch_update([WELL, WELL | {"mean_length_tokens": 5.0}]) == ()
 
 
 def test_what_the_trainer_does_not_tell_is_not_watched() -> None:
