@@ -263,11 +263,10 @@ def splice(attempt: Attempt, edited: str) -> tuple[int, str, str]:
     start, kept = _find_last(attempt)
     original = attempt.text[start:]
     parsed = parse_steps(original)
-    if parsed.answer is None or parsed.answer_span is None:
+    if parsed.content_span is None:
         return kept, edited, original
-    first, end = parsed.answer_span
-    markup = original[first:end].replace(parsed.answer, edited.strip(), 1)
-    return kept, original[:first] + markup + original[end:], original
+    first, end = parsed.content_span
+    return kept, original[:first] + edited.strip() + original[end:], original
 
 
 def read_whole(text: str, attempt: Attempt | None, *, kept_tokens: int) -> str:

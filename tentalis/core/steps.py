@@ -78,6 +78,8 @@ class ParsedAnswer:
         answer: the final answer; None when the text is nothing but steps.
         answer_span: character span [start, end) of the answer, markup included, after all steps with text of their own;
             None with no answer.
+        content_span: character span [start, end) of `answer` in it: without its tag or label and the blanks around it;
+            empty where a tag holds nothing. None with no answer.
         ended_cleanly: there is an answer and nothing was left open, no tag and no code fence.
         notes: what was odd.
     """
@@ -85,6 +87,7 @@ class ParsedAnswer:
     steps: tuple[ParsedStep, ...]
     answer: str | None
     answer_span: Span | None
+    content_span: Span | None
     ended_cleanly: bool
     notes: tuple[str, ...]
 
@@ -115,6 +118,7 @@ def parse_steps(
         steps=(*found.steps, *calls),
         answer=found.answer,
         answer_span=found.answer_span,
+        content_span=found.content_span,
         ended_cleanly=found.answer is not None and not found.is_open and not is_fence_open,
         notes=tuple(notes),
     )
@@ -162,6 +166,7 @@ class _Found(NamedTuple):
     steps: list[ParsedStep]
     answer: str | None
     answer_span: Span | None
+    content_span: Span | None
     is_open: bool
 
 
@@ -183,6 +188,7 @@ class _TagReader:
         self._notes = notes
         self._pieces: list[ParsedStep] = []
         self._last_answer: int | None = None  # index in _pieces
+        self._last_content: Span | None = None  # of that answer
         self._element: _Element | None = None
         self._step_goes_on = False  # the open call or result stands inside a step
         self._end = 0  # of the last element
@@ -241,6 +247,7 @@ class _TagReader:
         else:
             if element.kind == "answer":
                 self._last_answer = len(self._pieces)
+                self._last_content = _trim(self._text, element.inside, inside_end)
             self._pieces.append(ParsedStep(kind="step", text=content, start=element.start, end=end))
 
     def _attach_result(self, content: str, start: int) -> None:
@@ -254,14 +261,14 @@ class _TagReader:
         if self._last_answer is None:
             rest = self._text[self._end :].strip()
             span = _trim(self._text, self._end, len(self._text)) if rest else None
-            return _Found(self._pieces, rest or None, span, is_open)
+            return _Found(self._pieces, rest or None, span, span, is_open)
         answer = self._pieces[self._last_answer]
         before, after = self._pieces[: self._last_answer], self._pieces[self._last_answer + 1 :]
         if after:
             self._notes.append(f"{len(after)} step(s) after the answer are left out")
         if self._text[self._end :].strip():
             self._notes.append("text after the answer is left out")
-        return _Found(before, answer.text, (answer.start, answer.end), is_open)
+        return _Found(before, answer.text, (answer.start, answer.end), self._last_content, is_open)
 
 
 def _read_plain(text: str, prose: str) -> _Found:
@@ -283,8 +290,9 @@ def _read_plain(text: str, prose: str) -> _Found:
     start = label.end() if label else list_end
     answer = text[start:].strip()
     if not answer:
-        return _Found(steps, None, None, False)
-    return _Found(steps, answer, _trim(text, label.start() if label else start, len(text)), False)
+        return _Found(steps, None, None, None, False)
+    span = _trim(text, label.start() if label else start, len(text))
+    return _Found(steps, answer, span, _trim(text, start, len(text)), False)
 
 
 def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -324,8 +332,10 @@ def _plain_step(text: str, start: int, inside: int, end: int) -> ParsedStep:
 
 
 def _trim(text: str, start: int, end: int) -> Span:
-    """The span without the blanks at its ends."""
+    """The span without the blanks at its ends; where it is all blank, the empty one at its start."""
     inside = text[start:end]
+    if not inside.strip():
+        return start, start
     return start + len(inside) - len(inside.lstrip()), start + len(inside.rstrip())
 
 

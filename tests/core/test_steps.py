@@ -164,6 +164,27 @@ def test_text_without_tags_is_read_as_a_list_or_an_answer(text: str, steps: list
     assert parsed.ended_cleanly is (answer is not None)
 
 
+@pytest.mark.parametrize(
+    ("before", "answer", "behind"),
+    [
+        ("<step>x</step><answer>", "an", "</answer>"),
+        ("<answer>", "", "</answer>"),
+        ("<answer>", "", " \n</answer>"),
+        ("<step>x</step><answer> ", "<b", "\n</answer> bye"),
+        ("<step>x</step>\n", "rest", "\n"),
+        ("Work.\nAnswer: ", "A", ""),
+        ("**Final answer:** ", "n", ""),
+        ("Work.\n# Answer\n", "A", "\n"),
+        ("1. a\n2. b\n\n", "a", ""),
+    ],
+)
+def test_an_answers_content_is_found_where_its_tag_or_label_spells_the_same(
+    before: str, answer: str, behind: str
+) -> None:
+    parsed = parse_steps(before + answer + behind)
+    assert (parsed.answer, parsed.content_span) == (answer, (len(before), len(before + answer)))
+
+
 def test_tool_calls_beside_the_text_follow_its_steps_with_their_results() -> None:
     calls = [
         {"id": "a1", "type": "function", "function": {"name": "search", "arguments": '{"q": "mug"}'}},
@@ -206,7 +227,11 @@ def check_spans(text: str, parsed: ParsedAnswer) -> None:
         assert parsed.answer is not None
         assert parsed.answer in text[start:end]
         assert all(step.end <= start for step in parsed.steps if step.start < step.end)
-    assert (parsed.answer is None) == (parsed.answer_span is None)
+    assert (parsed.answer is None) == (parsed.answer_span is None) == (parsed.content_span is None)
+    if parsed.answer_span is not None and parsed.content_span is not None:
+        first, last = parsed.content_span
+        assert parsed.answer_span[0] <= first <= last <= parsed.answer_span[1]
+        assert text[first:last] == parsed.answer
 
 
 @given(ugly_text)

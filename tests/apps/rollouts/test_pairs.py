@@ -153,6 +153,26 @@ def test_an_edited_answer_replaces_the_answer_behind_the_same_steps(project: Pro
     assert (shown.prompt_token_ids, shown.answer) == ([1, 2, 3, 10, 11, 12], "<answer>right</answer>")
 
 
+@pytest.mark.parametrize(
+    ("text", "edited", "better"),
+    [
+        ("We compare both.\nAnswer: A", "B", "We compare both.\nAnswer: B"),
+        ("<step>x</step><answer>an</answer>", "the", "<step>x</step><answer>the</answer>"),
+        ("<answer></answer>", "17", "<answer>17</answer>"),
+        ("**Final answer:** n", "m", "**Final answer:** m"),
+    ],
+    ids=["label", "tag", "nothing in the tag", "bold label"],
+)
+def test_an_edit_leaves_the_tag_or_label_of_the_answer_as_it_is(
+    project: Project, alice: User, text: str, edited: str, better: str
+) -> None:
+    task = make_group(project, (text,), (None,))
+    give_task_feedback(task=task, by=alice, edited_answer=edited)
+    build(task)
+    assert told() == [("edit", better, text)]
+    assert shown() == [("edit", better)]
+
+
 def test_retracting_the_feedback_takes_its_unused_pairs_away(project: Project, alice: User) -> None:
     task = make_group(project, ("a", "b"), (None, None))
     said = give_task_feedback(task=task, by=alice, preferred_attempt=0, edited_answer="c")
