@@ -84,6 +84,7 @@ def make_attempt(task: Task, index: int = 0, *, tokens: int = 6, **values: Any) 
             tool_result=str(index) if index else "",
             token_start=span[0],
             token_end=span[1],
+            token_overlap=0 if tokens else None,
         )
     return attempt
 

@@ -250,6 +250,7 @@ def _make_step(
         tool_result=redactor.mask("\n".join(call.results)).text,
         token_start=span[0] if span else None,
         token_end=span[1] if span else None,
+        token_overlap=0 if span else None,
     )
 
 

@@ -21,7 +21,7 @@ from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
 from tentalis.core.canon import content_hash
 from tentalis.core.learning.rewards import VERIFIED, EffectiveJudgement
-from tentalis.core.steps import parse_steps
+from tentalis.core.steps import Span, parse_steps
 
 CLEAR_MARGIN = 0.25
 """Rewards that differ by at least so much order two attempts."""
@@ -260,35 +260,56 @@ def splice(attempt: Attempt, edited: str) -> tuple[int, str, str]:
     Where the answer's tokens are known, the steps and calls before it stay as they were sampled; else the whole text is
     told anew.
     """
-    start, kept = _find_last(attempt)
-    original = attempt.text[start:]
-    parsed = parse_steps(original)
-    if parsed.content_span is None:
-        return kept, edited, original
-    first, end = parsed.content_span
-    return kept, original[:first] + edited.strip() + original[end:], original
+    last = _find_last(attempt)
+    original = attempt.text[last.start :]
+    if last.content is None:
+        return last.kept, edited, original
+    first, end = last.content
+    return last.kept, attempt.text[last.start : first] + edited.strip() + attempt.text[end:], original
 
 
 def read_whole(text: str, attempt: Attempt | None, *, kept_tokens: int) -> str:
     """An item's text behind what stays of the attempt it replaces; that attempt's own where there is none."""
     if attempt is None or not text:
         return text or (attempt.text if attempt is not None else "")
-    return attempt.text[: _find_last(attempt)[0]] + text if kept_tokens else text
+    return attempt.text[: _find_last(attempt).start] + text if kept_tokens else text
 
 
-def _find_last(attempt: Attempt) -> tuple[int, int]:
-    """Where an attempt's last answer begins: in its text, and in its tokens; (0, 0) where that is not known.
+class _LastAnswer(NamedTuple):
+    """Where an attempt's last answer is.
 
-    A step says so: it is the answer that the text's markup names, or the whole text of the attempt's last call.
+    Args:
+        start: character at which the tokens behind the kept ones begin; 0 with none kept.
+        kept: how many tokens stay before it.
+        content: [start, end) in characters of what an edit replaces; None: all there is.
     """
-    answers = [step for step in attempt.ordered_steps if step.kind == "answer" and step.token_start is not None]
-    if not answers or not answers[-1].token_start:
-        return 0, 0
-    kept, said, text = answers[-1].token_start, answers[-1].text.strip(), attempt.text.rstrip()
+
+    start: int
+    kept: int
+    content: Span | None
+
+
+def _find_last(attempt: Attempt) -> _LastAnswer:
+    """The last answer, behind no token where nobody knows which of them spell what stands before it.
+
+    A step says so: it is the answer that the text's markup names, or the whole text of the attempt's last call. Where
+    it begins inside a token, that one goes too, and the text begins where that does.
+    """
     parsed = parse_steps(attempt.text)
+    whole = _LastAnswer(0, 0, parsed.content_span)
+    last = next((step for step in reversed(attempt.ordered_steps) if step.kind == "answer"), None)
+    if last is None or last.token_start is None or last.token_overlap is None:
+        return whole
+    kept, said, text = last.token_start - bool(last.token_overlap), last.text.strip(), attempt.text.rstrip()
+    if kept <= 0:
+        return whole
     if parsed.answer_span is not None and parsed.answer_span[0] and (parsed.answer or "").strip() == said:
-        return parsed.answer_span[0], kept
-    return (len(text) - len(said), kept) if said and text.endswith(said) else (0, 0)
+        return _LastAnswer(parsed.answer_span[0] - last.token_overlap, kept, parsed.content_span)
+    if not said or not text.endswith(said) or last.token_overlap:
+        return whole
+    start = len(text) - len(said)
+    content = parse_steps(attempt.text[start:]).content_span
+    return _LastAnswer(start, kept, content and (start + content[0], start + content[1]))
 
 
 def _pair_choices(spoken: Spoken, exact: Mapping[int, Attempt]) -> Iterator[PreferencePair]:

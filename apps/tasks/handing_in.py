@@ -173,8 +173,10 @@ def bind(bound: BoundCalls) -> None:
     spans = find_spans(exact, conversations) if not attempt.unfit else []
     if steps := list(attempt.steps.all()):
         for step in steps:
-            step.token_start, step.token_end = _find_span(step.index, len(steps), exact, spans) or (None, None)
-        Step.objects.bulk_update(steps, ["token_start", "token_end"])
+            span = _find_span(step.index, len(steps), exact, spans)
+            step.token_start, step.token_end = span or (None, None)
+            step.token_overlap = 0 if span else None
+        Step.objects.bulk_update(steps, ["token_start", "token_end", "token_overlap"])
         return
     Step.objects.bulk_create(
         _make_step(attempt, place, call, spans[place] if spans else None) for place, call in enumerate(exact)
@@ -204,4 +206,5 @@ def _make_step(attempt: Attempt, index: int, call: Exchange, span: Span | None) 
         tool_name=str(tools[0].get("name", "?"))[:100] if tools else "",
         token_start=start,
         token_end=end,
+        token_overlap=0 if span else None,
     )

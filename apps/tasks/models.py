@@ -304,6 +304,8 @@ class Step(models.Model):
     Attributes:
         kind: step, call, answer, or other (text outside every tag).
         token_start, token_end: span [start, end) in the exchange's token_ids; None without exact tokens.
+        token_overlap: characters before the step that stand in one token with its first; that token, the last before
+            token_start, is not the step's. 0 where a token begins with the step; None where that is not known.
         tool_result: what the environment gave back to a call.
     """
 
@@ -315,6 +317,7 @@ class Step(models.Model):
     tool_result = models.TextField(blank=True)
     token_start = models.PositiveIntegerField(null=True)
     token_end = models.PositiveIntegerField(null=True)
+    token_overlap = models.PositiveIntegerField(null=True)
 
     class Meta:
         ordering = ["index"]

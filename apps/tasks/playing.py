@@ -425,5 +425,5 @@ def _find_steps(attempt: Attempt, turns: Sequence[PlayedTurn]) -> Mapping[CallPl
 def _shift(step: DraftStep, start: int | None) -> DraftStep:
     """With its span in the sequence in which its call begins at `start`; None where that has none."""
     if start is None or step.token_start is None or step.token_end is None:
-        return replace(step, token_start=None, token_end=None)
+        return replace(step, token_start=None, token_end=None, token_overlap=None)
     return replace(step, token_start=start + step.token_start, token_end=start + step.token_end)

@@ -479,6 +479,7 @@ def save_steps(attempts: Sequence[Attempt], drafts: Sequence[AttemptDraft]) -> N
             tool_result=step.tool_result,
             token_start=step.token_start,
             token_end=step.token_end,
+            token_overlap=step.token_overlap,
         )
         for attempt, draft in zip(attempts, drafts, strict=True)
         for index, step in enumerate(draft.steps)

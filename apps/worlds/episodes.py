@@ -8,6 +8,7 @@ from typing import Any, Final
 from django.utils import timezone
 
 from apps.checks.graders import Graders
+from tentalis.core.steps import begins_with_answer
 from tentalis.core.tool_calls import spell_call
 from tentalis.core.worlds import AttemptDraft, DraftStep, ToolCall, Verification
 
@@ -109,7 +110,8 @@ class PlayedTurn:
             for call, result in waiting
         ]
         if steps and self.draft.token_ids and not any(step.token_end for step in steps):
-            steps[-1] = replace(steps[-1], token_start=0, token_end=len(self.draft.token_ids))
+            overlap = 0 if begins_with_answer(self.draft.text) else None
+            steps[-1] = replace(steps[-1], token_start=0, token_end=len(self.draft.token_ids), token_overlap=overlap)
         return [*steps, DraftStep(kind="answer", text=self.taken_over)] if self.taken_over else steps
 
     @property

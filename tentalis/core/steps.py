@@ -7,7 +7,7 @@ else the whole text is the answer. Models write ugly text: nothing here raises o
 import codecs
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -133,13 +133,16 @@ def token_starts(pieces: Sequence[str] | Sequence[bytes]) -> list[int]:
     Returns:
         (T,), non-decreasing.
     """
+    return [start for start, _ in _read_starts(pieces)]
+
+
+def _read_starts(pieces: Sequence[str] | Sequence[bytes]) -> Iterator[tuple[int, bool]]:
+    """Each token's first character, and whether the token begins inside it."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    starts: list[int] = []
     position = 0
     for piece in pieces:
-        starts.append(position)
+        yield position, bool(decoder.getstate()[0])
         position += len(piece) if isinstance(piece, str) else len(decoder.decode(piece))
-    return starts
 
 
 def token_spans(char_spans: Sequence[Span], starts: Sequence[int]) -> list[Span]:
@@ -160,6 +163,37 @@ def token_spans(char_spans: Sequence[Span], starts: Sequence[int]) -> list[Span]
         if not 0 <= start <= end:
             raise ValueError(f"a span wants 0 <= start <= end, found [{start}, {end})")
     return [(bisect_left(starts, start), bisect_left(starts, end)) for start, end in char_spans]
+
+
+def token_overlaps(char_starts: Sequence[int], pieces: Sequence[str] | Sequence[bytes]) -> list[int | None]:
+    """How much of the text before each place lies in one token with the character at it.
+
+    Tokenizers write `><` as one token: of `</step><answer>` it is the step's (`token_spans`), though the answer begins
+    in it. Whoever cuts the tokens there and goes on in characters keeps the tokens before that one, and begins so many
+    characters earlier.
+
+    Args:
+        char_starts: (S,) characters of the text.
+        pieces: (T,) as `token_starts` takes them.
+    Returns:
+        (S,) in characters; 0 where a token begins there, None where the token that holds both begins inside a
+        character.
+    """
+    tokens = list(_read_starts(pieces))
+    overlaps: list[int | None] = []
+    for place in char_starts:
+        token = bisect_left(tokens, place, key=lambda one: one[0])
+        if token == len(tokens) or tokens[token] != (place, False):
+            token -= 1  # begins before it
+        start, is_inside = tokens[token] if token >= 0 else (place, True)
+        overlaps.append(None if is_inside else place - start)
+    return overlaps
+
+
+def begins_with_answer(text: str) -> bool:
+    """Whether nothing but blanks stands before its answer."""
+    span = parse_steps(text).answer_span
+    return span is not None and not text[: span[0]].strip()
 
 
 class _Found(NamedTuple):

@@ -28,6 +28,8 @@ class DraftStep:
     Args:
         kind: step, call, answer, or other (text outside every tag).
         token_start, token_end: span [start, end) in the draft's token_ids; None without exact tokens.
+        token_overlap: characters before the step that stand in one token with its first; that token, the last before
+            token_start, is not the step's. 0 where a token begins with the step; None where that is not known.
         tool_name, tool_result: of a call.
     """
 
@@ -37,6 +39,7 @@ class DraftStep:
     token_end: int | None = None
     tool_name: str = ""
     tool_result: str = ""
+    token_overlap: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tentalis.core.steps import ParsedAnswer, parse_steps, token_spans, token_starts
+from tentalis.core.steps import ParsedAnswer, begins_with_answer, parse_steps, token_overlaps, token_spans, token_starts
 
 FRAGMENTS = [
     "<step>", "</step>", "<STEP>", "< step >", "</ Step >", "<step", "step>", "<steps>", "<think>", "</think>",
@@ -185,6 +185,13 @@ def test_an_answers_content_is_found_where_its_tag_or_label_spells_the_same(
     assert (parsed.answer, parsed.content_span) == (answer, (len(before), len(before + answer)))
 
 
+def test_an_answer_that_words_or_steps_stand_before_does_not_begin_its_text() -> None:
+    whole = ["It is 5.", " <answer>5</answer> bye", "Answer: 5"]
+    assert [text for text in whole if not begins_with_answer(text)] == []
+    behind = ["So: <answer>5</answer>", "<step>a</step>5", "1. a\n2. b", "Add.\nAnswer: 5", ""]
+    assert [text for text in behind if begins_with_answer(text)] == []
+
+
 def test_tool_calls_beside_the_text_follow_its_steps_with_their_results() -> None:
     calls = [
         {"id": "a1", "type": "function", "function": {"name": "search", "arguments": '{"q": "mug"}'}},
@@ -288,6 +295,32 @@ def test_a_character_split_over_tokens_belongs_to_the_step_it_is_in() -> None:
     pieces = [b"<step>", cart[:2], cart[2:], b"</step>", b"<step>x</step>"]
     assert token_starts(pieces) == [0, 6, 6, 7, 14]
     assert token_spans([(0, 14), (14, 28)], token_starts(pieces)) == [(0, 4), (4, 5)]
+
+
+def test_a_token_that_a_step_begins_in_tells_how_much_stands_before_it() -> None:
+    pieces = ["<step>", "a", "</", "step", "><", "answer", ">", "b", "</", "answer", ">"]
+    assert token_overlaps([0, 14, 15, 22], pieces) == [0, 1, 0, 0]
+    assert token_overlaps([0], []) == [None]
+
+
+def test_a_character_that_begins_in_a_token_with_what_stands_before_it_goes_with_that() -> None:
+    cart = "🛒".encode()
+    assert token_overlaps([0, 1, 2], [b"a", cart[:2], cart[2:] + b"b"]) == [0, 0, None]
+    assert token_overlaps([1, 2], [b"a" + cart[:2], cart[2:], b"b"]) == [1, 0]
+
+
+@given(st.text(min_size=1, max_size=40), st.data())
+def test_kept_tokens_and_the_text_behind_them_are_the_whole_text(text: str, data: st.DataObject) -> None:
+    raw = text.encode("utf-8", "replace")
+    text = raw.decode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=12)))
+    pieces = [raw[start:end] for start, end in pairwise([0, *cuts, len(raw)])]
+    place = data.draw(st.integers(0, len(text) - 1))
+    [(kept, _)], [overlap] = token_spans([(place, place + 1)], token_starts(pieces)), token_overlaps([place], pieces)
+    if overlap is None:
+        return
+    kept -= bool(overlap)
+    assert b"".join(pieces[:kept]).decode() + text[place - overlap :] == text
 
 
 @given(st.text(max_size=40), st.data())

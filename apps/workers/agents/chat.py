@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from apps.inference.client import ModelClient, Sample
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.workers.agents.turns import PRUNING, ask_with_tools, continue_tokens, count_tokens, prune, read_turn
-from tentalis.core.steps import ParsedAnswer, Span, parse_steps, token_spans, token_starts
+from tentalis.core.steps import ParsedAnswer, Span, parse_steps, token_overlaps, token_spans, token_starts
 from tentalis.core.worlds import AttemptDraft, DraftStep, TurnAsked, TurnDraft, World
 from tentalis.outbound.scopes import ScopedThreadPool
 
@@ -190,17 +190,14 @@ def _steps(parsed: ParsedAnswer, exact: Sample | None) -> list[DraftStep]:
     if parsed.answer_span is not None:
         found.append((parsed.answer_span, {"kind": "answer", "text": parsed.answer or ""}))
     found.sort(key=lambda item: item[0])
-    spans = _token_spans([span for span, _ in found], exact)
-    return [
-        DraftStep(**fields, token_start=start, token_end=end)
-        for (_, fields), (start, end) in zip(found, spans, strict=True)
-    ]
+    places = _find_tokens([span for span, _ in found], exact)
+    return [DraftStep(**fields, **place) for (_, fields), place in zip(found, places, strict=True)]
 
 
-def _token_spans(spans: list[Span], exact: Sample | None) -> Sequence[tuple[int | None, int | None]]:
-    """Token spans of character spans; (None, None) where the tokens do not spell the text (a call beside it has no span
-    of its own either)."""
-    unknown = [(None, None)] * len(spans)
+def _find_tokens(spans: list[Span], exact: Sample | None) -> list[dict[str, Any]]:
+    """What steps say of their tokens, of character spans; nothing where the tokens do not spell the text (a call beside
+    it has no span of its own either)."""
+    unknown: list[dict[str, Any]] = [{}] * len(spans)
     if exact is None or len(exact.token_texts) != len(exact.token_ids):
         return unknown
     starts = token_starts(exact.token_texts)
@@ -208,7 +205,13 @@ def _token_spans(spans: list[Span], exact: Sample | None) -> Sequence[tuple[int 
     if offset < 0:
         return unknown
     tokens = token_spans([(start + offset, end + offset) for start, end in spans], starts)
-    return [span if span[0] < span[1] else (None, None) for span in tokens]
+    overlaps = token_overlaps([start + offset for start, _ in spans], exact.token_texts)
+    places: list[dict[str, Any]] = []
+    for (start, _), (first, end), overlap in zip(spans, tokens, overlaps, strict=True):
+        is_in_text = overlap is not None and overlap <= start
+        told = {"token_start": first, "token_end": end, "token_overlap": overlap if is_in_text else None}
+        places.append(told if first < end else {})
+    return places
 
 
 def _join(pieces: Sequence[str] | Sequence[bytes]) -> str:

@@ -8,7 +8,7 @@ from apps.inference.calls import find_exact, find_spans, find_unfit
 from apps.inference.models import Exchange
 from tentalis.core.conversation_delta import TOKEN_BYTES, Conversation
 from tentalis.core.conversations.turns import read_text
-from tentalis.core.steps import Span, parse_steps
+from tentalis.core.steps import Span, begins_with_answer, parse_steps
 from tentalis.core.worlds import DraftStep
 
 Conversations = Mapping[int, Conversation]
@@ -122,5 +122,6 @@ def _make_steps(
     if not steps:
         steps = [{"kind": "other", "text": call.text}]
     start, end = span or (None, None)
-    steps[-1] |= {"token_start": start, "token_end": end}
+    overlap = 0 if span and begins_with_answer(call.text) else None
+    steps[-1] |= {"token_start": start, "token_end": end, "token_overlap": overlap}
     return [DraftStep(**step) for step in steps]

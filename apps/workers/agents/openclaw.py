@@ -17,7 +17,7 @@ from apps.inference.errors import ProviderBusyError, ProviderRefusedError
 from apps.inference.models import MEASURED_TURN, Exchange
 from apps.inference.openclaw import AgentReply, OpenClawServer, RunLostError
 from apps.inference.selectors import IncompleteConversationError, read_conversations, read_messages
-from tentalis.core.steps import Span, parse_steps
+from tentalis.core.steps import Span, begins_with_answer, parse_steps
 from tentalis.core.worlds import AttemptDraft, DraftStep, World
 from tentalis.outbound.scopes import ScopedThreadPool
 
@@ -211,7 +211,8 @@ def _read_answer(text: str, span: Span | None) -> list[DraftStep]:
     if parsed.answer:
         steps.append(DraftStep(kind="answer", text=parsed.answer))
     if len(steps) == 1 and span is not None:
-        steps = [dataclasses.replace(steps[0], token_start=span[0], token_end=span[1])]
+        overlap = 0 if begins_with_answer(text) else None
+        steps = [dataclasses.replace(steps[0], token_start=span[0], token_end=span[1], token_overlap=overlap)]
     return steps or [DraftStep(kind="other", text=text)]
 
 

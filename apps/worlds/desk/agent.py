@@ -249,6 +249,7 @@ def _draft(each: _Try, messages: Sequence[Mapping[str, str]], sampling: Mapping[
             text=segment.text,
             token_start=segment.start,
             token_end=segment.end,
+            token_overlap=0,
             **(_call_fields(segment.text, results) if segment.kind == "call" else {}),
         )
         for segment in reading.segments

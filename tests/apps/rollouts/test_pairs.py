@@ -13,6 +13,7 @@ from apps.adapters.models import Adapter
 from apps.base.errors import ConflictError
 from apps.feedback.models import Feedback
 from apps.feedback.submit import give_task_feedback
+from apps.inference.client import Sample
 from apps.inference.models import Exchange
 from apps.pipeline import flow, judging
 from apps.reports.lineage import find_people, trace_lineage
@@ -22,6 +23,8 @@ from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout
 from apps.rollouts.pairing import read_whole
 from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.services import save_steps
+from apps.workers.agents.chat import read_sample
 from apps.workers.models import Worker
 from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord
 from tentalis.core.packing import pack_int32
@@ -171,6 +174,58 @@ def test_an_edit_leaves_the_tag_or_label_of_the_answer_as_it_is(
     build(task)
     assert told() == [("edit", better, text)]
     assert shown() == [("edit", better)]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "kept"),
+    [
+        (["<step>", "look", "</", "step", ">", "<", "answer", ">", "wrong", "</", "answer", ">"], 5),
+        (["<step>", "look", "</", "step", "><", "answer", ">", "wrong", "</", "answer", ">"], 4),
+        (["1. look\n", "2. buy\n\nS", "o ", "wrong"], 1),
+        (["1. look\n2. buy\n\nS", "o ", "wrong"], 0),
+        ([b"<step>look</step>", b"\xe2\x86", b"\x92 ", b"wrong"], 1),
+        ([b"<step>look", b"</step> \xe2\x86", b"\x92 ", b"wrong"], 1),
+        ([b"<step>look", b"</step>\xe3\x80", b"\x80<", b"answer>wrong</answer>"], 0),
+    ],
+    ids=[
+        "apart", "one token", "no tag", "the first token", "a character in two tokens", "and what is before it",
+        "a token that begins inside a character",
+    ],
+)  # fmt: skip
+def test_an_edit_behind_kept_tokens_spells_no_character_twice(
+    project: Project, alice: User, pieces: list[Any], kept: int
+) -> None:
+    text = "".join(pieces) if isinstance(pieces[0], str) else b"".join(pieces).decode()
+    task = make_task(project, make_worker(project), state=Task.State.LEARNING, group_size=1)
+    attempt = make_attempt(task, tokens=len(pieces), text=text, outcome=None, score=None)
+    attempt.steps.all().delete()
+    sample = Sample(
+        text=text, finish_reason="stop", served_by="m", token_ids=range(10, 10 + len(pieces)), token_texts=pieces,
+        prompt_token_ids=[1, 2, 3], logprobs=[-0.5] * len(pieces),
+    )  # fmt: skip
+    draft = read_sample(sample, [])
+    save_steps([attempt], [draft])
+    give_task_feedback(task=task, by=alice, edited_answer=draft.answer.replace("wrong", "right"))
+    build(task)
+    for item in (PreferencePair.objects.get(), Demonstration.objects.get()):
+        assert item.kept_tokens == kept
+        before = pieces[:kept]
+        read = b"".join(one.encode() if isinstance(one, str) else one for one in before).decode()
+        assert read + item.text == text.replace("wrong", "right")
+    assert read_whole(item.text, attempt, kept_tokens=kept) == text.replace("wrong", "right")
+    batch = services.close_open_batch(task.worker, by="user:alice", kind="pairs")
+    [pair] = map(PairRecord.from_json, read_lines(write_batch(batch)[0]))
+    assert pair.prompt_token_ids == [1, 2, 3, *range(10, 10 + kept)]
+    assert pair.rejected[0].token_ids == [*range(10 + kept, 10 + len(pieces))]
+
+
+def test_an_edit_keeps_no_tokens_where_nobody_knows_what_the_last_of_them_holds(project: Project, alice: User) -> None:
+    task = make_group(project, ("<step>look</step><answer>wrong</answer>",), (None,))
+    Step.objects.filter(attempt__task=task, index=1).update(kind="answer", text="wrong", token_overlap=None)
+    give_task_feedback(task=task, by=alice, edited_answer="right")
+    build(task)
+    pair = PreferencePair.objects.get()
+    assert (pair.kept_tokens, pair.text) == (0, "<step>look</step><answer>right</answer>")
 
 
 def test_retracting_the_feedback_takes_its_unused_pairs_away(project: Project, alice: User) -> None:
