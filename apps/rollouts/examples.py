@@ -182,8 +182,9 @@ class _PageReader:
             calls = 1 + len(attempt.further_calls)
             raise UnusableItemError(f"{attempt} is {calls} calls: wanted its last answer as a step with its tokens")
         found = []
-        for _, joined, start, _ in read_parts(attempt, self._conversations):
-            if (first := max(0, kept - start)) < len(joined.tokens):
+        for part in read_parts(attempt, self._conversations):
+            joined = part.joined
+            if (first := max(0, kept - part.start)) < len(joined.tokens):
                 prompt = [*joined.prompt, *joined.tokens[:first]]
                 found.append(Call(prompt, joined.tokens[first:], joined.logprobs[first:], joined.sampled[first:]))
         if not found:

@@ -111,7 +111,7 @@ def _make_record(
         hinted_messages=hinted.messages,
         hint_fault=hinted.fault,
         temperature=read_temperature(part.exchange.sampling),
-        is_cut=rollout.attempt.exchange is not None and rollout.attempt.exchange.finish_reason == "length",
+        is_cut=part.is_cut,
         prompt_token_ids=tokens.prompt,
         token_ids=tokens.tokens,
         logprobs=tokens.logprobs,

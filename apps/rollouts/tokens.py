@@ -7,6 +7,7 @@ from django.db.models import Prefetch, prefetch_related_objects
 
 from apps.inference.models import Exchange
 from apps.inference.selectors import IncompleteConversationError, read_conversations
+from apps.tasks.drafts import CUT_OFF
 from apps.tasks.models import Attempt, FurtherExchange
 from tentalis.core.conversation_delta import Conversation
 from tentalis.core.conversations.joining import Call, Joined, join_calls, split_chains
@@ -21,12 +22,14 @@ class TokenPart(NamedTuple):
         start: of its tokens among all of the attempt's, in which steps are counted.
         top: (T,) the likeliest tokens at each place of the joined ones, [] where not sampled; None where a call does
             not tell them.
+        is_cut: the last of them ended where its length ran out.
     """
 
     exchange: Exchange
     joined: Joined
     start: int
     top: list[list[tuple[int, float]]] | None
+    is_cut: bool
 
 
 def load_conversations(attempts: Iterable[Attempt]) -> dict[int, Conversation]:
@@ -53,8 +56,8 @@ def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> l
     Raises:
         IncompleteConversationError: a part of a conversation was deleted.
     """
-    calls, firsts = [], list_exchanges(attempt)
-    for exchange in firsts:
+    calls, made = [], list_exchanges(attempt)
+    for exchange in made:
         conversation = conversations[exchange.pk]
         if not conversation.is_whole:
             raise IncompleteConversationError(f"exchange {exchange.pk}: a part of its conversation was deleted")
@@ -63,10 +66,11 @@ def read_parts(attempt: Attempt, conversations: Mapping[int, Conversation]) -> l
     parts: list[TokenPart] = []
     place = start = 0
     for chain in split_chains(calls):
+        exchanges = made[place : place + len(chain)]
         hidden = [(first - start, end - start) for first, end in attempt.hidden]
         joined = join_calls(chain, hidden=hidden)
-        top = _read_top(firsts[place : place + len(chain)], joined)
-        parts.append(TokenPart(firsts[place], joined, start, top))
+        is_cut = exchanges[-1].finish_reason == CUT_OFF
+        parts.append(TokenPart(exchanges[0], joined, start, _read_top(exchanges, joined), is_cut))
         place, start = place + len(chain), start + len(joined.tokens)
     return parts
 

@@ -20,11 +20,11 @@ from apps.pipeline import flow, trainings
 from apps.rollouts import services
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.rollouts.selectors import iterate_records, why_nothing_trains
+from apps.rollouts.selectors import iterate_records, make_records, why_nothing_trains
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
-from tests.factories import make_attempt, make_judged_task, make_project, make_task, make_worker
+from tests.factories import add_call, make_attempt, make_judged_task, make_project, make_task, make_worker
 
 
 def build(task: Task) -> None:
@@ -232,6 +232,28 @@ def test_how_an_answer_was_sampled_decides_whether_a_policy_can_learn_from_it(
         records = list(iterate_records(Batch.objects.get()))
         assert {record.temperature for record in records} == {sampling.get("temperature", 1.0)}
         assert all(record.is_cut for record in records)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ends", "are_cut"),
+    [
+        ([1, 2, 3, *range(10, 16), 9], ("tool_calls", "length"), [True]),
+        ([1, 2, 3, *range(10, 16), 9], ("length", "stop"), [False]),
+        ([7, 8], ("tool_calls", "length"), [False, True]),
+        ([7, 8], ("length", "stop"), [True, False]),
+    ],
+    ids=["one sequence, the last", "one sequence, the first", "two sequences, the last", "two sequences, the first"],
+)
+def test_a_sequence_is_cut_where_its_own_last_call_ran_out_of_length(
+    project: Project, prompt: list[int], ends: tuple[str, str], are_cut: list[bool]
+) -> None:
+    task = make_task(project, state=Task.State.LEARNING, group_size=1)
+    attempt = make_attempt(task)
+    add_call(attempt, prompt, [20, 21])
+    Exchange.objects.filter(attempt=attempt).update(finish_reason=ends[0])
+    Exchange.objects.filter(further_of__attempt=attempt).update(finish_reason=ends[1])
+    build(task)
+    assert [record.is_cut for record in make_records(list(Rollout.objects.all()))] == are_cut
 
 
 def test_who_learns_by_imitation_or_preference_does_not_mind_how_an_answer_was_sampled(project: Project) -> None:
