@@ -89,7 +89,7 @@ def make_attempt(task: Task, index: int = 0, *, tokens: int = 6, **values: Any) 
     return attempt
 
 
-def add_call(attempt: Attempt, prompt: list[int], tokens: list[int]) -> None:
+def add_call(attempt: Attempt, prompt: list[int], tokens: list[int], *, place: int = 1) -> None:
     """A later call of the attempt, whose prompt does not go on from the tokens before it."""
     assert attempt.exchange is not None
     call = Exchange.objects.get(pk=attempt.exchange.pk)
@@ -97,7 +97,7 @@ def add_call(attempt: Attempt, prompt: list[int], tokens: list[int]) -> None:
     call.prompt_token_ids, call.token_ids = pack_int32(prompt), pack_int32(tokens)
     call.logprobs, call.sampled = pack_float32([-0.5] * len(tokens)), pack_bools([True] * len(tokens))
     call.save()
-    FurtherExchange.objects.create(attempt=attempt, exchange=call, place=1)
+    FurtherExchange.objects.create(attempt=attempt, exchange=call, place=place)
 
 
 def make_judged_task(project: Project, worker: Worker | None = None, *, tokens: int = 6, **values: Any) -> Task:

@@ -12,7 +12,7 @@ from apps.evals.records import read_draft
 from apps.feedback.models import Feedback
 from apps.regrading.models import Regrading
 from apps.regrading.rules import Subject
-from apps.tasks.drafts import rebuild_draft
+from apps.tasks.drafts import rebuild_draft, with_finish_reasons
 from apps.tasks.models import WITH_STEPS, Attempt
 
 Source = Regrading.Source
@@ -47,10 +47,10 @@ def read_subjects(regrading: Regrading, item_set: ItemSet | None, *, after: int,
     if item_set is not None:
         return _read_tries(item_set, rows.select_related("record")[:count])
     told = (
-        *("text", "answer", "error", "verification", "task__environment", "task__prompt", "task__reference"),
-        *("task__checks", "exchange__finish_reason"),
+        *("text", "answer", "error", "verification"),
+        *("task__environment", "task__prompt", "task__reference", "task__checks"),
     )
-    attempts = rows.select_related("task", "exchange").prefetch_related(WITH_STEPS).only(*told)[:count]
+    attempts = with_finish_reasons(rows).select_related("task").prefetch_related(WITH_STEPS).only(*told)
     return [
         Subject(
             pk=one.pk,
@@ -62,7 +62,7 @@ def read_subjects(regrading: Regrading, item_set: ItemSet | None, *, after: int,
             old=one.old,
             verification=one.verification,
         )
-        for one in attempts
+        for one in attempts[:count]
     ]
 
 

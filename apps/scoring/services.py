@@ -18,7 +18,6 @@ from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
 from apps.inference.errors import raise_if_paced
 from apps.inference.judges import VOTES, Voter, find_voter
 from apps.inference.metering import charge
-from apps.inference.models import Exchange
 from apps.judges.selectors import find_training_voter
 from apps.outbox.services import final_write
 from apps.scoring.calibrating import find_trust, hold_against_verified, name_rater
@@ -225,9 +224,9 @@ def score_unsaved_sample(
         answer=draft.answer,
         error=draft.error,
         state=Attempt.State.FAILED if draft.error else Attempt.State.ANSWERED,
-        exchange=Exchange(finish_reason="stop" if draft.ended else CUT_OFF),
     )
     attempt.ordered_steps = steps
+    attempt.last_finish_reason = "stop" if draft.ended else CUT_OFF
     with charge(project=task.project, turn=turn, task_id=task.pk, adapter_name=adapter_name):
         panel = convene(task, find_profile(task.project, task.environment))
         return score_attempts(task, [attempt], panel)[0]

@@ -13,7 +13,7 @@ from apps.checks.language import Ask, Check, read_check
 from apps.checks.results import CheckError, CheckResult, CheckVerdict, leave_unscored
 from apps.checks.services import read_written
 from apps.inference.metering import charge
-from apps.tasks.drafts import rebuild_draft
+from apps.tasks.drafts import rebuild_draft, with_finish_reasons
 from apps.tasks.models import WITH_STEPS, Attempt, Task
 from apps.tasks.verifying import read_verification
 from apps.worlds.verifying import open_context
@@ -117,5 +117,6 @@ def _find_answers(project: Project, answers: Sequence[str] | None, environment: 
     )
     if environment:
         found = found.filter(task__environment=environment)
-    newest = list(found.select_related("task", "exchange").prefetch_related(WITH_STEPS).order_by("-id")[:most])
+    told = with_finish_reasons(found).select_related("task").prefetch_related(WITH_STEPS)
+    newest = list(told.order_by("-id")[:most])
     return [(one, rebuild_draft(one, one.ordered_steps)) for one in newest]

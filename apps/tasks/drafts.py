@@ -3,38 +3,38 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apps.tasks.models import WITH_STEPS, Attempt, Step, Task
+from django.db.models import F, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
+
+from apps.tasks.models import WITH_STEPS, Attempt, FurtherExchange, Step, Task
 from apps.worlds.verifying import read_step
 from tentalis.core.scoring.protocol import AttemptContext, Source
 from tentalis.core.worlds import AttemptDraft, DraftStep
 
 CUT_OFF = "length"
+_READ = ("task_id", "index", "state", "text", "answer", "error", "score_details", "outcome", "verification")
 
 
 def load_attempts(tasks: Iterable[Task]) -> dict[int, list[Attempt]]:
     """Task id -> its attempts in order, with their steps, without the exact tokens: two queries."""
     found: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
-    attempts = Attempt.objects.filter(task__in=list(found)).select_related("exchange").prefetch_related(WITH_STEPS)
-    told = attempts.order_by("task_id", "index").only(
-        "task_id",
-        "index",
-        "state",
-        "text",
-        "answer",
-        "error",
-        "score_details",
-        "outcome",
-        "verification",
-        "exchange__finish_reason",
-    )
-    for attempt in told:
+    attempts = Attempt.objects.filter(task__in=list(found)).prefetch_related(WITH_STEPS)
+    told = with_finish_reasons(attempts).order_by("task_id", "index")
+    for attempt in told.only(*_READ):
         found[attempt.task_id].append(attempt)
     return found
 
 
+def with_finish_reasons(attempts: QuerySet[Any]) -> QuerySet[Any]:
+    """Attempts that know their `last_finish_reason`, for `rebuild_draft` of many."""
+    further = FurtherExchange.objects.filter(attempt=OuterRef("pk")).order_by("-place")
+    last = Subquery(further.values("exchange__finish_reason")[:1])
+    told: QuerySet[Any] = attempts.annotate(last_finish_reason=Coalesce(last, F("exchange__finish_reason"), Value("")))
+    return told
+
+
 def rebuild_draft(attempt: Attempt, steps: Sequence[Step]) -> AttemptDraft:
     """What the agent handed back, without its tokens. What no model server cut off has ended by itself."""
-    finish_reason = attempt.exchange.finish_reason if attempt.exchange else ""
     return AttemptDraft(
         text=attempt.text,
         answer=attempt.answer,
@@ -42,8 +42,8 @@ def rebuild_draft(attempt: Attempt, steps: Sequence[Step]) -> AttemptDraft:
             DraftStep(kind=step.kind, text=step.text, tool_name=step.tool_name, tool_result=step.tool_result)
             for step in steps
         ],
-        finish_reason=finish_reason,
-        ended=finish_reason != CUT_OFF,
+        finish_reason=attempt.last_finish_reason,
+        ended=attempt.last_finish_reason != CUT_OFF,
         error=attempt.error,
     )
 

@@ -228,6 +228,13 @@ class Attempt(Timestamped):
         """Its calls behind the first, with their exchanges."""
         return list(self.further.select_related("exchange"))
 
+    @cached_property
+    def last_finish_reason(self) -> str:
+        """Why its last call ended, in its server's words; "" where no call is known."""
+        if self.further_calls:
+            return self.further_calls[-1].exchange.finish_reason
+        return self.exchange.finish_reason if self.exchange else ""
+
 
 # into an attribute: a related manager's cache costs a copy of a query for each attempt
 WITH_STEPS: Any = Prefetch("steps", to_attr="ordered_steps")

@@ -30,7 +30,7 @@ from apps.evals.results import IDENTITY, TRIED, WantedTries, commit, read_measur
 from apps.evals.streaming import ROUNDS
 from apps.inference.models import Exchange
 from apps.outbox.services import final_write
-from apps.tasks.drafts import CUT_OFF, rebuild_draft
+from apps.tasks.drafts import CUT_OFF, rebuild_draft, with_finish_reasons
 from apps.tasks.handing_in import STORED_WITHIN_S, BoundCalls, bind, read_calls
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors import find_submitter
@@ -238,7 +238,8 @@ def _read_kept(tasks: Sequence[Task]) -> dict[int, BoundCalls]:
 
 def _grade(tasks: Sequence[Task], evaluation: Evaluation, found: Mapping[int, BoundCalls]) -> list[ItemTry]:
     """What each try is worth; those that can be graded are graded together."""
-    made = {one.task_id: one for one in Attempt.objects.filter(task__in=tasks).prefetch_related("steps")}
+    attempts = with_finish_reasons(Attempt.objects.filter(task__in=tasks)).prefetch_related("steps")
+    made: dict[int, Attempt] = {one.task_id: one for one in attempts}
     wanted, rows, graded = evaluation.adapter.name if evaluation.adapter else "", [], []
     for task in tasks:
         row, attempt = _make_row(task), made[task.pk]

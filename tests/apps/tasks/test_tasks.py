@@ -7,14 +7,16 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError, NotAllowedError, NotFoundError
+from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.tasks import services
+from apps.tasks.drafts import load_attempts, rebuild_draft
 from apps.tasks.models import Attempt, Step, Task
 from apps.tasks.services import MAX_NESTED
 from apps.workers.models import Worker
 from apps.worlds.registry import WORLDS
-from tests.factories import make_task, make_user, make_worker
+from tests.factories import add_call, make_attempt, make_task, make_user, make_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -133,6 +135,21 @@ def test_a_step_that_is_none_is_named(project: Project, worker: Worker, alice: U
     with pytest.raises(BadInputError, match=r"steps\[0\]"):
         flow.submit_own_attempt(task=task, steps=[step], answer="", by=alice)
     assert Task.objects.get(pk=task.pk).state == "queued"
+
+
+@pytest.mark.parametrize(("first", "last"), [("tool_calls", "length"), ("length", "stop")])
+def test_an_answer_of_several_calls_ended_as_its_last_call_did(project: Project, first: str, last: str) -> None:
+    task = make_task(project)
+    attempt = make_attempt(task)
+    Exchange.objects.filter(attempt=attempt).update(finish_reason=first)
+    draft = rebuild_draft(Attempt.objects.get(), [])
+    assert (draft.finish_reason, draft.ended) == (first, first != "length")
+    for place, reason in enumerate(["stop", last], start=1):
+        add_call(attempt, [7, 8], [20, 21], place=place)
+        Exchange.objects.filter(further_of__place=place).update(finish_reason=reason)
+    for one in (Attempt.objects.get(), load_attempts([task])[task.pk][0]):
+        draft = rebuild_draft(one, one.ordered_steps)
+        assert (draft.finish_reason, draft.ended) == (last, last != "length")
 
 
 def test_a_cancelled_task_is_worked_on_no_more(project: Project, worker: Worker, alice: User) -> None:
