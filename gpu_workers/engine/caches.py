@@ -54,11 +54,16 @@ class PlainCache:
             self.layers = [layer[places] for layer in self.layers]
 
     def absorb(self, other: "PlainCache") -> None:
-        """Append another cache's rows behind ours."""
+        """Append another cache's rows behind ours.
+
+        Slots behind theirs are cleared: of what had the place before, NaN and infinity would come through the mask.
+        """
         used = int(other.lengths.max())
         self._reserve(self.rows + other.rows, used)
         for mine, theirs in zip(self.layers, other.layers, strict=True):
-            mine[self.rows : self.rows + other.rows, :, :used] = theirs[: other.rows, :, :used]
+            places = mine[self.rows : self.rows + other.rows]
+            places[:, :, :used] = theirs[: other.rows, :, :used]
+            places[:, :, used:] = 0
         self.lengths = torch.cat([self.lengths, other.lengths])
         self.positions = self.lengths.to(self.layers[0].device)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -114,6 +115,19 @@ def write_adapter(model_directory: Callable[[str], Path]) -> Callable[..., Path]
                     torch.manual_seed(seed + len(name))
                     parameter.normal_(0, 0.2)
         peft_model.save_pretrained(str(directory))
+        return directory
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def write_overflowing_adapter(write_adapter: Callable[..., Path]) -> Callable[[Path], Path]:
+    """Write an adapter of finite numbers whose values are not."""
+
+    def write(directory: Path) -> Path:
+        file = write_adapter(directory, seed=2) / "adapter_model.safetensors"
+        scaled = {name: tensor * (3e38 if ".v_proj.lora_A" in name else 0) for name, tensor in load_file(file).items()}
+        save_file({name: tensor.clamp(-3e38, 3e38) for name, tensor in scaled.items()}, file)
         return directory
 
     return write

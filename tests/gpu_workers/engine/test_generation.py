@@ -375,15 +375,14 @@ def test_a_model_that_overflows_fails_its_own_job_only(
 
 
 def test_an_adapter_that_overflows_does_not_reach_the_rows_beside_it(
-    model_directory: Callable[[str], Path], write_adapter: Callable[..., Path], tmp_path: Path
+    model_directory: Callable[[str], Path],
+    write_adapter: Callable[..., Path],
+    write_overflowing_adapter: Callable[[Path], Path],
+    tmp_path: Path,
 ) -> None:
     engine = Engine("tiny", model_directory("qwen2"), merges_adapters=False)
     engine.load_adapter("w@v1", write_adapter(tmp_path / "w", seed=1))
-    huge = write_adapter(tmp_path / "huge", seed=2)
-    tensors = load_file(huge / "adapter_model.safetensors")
-    scaled = {name: tensor * (3e38 if ".v_proj.lora_A" in name else 0) for name, tensor in tensors.items()}
-    save_file({name: tensor.clamp(-3e38, 3e38) for name, tensor in scaled.items()}, huge / "adapter_model.safetensors")
-    engine.load_adapter("huge@v1", huge)
+    engine.load_adapter("huge@v1", write_overflowing_adapter(tmp_path / "huge"))
     options = SamplingOptions(max_tokens=8, seed=2, ignores_eos=True)
     alone = engine.generate([PROMPT], adapter="w@v1", options=options)[0][0]
     jobs = [Job(engine.models.find(name), [PROMPT], options) for name in ("huge@v1", "w@v1")]

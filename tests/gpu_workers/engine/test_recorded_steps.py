@@ -182,3 +182,30 @@ def test_a_gpu_that_is_not_there_is_named_before_anything_starts(model_directory
     with pytest.raises(ModelUnreadableError, match="wanted a GPU"):
         Engine("tiny", model_directory("qwen2"), device="cuda")
     assert Engine("tiny", model_directory("qwen2"), device="auto").device == "cpu"
+
+
+def test_a_row_that_overflowed_leaves_nothing_to_who_has_its_place_next(
+    model_directory: Callable[[str], Path], write_overflowing_adapter: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    huge = write_overflowing_adapter(tmp_path / "huge")
+    prompt, options = [3, 40, 41, 1, 4], SamplingOptions(max_tokens=6, seed=1, ignores_eos=True)
+    for recorder in (None, Recorder()):
+        settings: dict[str, Any] = {"merges_adapters": False, "prefix_bytes": 0}
+        directory = model_directory("qwen2")
+        engine = open_recorded(directory, recorder, **settings) if recorder else Engine("tiny", directory, **settings)
+        engine.load_adapter("huge@v1", huge)
+        alone = engine.generate([prompt], options=options)[0][0]
+        long = SamplingOptions(max_tokens=40, seed=2, ignores_eos=True)
+        stays = Job(engine.base, [prompt * 10], long)
+        overflows = Job(engine.models.find("huge@v1"), [prompt * 8], long)
+        for job in (stays, overflows):
+            engine.submit(job)
+        for _ in range(3):
+            engine.scheduler.step()
+        assert "huge@v1 produced NaN" in str(overflows.error)
+        late = Job(engine.base, [prompt], options)
+        engine.submit(late)
+        while engine.scheduler.has_work:
+            engine.scheduler.step()
+        assert late.finished_samples()[0].token_ids == alone.token_ids
+        assert len(stays.finished_samples()[0].token_ids) == 40
