@@ -260,11 +260,12 @@ class Batch:
         temperature = np.where(greedy, np.float32(1), columns.temperature)
         self._penalised = [index for index, row in enumerate(self._rows) if row.job.options.penalises]
         size = self._model.vocabulary_size
-        top_k = np.where(columns.top_k == 0, size, columns.top_k)
+        top_k = np.where(columns.top_k == 0, size, np.minimum(columns.top_k, size))
+        top_p = np.maximum(columns.top_p, np.finfo(np.float32).tiny)  # what was above 0 may be 0 in float32
         self._knobs = Knobs(
             temperature=torch.from_numpy(temperature).to(device) if (temperature != 1).any() else None,
             top_k=torch.from_numpy(top_k).to(device) if (top_k < size).any() else None,
-            top_p=torch.from_numpy(columns.top_p).to(device) if (columns.top_p < 1).any() else None,
+            top_p=torch.from_numpy(top_p).to(device) if (top_p < 1).any() else None,
             is_greedy=torch.from_numpy(greedy).to(device) if greedy.any() else None,
         )
 

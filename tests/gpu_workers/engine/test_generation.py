@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from gpu_workers.engine import Engine, SamplingOptions, plain_model
+from gpu_workers.engine import Engine, SamplingOptions, plain_model, sampling
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError, UnknownModelError
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.plain_model import PlainModel
@@ -392,3 +392,24 @@ def test_an_adapter_that_overflows_does_not_reach_the_rows_beside_it(
     (found,) = jobs[1].finished_samples()
     assert found.token_ids == alone.token_ids
     np.testing.assert_allclose(found.logprobs, alone.logprobs, atol=1e-5)
+
+
+@pytest.mark.parametrize("large_from", [100, sampling.LARGE_VOCABULARY])
+@pytest.mark.parametrize(
+    ("edge", "same"),
+    [({"top_p": 1e-50}, {"temperature": 0.0}), ({"top_k": 2**31, "top_p": 0.99}, {"top_p": 0.99})],
+    ids=["top_p", "top_k"],
+)
+def test_a_filter_that_keeps_next_to_nothing_or_all_disturbs_nobody(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, large_from: int, edge: dict[str, Any], same: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(sampling, "LARGE_VOCABULARY", large_from)
+    hot: dict[str, Any] = {"temperature": 30.0, "max_tokens": 8, "seed": 1, "ignores_eos": True}
+    options = [SamplingOptions(**hot, top_k=20), SamplingOptions(**(hot | edge)), SamplingOptions(**(hot | same))]
+    wanted = [engine.generate([PROMPT], options=options[place])[0][0].token_ids for place in (0, 2)]
+    jobs = [Job(engine.base, [PROMPT], each) for each in options[:2]]
+    for job in jobs:
+        engine.submit(job)
+        engine.scheduler.step()
+    drain(engine)
+    assert [job.finished_samples()[0].token_ids for job in jobs] == wanted
