@@ -243,7 +243,7 @@ class Batch:
     def _watch(self, job: Job) -> None:
         options = job.options
         ids = set(options.stop_token_ids) | (set() if options.ignores_eos else self._end_ids)
-        self._watched[[index for index in ids if index < len(self._watched)]] = True
+        self._watched[[index for index in ids if 0 <= index < len(self._watched)]] = True
         if options.stops and self._codec is not None:
             endings = {stop.encode()[-1] for stop in options.stops}
             for index, spelled in enumerate(self._codec.token_bytes[: len(self._watched)]):

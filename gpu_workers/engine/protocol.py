@@ -99,11 +99,12 @@ class Fields:
         return tuple(values)
 
     def token_ids(self, name: str, value: Any) -> list[int]:
-        if not isinstance(value, list) or not all(
-            isinstance(each, int) and not isinstance(each, bool) for each in value
-        ):
-            raise InvalidRequestError(f"{name} must be a list of token ids, found {_show(value)}", param=name)
-        return value
+        if not _are_integers(value) or min(value, default=0) < 0:
+            raise InvalidRequestError(
+                f"{name} must be a list of token ids, 0 or above, found {_show(value)}", param=name
+            )
+        ids: list[int] = value
+        return ids
 
     def finish(self) -> None:
         """Raises InvalidRequestError for a field nobody read, unless it asks for nothing."""
@@ -244,11 +245,9 @@ def _read_starts(fields: Fields, prompts: Sequence[Sequence[int]]) -> list[int]:
     """From which token on each prompt's log-probs are told: one number, or one a prompt, as SGLang reads it."""
     name = "logprob_start_len"
     value = fields.take(name)
-    told = value if isinstance(value, list) else [value or 0] * len(prompts)
-    starts = fields.token_ids(name, told)
-    if len(starts) != len(prompts) or any(
-        not 0 <= start <= len(prompt) for start, prompt in zip(starts, prompts, strict=False)
-    ):
+    starts = value if isinstance(value, list) else [value or 0] * len(prompts)
+    is_whole = _are_integers(starts) and len(starts) == len(prompts)
+    if not is_whole or any(not 0 <= start <= len(prompt) for start, prompt in zip(starts, prompts, strict=True)):
         raise InvalidRequestError(
             f"{name} must be a place in the prompt, or one in each of the {len(prompts)}, found {_show(value)}",
             param=name,
@@ -376,6 +375,10 @@ def _is_tool(tool: object) -> bool:
 
 def _is_text_part(part: object) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def _are_integers(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, int) and not isinstance(each, bool) for each in value)
 
 
 def _kind(value: object) -> str:

@@ -277,8 +277,7 @@ class Scheduler:
 
     def _try_prefill(self, chunk: Sequence[tuple[Job, int]], events: Events, part: _Part | None = None) -> None:
         try:
-            for job, deltas in self._prefill(chunk, part).items():
-                events.setdefault(job, []).extend(deltas)
+            self._prefill(chunk, events, part)
         except Exception as error:  # as in step: the jobs are told, the rest goes on
             names = ", ".join(sorted({job.loaded.name for job, _ in chunk}))
             logger.exception("reading prompts for %s failed", names)
@@ -313,13 +312,13 @@ class Scheduler:
             (first if is_first else later).append((job, index))
         return [part for part in (first, later) if part]
 
-    def _prefill(self, chunk: Sequence[tuple[Job, int]], part: _Part | None = None) -> Events:
+    def _prefill(self, chunk: Sequence[tuple[Job, int]], events: Events, part: _Part | None) -> None:
         """Read each model's distinct prompts once, from behind what is known of them, and give their choices rows.
 
         Args:
+            events: what changes for whom goes there.
             part: of the chunk's only prompt, where most of it is read.
         """
-        events: Events = {}
         model = chunk[0][0].loaded.model
         places: dict[_Read, int] = {}
         wanted_from: list[int] = []  # of each distinct prompt, the first token whose state somebody wants
@@ -354,6 +353,8 @@ class Scheduler:
         sources: list[int] = []
         before: dict[tuple[LoadedModel, int], tuple[Sequence[int], PromptScore]] = {}
         for job, index in chunk:
+            if job.is_over:
+                continue  # another of its prompts has failed
             place = places[_Read.of(job, index)]
             if (alternatives := job.options.prompt_logprobs) is not None:
                 prompt, first = job.prompts[index], job.score_starts[index]
@@ -366,7 +367,12 @@ class Scheduler:
             if job.options.max_tokens == 0:
                 events.setdefault(job, []).extend(_finish_unsampled(job, index))
                 continue
-            rows += batch.admit(job, index)
+            try:
+                rows += batch.admit(job, index)
+            except Exception as error:  # what is wrong with one job is told to it alone
+                logger.exception("a request for %s cannot be answered", job.loaded.name)
+                _give_up([(job, index)], error, events)
+                continue
             sources += [place] * job.options.n
         if rows:
             ends = torch.tensor(
@@ -378,12 +384,12 @@ class Scheduler:
                 logits = logits[torch.tensor(sources, device=hidden.device)]
             batch.extend(rows, cache, logits)
             self._batches[lane] = batch
-        return events
 
 
 def _give_up(chunk: Sequence[tuple[Job, int]], error: Exception, events: Events) -> None:
     for job, _ in chunk:
-        job.error = EngineError(f"reading the prompt failed: {error}")
+        if not job.is_over:
+            job.error = error if isinstance(error, EngineError) else EngineError(f"reading the prompt failed: {error}")
         events.setdefault(job, [])
 
 

@@ -413,3 +413,13 @@ def test_a_filter_that_keeps_next_to_nothing_or_all_disturbs_nobody(
         engine.scheduler.step()
     drain(engine)
     assert [job.finished_samples()[0].token_ids for job in jobs] == wanted
+
+
+def test_stop_tokens_that_no_vocabulary_has_end_nothing_and_disturb_nobody(engine: Engine) -> None:
+    options = SamplingOptions(max_tokens=4, seed=1, ignores_eos=True)
+    odd = SamplingOptions(max_tokens=4, seed=1, ignores_eos=True, stop_token_ids=frozenset({-100_000, -1, 600, 10**9}))
+    jobs = [Job(engine.base, [PROMPT], each) for each in (options, odd)]
+    for job in jobs:
+        engine.submit(job)
+    drain(engine)
+    assert jobs[0].finished_samples()[0].token_ids == jobs[1].finished_samples()[0].token_ids

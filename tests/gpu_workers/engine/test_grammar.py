@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from gpu_workers.engine import Engine, SamplingOptions
-from gpu_workers.engine.errors import InvalidRequestError
+from gpu_workers.engine.errors import EngineError, InvalidRequestError
 from gpu_workers.engine.grammar import write_grammar
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.protocol import read_chat
@@ -132,3 +133,21 @@ def test_a_format_is_read(engine: Engine, wanted: object) -> None:
     body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
     asked = read_chat({**body, "response_format": wanted}, engine.models.find, engine.codec)
     assert bool(asked.options.grammar) == (wanted == {"type": "json_object"})
+
+
+def test_a_format_that_the_model_cannot_keep_to_fails_its_own_request_only(
+    model_directory: Callable[[str], Path], tmp_path: Path
+) -> None:
+    endless = shutil.copytree(model_directory("qwen2"), tmp_path / "endless")
+    for file in ("config.json", "generation_config.json"):
+        (endless / file).write_text(json.dumps(json.loads((endless / file).read_text()) | {"eos_token_id": None}))
+    engine = Engine("endless", endless)
+    free = SamplingOptions(max_tokens=4, seed=5)
+    held = SamplingOptions(max_tokens=4, seed=5, grammar=write_grammar(ORDER, param="schema"))
+    jobs = [Job(engine.base, prompts, each) for prompts, each in (([PROMPT, PROMPT[1:]], held), ([PROMPT], free))]
+    drain(engine, jobs)
+    assert len(jobs[1].finished_samples()[0].token_ids) == 4
+    with pytest.raises(EngineError, match="wants a model with an end token") as caught:
+        jobs[0].finished_samples()
+    assert caught.value.code == "grammar_failed"
+    assert engine.scheduler.running_rows == engine.scheduler.waiting_prompts == 0

@@ -218,6 +218,7 @@ GOOD = {"model": "tiny", "prompt": "x"}
         (GOOD | {"stop": [""]}, "stop", "non-empty"),
         (GOOD | {"stop": ["x"] * 17}, "stop", "at most 16"),
         (GOOD | {"stop_token_ids": "x"}, "stop_token_ids", "list of token ids"),
+        (GOOD | {"stop_token_ids": [5, -100_000]}, "stop_token_ids", "token ids, 0 or above, found [5, -100000]"),
         (GOOD | {"logprobs": 21}, "logprobs", "from 0 to 20"),
         (GOOD | {"stream": "yes"}, "stream", "true or false"),
         (GOOD | {"stream_options": {}}, "stream_options", "only with stream"),
