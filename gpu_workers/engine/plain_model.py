@@ -235,7 +235,11 @@ class Turns:
         self._tables: dict[Rope | None, tuple[Tensor, Tensor]] = {}
 
     def tables(self, length: int) -> Mapping[Rope | None, tuple[Tensor, Tensor]]:
-        """(S, hd) each, of at least this many positions."""
+        """(S, hd) each, of at least this many positions, or of all that the context has.
+
+        Who asks for more, as a step of rounded size does, gets the same tensors: a recorded step goes on reading them.
+        """
+        length = min(length, self._shape.context_length)
         if length > self._length:
             wanted = max(length, 2 * self._length, _FIRST_POSITIONS)
             stays = self._device.type == "cuda"  # a recorded step finds them where they were

@@ -15,7 +15,7 @@ from gpu_workers.engine.checkpoint import plain_shape, read_config, read_weights
 from gpu_workers.engine.errors import ModelUnreadableError
 from gpu_workers.engine.jobs import Job
 from gpu_workers.engine.models import LoadedModel
-from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.plain_model import PlainModel, Turns
 from gpu_workers.engine.products import Dense, LayOut, lay_out_plainly, lay_out_well
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
@@ -209,3 +209,15 @@ def test_a_row_that_overflowed_leaves_nothing_to_who_has_its_place_next(
             engine.scheduler.step()
         assert late.finished_samples()[0].token_ids == alone.token_ids
         assert len(stays.finished_samples()[0].token_ids) == 40
+
+
+def test_what_a_recorded_step_reads_of_turns_stays_whatever_length_is_asked_for(
+    model_directory: Callable[[str], Path],
+) -> None:
+    shape = plain_shape(read_config(model_directory("gemma3")))
+    assert shape is not None
+    turns = Turns(shape, torch.device("cpu"))
+    first = dict(turns.tables(shape.context_length))
+    later = turns.tables(2 * shape.context_length)
+    assert len(first) == 2
+    assert all(later[rope] is tables for rope, tables in first.items())
