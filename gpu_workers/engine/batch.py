@@ -150,6 +150,7 @@ class Batch:
         self._knobs: Knobs
         self._penalised: Sequence[int] = ()
         self._is_settled = False
+        self._events: Events = {}  # of the step that runs
 
     @property
     def names(self) -> str:
@@ -191,6 +192,7 @@ class Batch:
     def step(self) -> tuple[Events, int]:
         """Draw one token for every row; what changed for whom, and how many tokens were drawn."""
         columns, events = self._columns, defaultdict[Job, list[Delta]](list)
+        self._events = events
         for index, row in enumerate(self._rows):
             if row.job.is_over:
                 columns.is_alive[index] = False
@@ -231,12 +233,12 @@ class Batch:
         return events, live
 
     def fail(self, error: EngineError) -> Events:
-        """Give up every row."""
-        events: Events = {}
+        """Give up every row after a step that failed; what that step had for others before is told with it."""
+        events, self._events = self._events, {}
         for row in self._rows:
             if not row.job.is_over:
                 row.job.error = error
-                events[row.job] = []
+                events.setdefault(row.job, [])
         self._rows = []
         return events
 
@@ -345,9 +347,6 @@ class Batch:
             text, finish_reason = self._text_of(tokens, options.skips_special), "length"
         logprobs = self._columns.logprobs[index, : len(tokens)].copy()
         row.job.finish_choice(row.choice, Sample(text, tokens, logprobs, finish_reason, stop_reason, row.top))
-        if self._prefixes is not None:
-            whole = [*row.job.prompts[row.choice // options.n], *tokens]  # the newest token is not in the cache yet
-            self._prefixes.keep(hash_blocks(row.job.loaded.identity, whole), self._cache.layers, index)
         self._columns.is_alive[index] = False
         if row.stream is not None:
             rest = row.stream.finish(text)
@@ -357,6 +356,9 @@ class Batch:
             )
         elif row.job.unfinished == 0:
             events[row.job] = []
+        if self._prefixes is not None:  # now that the answer is told, which this may not keep from it
+            whole = [*row.job.prompts[row.choice // options.n], *tokens]  # the newest token is not in the cache yet
+            self._prefixes.keep(hash_blocks(row.job.loaded.identity, whole), self._cache.layers, index)
 
     def _find_end(self, job: Job, tokens: list[int]) -> tuple[str, FinishReason | None, int | str | None]:
         """Text, reason and stop reason if the newest token ends the answer; no reason if it does not."""

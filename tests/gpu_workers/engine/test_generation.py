@@ -11,8 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from gpu_workers.engine import Engine, SamplingOptions, plain_model, sampling
 from gpu_workers.engine.errors import EngineError, InvalidRequestError, QueueFullError, UnknownModelError
-from gpu_workers.engine.jobs import Job
+from gpu_workers.engine.jobs import Delta, Job
 from gpu_workers.engine.plain_model import PlainModel
+from gpu_workers.engine.prefixes import PrefixStore
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -423,3 +424,38 @@ def test_stop_tokens_that_no_vocabulary_has_end_nothing_and_disturb_nobody(engin
         engine.submit(job)
     drain(engine)
     assert jobs[0].finished_samples()[0].token_ids == jobs[1].finished_samples()[0].token_ids
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(("owner", "method"), [(PlainModel, "decode"), (PrefixStore, "keep")])
+def test_an_answer_that_ends_in_a_step_that_fails_is_told(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, streams: bool
+) -> None:
+    options = [
+        SamplingOptions(max_tokens=most, seed=1, ignores_eos=True, streams=streams, n=n) for most, n in ((3, 1), (9, 2))
+    ]
+    short, long = (Job(engine.base, [PROMPT], each) for each in options)
+    real = getattr(owner, method)
+
+    def fail(*told: Any, **more: Any) -> Any:
+        if short.unfinished == 0:
+            raise RuntimeError("no memory left")
+        return real(*told, **more)
+
+    monkeypatch.setattr(owner, method, fail)
+    for job in (short, long):
+        engine.submit(job)
+    told: dict[Job, list[Delta]] = {}
+    last: set[Job] = set()
+    while engine.scheduler.has_work:
+        news = engine.scheduler.step()
+        last = set(news)
+        for job, deltas in news.items():
+            told.setdefault(job, []).extend(deltas)
+    assert last == {short, long}, "both are over, and both are told so"
+    (sample,) = short.finished_samples()
+    if streams:
+        assert [token for delta in told[short] for token in delta.token_ids] == sample.token_ids
+        assert told[short][-1].finish_reason == "length"
+    with pytest.raises(EngineError, match="no memory left"):
+        long.finished_samples()
