@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ class _Kept:
     Args:
         size_bytes: of its weights in memory; 0: not known yet.
         adapters, heads: name -> directory of what was loaded on it; they come back with it.
-        engine: None while it is not in memory. users: requests that it answers; used_s: when the last one ended.
+        engine: None while it is not in memory. opening: while it is read, for all who wait for it; it is read to the
+            end even if they leave.
+        users: requests that it answers; used_s: when the last one ended.
     """
 
     name: str
@@ -58,9 +61,9 @@ class _Kept:
     adapters: dict[str, Path] = field(default_factory=dict)
     heads: dict[str, Path] = field(default_factory=dict)
     engine: Served | None = None
+    opening: asyncio.Task[Served] | None = None
     users: int = 0
     used_s: float = 0.0
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Bases:
@@ -131,9 +134,7 @@ class Bases:
             return
         kept.users += 1
         try:
-            async with kept.lock:
-                engine = kept.engine or await self._open(kept)
-            yield engine
+            yield kept.engine or await self._wait_for(kept)
         finally:
             kept.users -= 1
             kept.used_s = time.monotonic()
@@ -177,7 +178,7 @@ class Bases:
         if self._root is None:
             return {}
         there = {path.name: path for path in sorted(self._root.glob("*/")) if (path / "config.json").is_file()}
-        for name in [name for name, one in self._kept.items() if name not in there and one.engine is None]:
+        for name in [name for name, one in self._kept.items() if name not in there and not (one.engine or one.opening)]:
             del self._kept[name]
         for name, path in there.items():
             self._kept.setdefault(name, _Kept(name, path))
@@ -193,8 +194,15 @@ class Bases:
                 return None
         return None
 
+    async def _wait_for(self, kept: _Kept) -> Served:
+        """Until it is read. Who gives up stops no thread that reads: the next one waits for the same reading."""
+        if kept.opening is None:
+            kept.opening = asyncio.create_task(self._open(kept))
+            kept.opening.add_done_callback(partial(_end_opening, kept))
+        return await asyncio.shield(kept.opening)
+
     async def _open(self, kept: _Kept) -> Served:
-        """Read it, with what was loaded on it. Its lock is held."""
+        """Read it, with what was loaded on it."""
         async with self._room:
             kept.size_bytes = await asyncio.to_thread(count_bytes, kept.directory)
             await self._make_room(kept)
@@ -267,6 +275,13 @@ def cancel(engine: Served, job: Job) -> None:
     """Have an engine leave a job's rows."""
     job.is_cancelled = True
     engine.scheduler.wake()
+
+
+def _end_opening(kept: _Kept, opening: asyncio.Task[Served]) -> None:
+    """A failure is told to those who wait, and to the log if nobody does; the next one tries again."""
+    kept.opening = None
+    if not opening.cancelled() and (error := opening.exception()) is not None and not kept.users:
+        logger.warning("%s was not read: %s", kept.name, error)
 
 
 def _stop(engine: Served) -> None:

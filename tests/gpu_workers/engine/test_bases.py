@@ -3,7 +3,9 @@
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +128,77 @@ async def test_what_is_kept_of_prompts_has_the_memory_that_weights_leave(
             await asyncio.sleep(0.01)
         assert 0 < first.scheduler.kept_bytes <= room / 2, "of two engines each has half of it"
         await server.stop(drain_s=5)
+
+
+class _Gate:
+    """In the place of `Engine.open`: notes what is read, and reads it once the gate is open."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.is_open = threading.Event()
+        self._open = Engine.open
+        monkeypatch.setattr(Engine, "open", self.open)
+
+    def open(self, model: str, **settings: Any) -> Engine:
+        self.asked.append(Path(model).name)
+        assert self.is_open.wait(30)
+        return self._open(model, **settings)
+
+    async def let_leave(self, bases: Bases, name: str) -> None:
+        """Ask for a model, and give up once it is read, or waits for what is."""
+        before = len(self.asked)
+
+        async def use() -> None:
+            async with bases.hold(name):
+                pytest.fail("it was read")
+
+        task = asyncio.create_task(use())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.3 if before else 30):
+                while len(self.asked) == before:
+                    await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_what_nobody_waits_for_any_more_is_read_once_and_one_at_a_time(
+    kept_in: Path, model_directory: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most_bytes = max(count_bytes(kept_in / name) for name in ("qwen2", "llama"))
+    bases = Bases(Engine("first", model_directory("qwen3")), kept_in=kept_in, most_bytes=most_bytes)
+    gate = _Gate(monkeypatch)
+    for name in ("qwen2", "llama", "qwen2", "llama"):
+        await gate.let_leave(bases, name)
+    assert gate.asked == ["qwen2"], "the next one waits for room"
+    gate.is_open.set()
+    async with bases.hold("llama") as engine:
+        assert engine.base.name == "llama"
+        assert [one.base.name for one in bases.loaded()] == ["first", "llama"]
+    assert gate.asked == ["qwen2", "llama"]
+    assert bases.stop(drain_s=5)
+
+
+async def test_a_reading_that_fails_is_told_to_all_who_wait_and_tried_again_for_the_next(
+    kept_in: Path, model_directory: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bases = Bases(Engine("first", model_directory("qwen3")), kept_in=kept_in, most_bytes=1 << 30)
+    gate = _Gate(monkeypatch)
+    config = kept_in / "qwen2" / "tokenizer.json"
+    words = config.read_bytes()
+    config.unlink()
+
+    async def ask() -> str:
+        async with bases.hold("qwen2") as engine:
+            return engine.base.name
+
+    await gate.let_leave(bases, "qwen2")
+    waiting = [asyncio.create_task(ask()) for _ in range(2)]
+    await asyncio.sleep(0)
+    gate.is_open.set()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert ["holds no tokenizer.json" in str(one) for one in found] == [True, True]
+    config.write_bytes(words)
+    assert await ask() == "qwen2"
+    assert gate.asked == ["qwen2", "qwen2"]
+    assert bases.stop(drain_s=5)
