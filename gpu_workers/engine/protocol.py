@@ -82,8 +82,11 @@ class Fields:
             raise InvalidRequestError(f"{name} must be true or false, found {_show(value)}", param=name)
         return value
 
-    def string(self, name: str) -> str:
+    def string(self, name: str, default: str | None = None) -> str:
+        """A non-empty one, or the default where that is sent or nothing is; without a default it must be there."""
         value = self.take(name)
+        if default is not None and value in (None, default):
+            return default
         if not isinstance(value, str) or not value:
             raise InvalidRequestError(f"{name} must be a non-empty string, found {_show(value)}", param=name)
         return value

@@ -179,7 +179,7 @@ class EngineServer:
         """vLLM's {prompt} or {messages} -> {tokens, token_strs, count, max_model_len}."""
         body = await _read_json(request)
         fields = Fields(body)
-        async with self._bases.hold(name := fields.take("model")) as engine:
+        async with self._bases.hold(name := fields.string("model", default="")) as engine:
             loaded, codec = engine.models.find(name or engine.base.name), engine.codec
         if isinstance(body, dict) and "messages" in body:
             chat = {"model": loaded.name, "messages": fields.take("messages"), "max_tokens": 0}
@@ -203,7 +203,7 @@ class EngineServer:
     async def detokenize(self, request: web.Request) -> web.Response:
         """vLLM's {tokens} -> {prompt}; special tokens stay."""
         fields = Fields(await _read_json(request))
-        name, tokens = fields.take("model"), fields.token_ids("tokens", fields.take("tokens"))
+        name, tokens = fields.string("model", default=""), fields.token_ids("tokens", fields.take("tokens"))
         fields.finish()
         async with self._bases.hold(name) as engine:
             return _json({"prompt": engine.codec.decode(tokens, skip_special=False)})

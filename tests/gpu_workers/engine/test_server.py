@@ -366,3 +366,21 @@ def test_a_stream_that_may_turn_out_to_be_a_call_tells_it_with_its_last_chunk() 
     assert choices[-1]["finish_reason"] == "tool_calls"
     (call,) = choices[-1]["delta"]["tool_calls"]
     assert (call["index"], call["function"]["name"]) == (0, "look_up")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "wanted"),
+    [
+        ("/detokenize", {"tokens": [-1]}, "tokens", "token ids, 0 or above"),
+        ("/detokenize", {"tokens": [5, -10_000]}, "tokens", "token ids, 0 or above"),
+        ("/detokenize", {"model": ["x"], "tokens": [5]}, "model", "a non-empty string"),
+        ("/tokenize", {"model": ["x"], "prompt": "a"}, "model", "a non-empty string"),
+        ("/tokenize", {"model": {}, "messages": [{"role": "user", "content": "a"}]}, "model", "a non-empty string"),
+    ],
+)
+async def test_what_cannot_be_read_of_tokens_and_model_is_named(
+    client: Client, path: str, body: Any, param: str, wanted: str
+) -> None:
+    error = (await post(client, path, body, 400))["error"]
+    assert error["param"] == param
+    assert wanted in error["message"]
