@@ -9,6 +9,8 @@ carries a word that is drawn for this one run; what is printed, written to files
 from __future__ import annotations
 
 import binascii
+import contextlib
+import functools
 import json
 import os
 import select
@@ -28,10 +30,14 @@ SEALED = (
 )  # fmt: skip
 """Modules that are as they were behind every test, beside those of the runners."""
 CHANGED_BY_PYTEST = ("_pytest.config.Config._getini_unknown_type",)
+FUNCTION = type(lambda: None)
+ASYNC = 0x80
+"""What says of code that it is a coroutine's."""
 RUNNERS = ("unittest", "pytest", "_pytest", "pluggy")
 OFTEN = ("builtins", "unittest.case", "unittest.result", "unittest.suite", "_pytest.python", "_pytest.runner",
          "_pytest.reports", "_pytest.outcomes", "_pytest.unittest", "pluggy._callers", "pluggy._hooks")  # fmt: skip
-"""Of these, those that are looked at behind every test; the others behind every so many, and at the end."""
+"""Of these, those that are looked at behind every test; the others behind every so many, and at the end. Those of the
+runners are looked at directly behind what a test does, too, before a runner does anything with it."""
 EVERY = 50
 WATCHED = {
     "sys._getframe": ("_getframe", "currentframe", "inspect.stack"),
@@ -45,6 +51,10 @@ WATCHED = {
 }
 """Ways to look into or steer who tests, which code that is tested has no need of -> what stands in its text before."""
 LOOKED_AT = ("__closure__", "tb_frame", "gi_frame", "cr_frame", "ag_frame")
+CLOSED = ("__closure__", "cell_contents", "getclosurevars")
+"""Ways into what functions of ours know that raise no event: their words in the text of a patch are an alarm."""
+PARTS = ("_callSetUp", "_callTearDown", "_callCleanup")
+NO_END = "it did not come to its own end"
 
 
 def main():
@@ -305,7 +315,8 @@ def _become_tested(job, hears, sees, shows):
 
 
 class _Tested:
-    """What is done there. What it needs later is taken now, while everything is as Python brought it."""
+    """What is done there. What it needs later is taken now, while everything is as Python brought it: as names of
+    functions within functions, since whatever stands in a module or a class can be another by then."""
 
     def __init__(self, job, kept, nonce, tells):
         self.job = job
@@ -314,16 +325,43 @@ class _Tested:
                        "cases": self._run_cases}  # fmt: skip
         self.report = _make_report(nonce, tells)
         self.kept = kept
-        self.prints, self.often = [], []
-        self.has_equal = False
-        self.told = 0
+        self.prints, self.often, self.direct = [], [], []
+        self.find_equal, self.equal = _make_equality_check(job["changed"]), []
+        self.check, self.tell = self._make_tell()
 
     def run(self):
-        self.run_by[self.job["parser"]]()
-        self.has_equal = True
-        self.check(self.prints)
-        self.report(kind="end")
-        os._exit(0)  # nothing that was to happen at its exit
+        run, report, check, find_equal = self.run_by[self.job["parser"]], self.report, self.check, self.find_equal
+        prints, leave = self.prints, os._exit
+        run()
+        check(prints)
+        if words := find_equal():
+            report(kind="tampering", words=words)
+        report(kind="end")
+        leave(0)  # nothing that was to happen at its exit
+
+    def _make_tell(self):
+        report, prints, often, direct, equal = self.report, self.prints, self.often, self.direct, self.equal
+        every, most, told = EVERY, MOST_WORDS, [0]
+
+        def check(wanted):
+            """Whether whoever tests is as before; what is not is told."""
+            for space, holder, name, value, code, defaults in wanted:
+                found = space.get(name)
+                if found is not value or (code and (found.__code__ is not code or found.__defaults__ is not defaults)):
+                    report(kind="tampering", words="%s.%s is another" % (holder, name))
+            for find in equal:
+                if words := find():
+                    report(kind="tampering", words=words)
+
+        def tell(test, outcome, words=""):
+            told[0] += 1
+            if outcome == "passed":
+                check(often if told[0] % every else prints)
+            else:  # it may be in the middle of a test, which may have changed what is not the runners' for a while
+                check(direct)
+            report(kind="test", test=test, outcome=outcome, words=str(words)[-most:])
+
+        return check, tell
 
     def _open(self, *names):
         """Let the repository in, and look at it from now on."""
@@ -331,10 +369,13 @@ class _Tested:
         import operator  # noqa: F401
 
         loaded = [name for name in sys.modules if name in SEALED or name.split(".")[0] in names]
-        self.prints = _take_prints(loaded)
-        self.often = [one for one in self.prints if one[1].startswith(OFTEN)]
-        self.find_equal = _make_equality_check(self.job["changed"])
-        self.has_equal = any(_holds(path, b"__eq__") or _holds(path, b"__ne__") for path in self.job["changed"])
+        self.prints += _take_prints(loaded)
+        self.often += [one for one in self.prints if one[1].startswith(OFTEN)]
+        self.direct += [one for one in self.often if one[1].startswith(RUNNERS)]
+        if any(_holds(path, b"__eq__") or _holds(path, b"__ne__") for path in self.job["changed"]):
+            self.equal.append(self.find_equal)
+        self._look_for_closures()
+        sys.modules["__main__"] = type(sys)("__main__")  # this one is nobody's to import
         _keep_imports(self.kept)
         _watch(self.job, self.report)
         root = self.job["root"]
@@ -351,20 +392,11 @@ class _Tested:
             if name.partition(".")[0] in own and place.startswith(tuple(self.job["packages"]) or ("/opt/no",)):
                 del sys.modules[name]
 
-    def check(self, prints):
-        """Whether whoever tests is as before; what is not is told."""
-        for space, holder, name, value, code, defaults in prints:
-            found = space.get(name)
-            if found is not value or (code and (found.__code__ is not code or found.__defaults__ is not defaults)):
-                self.report(kind="tampering", words="%s.%s is another" % (holder, name))
-        words = self.find_equal() if self.has_equal else ""
-        if words:
-            self.report(kind="tampering", words=words)
-
-    def tell(self, test, outcome, words=""):
-        self.told += 1
-        self.check(self.often if self.told % EVERY else self.prints)
-        self.report(kind="test", test=test, outcome=outcome, words=str(words)[-MOST_WORDS:])
+    def _look_for_closures(self):
+        for path, known in self.job["changed"].items():
+            for word in CLOSED:
+                if word not in known and _holds(path, word.encode()):
+                    self.report(kind="tampering", words="%s uses %s" % (os.path.basename(path), word))
 
     def _import_mock(self):
         if any(b"mock" in content for content in self.kept.values()):
@@ -372,9 +404,9 @@ class _Tested:
 
     # unittest, and what is built on it
 
-    def _tell_results(self, kind):
-        """A class of results tells us too whatever it is told."""
-        tell, wanted = self.tell, self.wanted
+    def _make_tellers(self, has_passed):
+        """What a result is told -> what we tell of it. That a test has passed is believed where it did."""
+        tell, wanted, say, no_end = self.tell, self.wanted, _say, NO_END
 
         def name(test):
             whole = test.id()
@@ -383,15 +415,21 @@ class _Tested:
             told = test.shortDescription() if hasattr(test, "shortDescription") else None
             return told if told in wanted else whole
 
-        tellers = {
-            "addSuccess": lambda test: tell(name(test), "passed"),
-            "addError": lambda test, err: tell(name(test), "error", _say(err)),
-            "addFailure": lambda test, err: tell(name(test), "failed", _say(err)),
-            "addSubTest": lambda test, part, err: err is None or tell(name(test), "failed", _say(err)),
+        def pass_test(test):
+            tell(name(test), *(("passed",) if has_passed(test) else ("failed", no_end)))
+
+        return {
+            "addSuccess": pass_test,
+            "addError": lambda test, err: tell(name(test), "error", say(err)),
+            "addFailure": lambda test, err: tell(name(test), "failed", say(err)),
+            "addSubTest": lambda test, part, err: err is None or tell(name(test), "failed", say(err)),
             "addSkip": lambda test, reason: tell(name(test), "skipped", reason),
             "addExpectedFailure": lambda test, err: tell(name(test), "failed", "it was expected to fail"),
             "addUnexpectedSuccess": lambda test: tell(name(test), "failed", "it was not expected to pass"),
         }
+
+    def _tell_results(self, kind, has_passed):
+        """A class of results tells us too whatever it is told."""
 
         def join(own, teller):
             def both(self, *words):
@@ -400,33 +438,73 @@ class _Tested:
 
             return both
 
-        for method, teller in tellers.items():
+        for method, teller in self._make_tellers(has_passed).items():
             setattr(kind, method, join(getattr(kind, method), teller))
+
+    def _make_result(self, kind, has_passed):
+        """A result of a class of its own: who changes the class of results changes nothing for it."""
+
+        def alone(teller):
+            return lambda self, *words: teller(*words)
+
+        names = {method: alone(teller) for method, teller in self._make_tellers(has_passed).items()}
+        return type("TestResult", (kind,), {"__getattribute__": object.__getattribute__, **names})()
+
+    def _hold_cases(self):
+        """Each test case holds its checks and its method from its making on, and what they come to is known here before
+        a runner hears of it. Whether a test has passed, as far as it is its own doing."""
+        import unittest.case
+
+        check, direct = self.check, self.direct
+        case, sub_kind = unittest.case.TestCase, unittest.case._SubTest
+        went, own_prints, identity, hold = {}, {}, id, _hold
+        own_init, own_part = case.__init__, case.subTest
+
+        def note(test, is_good, is_whole=False):
+            check(direct)
+            check(own_prints.get(type(test), ()))
+            known = went.setdefault(identity(test), [False, True])
+            known[0] = known[0] or is_whole
+            known[1] = known[1] and is_good
+
+        def init(self, *words, **named):
+            own_init(self, *words, **named)
+            if type(self) is not sub_kind:
+                went.pop(identity(self), None)
+                hold(self, kept, case, note, own_prints)
+
+        @contextlib.contextmanager
+        def subTest(self, *words, **named):
+            with own_part(self, *words, **named):
+                try:
+                    yield
+                except BaseException:
+                    note(self, False)
+                    raise
+
+        case.__init__ = functools.update_wrapper(init, own_init)
+        case.subTest = functools.update_wrapper(subTest, own_part)
+        kept = {name: value for name, value in vars(case).items() if _is_check(name, value)}
+        return lambda test: went.get(identity(test)) == [True, True]
 
     def _run_unittest(self):
         import importlib
         import unittest
 
         self._import_mock()
-        self._tell_results(unittest.TestResult)
-        result = unittest.TestResult()
-        load, suites = unittest.defaultTestLoader.loadTestsFromModule, unittest.TestSuite
-        case = unittest.TestCase
-        kept = {name: value for name, value in vars(case).items() if _is_check(name, value)}
-        import_module = importlib.import_module
+        result = self._make_result(unittest.TestResult, self._hold_cases())
+        load, suites, suite = unittest.defaultTestLoader.loadTestsFromModule, unittest.TestSuite, _flatten
+        import_module, wanted, tell = importlib.import_module, self.wanted, self.tell
         roots = self._open("unittest")
         chosen = []
-        for name, wanted in _group_by_module(self.wanted, roots).items():
+        for name, listed in _group_by_module(wanted, roots).items():
             try:
-                found = list(_flatten(load(import_module(name)), unittest.TestSuite))
+                found = list(suite(load(import_module(name)), suites))
             except BaseException as error:
-                for test in wanted:
-                    self.tell(test, "error", "%s could not be imported: %s: %s" % (name, type(error).__name__, error))
+                for test in listed:
+                    tell(test, "error", "%s could not be imported: %s: %s" % (name, type(error).__name__, error))
                 continue
-            for test in found:
-                if {name, test.id(), test.shortDescription()} & set(self.wanted):
-                    _hold(test, kept, case)
-                    chosen.append(test)
+            chosen += [test for test in found if {name, test.id(), test.shortDescription()} & set(wanted)]
         suites(chosen).run(result)
 
     def _run_django(self):
@@ -435,7 +513,7 @@ class _Tested:
         import unittest.runner
 
         self._import_mock()
-        self._tell_results(unittest.TestResult)
+        self._tell_results(unittest.TestResult, self._hold_cases())
         run_path = runpy.run_path
         self._open("unittest")
         script, *rest = self.job["command"]
@@ -459,10 +537,57 @@ class _Tested:
         except ImportError as error:
             self.report(kind="unbuilt", words=str(error))
             os._exit(0)
-        wanted, tell, told, seal = self.wanted, self.tell, {}, self._seal_items
+        self._hold_cases()
+        cases = sys.modules["unittest"].TestCase
+        wanted, tell, told, seal, no_end = self.wanted, self.tell, {}, self._seal_items, NO_END
+        check, direct, went, follow, function = self.check, self.direct, {}, _follow, pytest.Function
         run_all = pytest.main
 
+        def note(nodeid, part, is_good):
+            check(direct)
+            went.setdefault(nodeid, {})[part] = is_good
+
+        def watch(when, nodeid):
+            """A phase of a test, whatever a runner makes of it."""
+            is_good = False
+            try:
+                done = yield
+                is_good = getattr(done, "excinfo", None) is None  # a result, where pluggy is old
+                return done
+            finally:
+                note(nodeid, when, is_good)
+
+        try:
+            around = pytest.hookimpl(wrapper=True, tryfirst=True)
+        except TypeError:
+            around = pytest.hookimpl(hookwrapper=True, tryfirst=True)
+
         class Reporter:
+            @around
+            def pytest_runtest_setup(self, item):
+                went[item.nodeid] = {}
+                return (yield from watch("setup", item.nodeid))
+
+            @around
+            def pytest_runtest_call(self, item):
+                nodeid = item.nodeid
+                if not isinstance(item, function):
+                    return (yield from watch("call", nodeid))
+                method = item.obj
+                went[nodeid]["method"] = False
+                item.obj = follow(method, lambda is_good: note(nodeid, "method", is_good))
+                case = getattr(method, "__self__", None)
+                if isinstance(case, cases):  # one that waits is taken from there
+                    setattr(case, item.name, item.obj)
+                try:
+                    return (yield from watch("call", nodeid))
+                finally:
+                    item.obj = method
+
+            @around
+            def pytest_runtest_teardown(self, item):
+                return (yield from watch("teardown", item.nodeid))
+
             @pytest.hookimpl(trylast=True)
             def pytest_collection_modifyitems(self, config, items):
                 chosen = [one for one in items if one.nodeid in wanted or one.nodeid.split("::")[0] in wanted]
@@ -473,7 +598,8 @@ class _Tested:
             @pytest.hookimpl(tryfirst=True)
             def pytest_runtest_logreport(self, report):
                 said = told.setdefault(report.nodeid, {})
-                said[report.when] = "xfail" if hasattr(report, "wasxfail") else report.outcome
+                if said.get(report.when) != "failed":  # as a part of it may have, which is told under its name
+                    said[report.when] = "xfail" if hasattr(report, "wasxfail") else report.outcome
                 if report.outcome != "passed":
                     said["words"] = str(getattr(report, "longreprtext", "")).strip().split("\n")[-1]
 
@@ -482,8 +608,10 @@ class _Tested:
                 said = told.pop(nodeid, {})
                 words = said.pop("words", "")
                 outcomes = list(said.values())
+                parts = went.pop(nodeid, {})
                 if outcomes == ["passed"] * 3:
-                    tell(nodeid, "passed")
+                    is_good = len(parts) >= 3 and all(parts.values())
+                    tell(nodeid, *(("passed",) if is_good else ("failed", no_end)))
                 elif "failed" in outcomes:
                     tell(nodeid, "failed" if said.get("call") == "failed" else "error", words)
                 else:
@@ -594,21 +722,61 @@ def _is_check(name, value):
     return callable(value) and (not name.startswith("__") or name == "__call__")
 
 
-def _hold(test, kept, base):
-    """Give a test the checks themselves, and itself: who changes them in a class changes nothing for it."""
-    import types
+def _hold(test, kept, base, note, own_prints):
+    """Give a test the checks themselves, and itself: who changes them in a class changes nothing for it.
 
-    kind, names = type(test), {}
-    for name, value in kept.items():
-        has_it = next((one for one in kind.__mro__ if name in vars(one)), None)
-        if has_it is base and type(value) is type(main) and "__class__" not in value.__code__.co_freevars:
-            names = names or dict(value.__globals__)
-            copied = types.FunctionType(value.__code__, names, name, value.__defaults__, value.__closure__)
-            copied.__kwdefaults__ = value.__kwdefaults__
-            setattr(kind, name, copied)
+    Args:
+        note: is told, directly behind each part of the test, whether it came to its end.
+        own_prints: of each class of tests, what stands in it behind that.
+    """
+    kind, spaces = type(test), {}
+    if kind not in own_prints:
+        for name, value in kept.items():
+            has_it = next((one for one in kind.__mro__ if name in vars(one)), None)
+            if has_it is base and type(value) is FUNCTION and "__class__" not in value.__code__.co_freevars:
+                names = spaces.setdefault(id(value.__globals__), dict(value.__globals__))
+                copied = FUNCTION(value.__code__, names, name, value.__defaults__, value.__closure__)
+                copied.__kwdefaults__ = value.__kwdefaults__
+                setattr(kind, name, copied)
+        own = vars(kind)
+        own_prints[kind] = [_print(own, kind.__name__, name, own.get(name)) for name in kept]
+    for name in PARTS:
+        if hasattr(test, name):
+            setattr(test, name, _follow(getattr(test, name), lambda is_good: note(test, is_good)))
     method = getattr(test, "_testMethodName", "")
     if hasattr(test, method):
-        setattr(test, method, getattr(test, method))
+        setattr(test, method, _follow(getattr(test, method), lambda is_good: note(test, is_good, True)))
+
+
+def _follow(method, note):
+    """The same, and its end is told to `note` before anybody else can hear of it."""
+    if getattr(getattr(method, "__code__", None), "co_flags", 0) & ASYNC:
+
+        async def follow(*words, **named):
+            is_good = False
+            try:
+                value = await method(*words, **named)
+                is_good = True
+                return value
+            finally:
+                note(is_good)
+
+    else:
+
+        def follow(*words, **named):
+            is_good = False
+            try:
+                value = method(*words, **named)
+                is_good = True
+                return value
+            finally:
+                note(is_good)
+
+    functools.update_wrapper(follow, method)
+    for name in ("__self__", "__func__"):
+        if hasattr(method, name):
+            setattr(follow, name, getattr(method, name))
+    return follow
 
 
 # --- looking whether it keeps off who tests it -----------------------------------------------------------------------
@@ -633,13 +801,13 @@ def _take_prints(names):
 
 
 def _print(space, holder, name, value):
-    code = value.__code__ if type(value) is type(main) else None
+    code = value.__code__ if type(value) is FUNCTION else None
     return space, holder, name, value, code, value.__defaults__ if code else None
 
 
 def _make_equality_check(changed):
     """Whether a class of the candidate's says that it is equal to whatever there is, as no honest one does."""
-    subclasses, function = type.__subclasses__, type(main)
+    subclasses, function = type.__subclasses__, FUNCTION
 
     def check():
         waiting, seen = [object], {object}
@@ -688,38 +856,37 @@ def _keep_imports(kept):
 def _watch(job, report):
     """Tell when the candidate's code looks into the frames, the objects or the interpreter of who tests it."""
     changed, get_frame, busy = job["changed"], sys._getframe, []
+    watched, looked_at, base = WATCHED, LOOKED_AT, os.path.basename
 
     def hook(event, args):
-        if busy or not (event in WATCHED or event.startswith(("ctypes.", "object.__"))):
+        if busy or not (event in watched or event.startswith(("ctypes.", "object.__"))):
             return
         busy.append(event)
         try:
-            words = _name_look(event, args)
+            words = name_look(event, args)
             frame = get_frame(1) if words else None
-            while frame is not None and (frame.f_code.co_filename.startswith("<") or _is_looker(frame, event)):
+            while frame is not None and (frame.f_code.co_filename.startswith("<") or is_looker(frame, event)):
                 frame = frame.f_back
             if frame is not None and frame.f_code.co_filename in changed:
                 known = changed[frame.f_code.co_filename]
-                if not any(one in known for one in WATCHED.get(event, (words,))):
-                    report(kind="tampering", words="%s uses %s" % (os.path.basename(frame.f_code.co_filename), words))
+                if not any(one in known for one in watched.get(event, (words,))):
+                    report(kind="tampering", words="%s uses %s" % (base(frame.f_code.co_filename), words))
         finally:
             busy.clear()
 
+    def is_looker(frame, event):
+        return event == "sys._getframe" and frame.f_globals.get("__name__") == "inspect"
+
+    def name_look(event, args):
+        if event == "object.__getattr__":
+            return args[1] if args[1] in looked_at else ""
+        if event == "object.__setattr__":
+            return args[1] if args[1] == "__code__" else ""
+        if event.startswith("object.__"):
+            return ""
+        return "ctypes" if event.startswith("ctypes.") else event
+
     sys.addaudithook(hook)
-
-
-def _is_looker(frame, event):
-    return event == "sys._getframe" and frame.f_globals.get("__name__") == "inspect"
-
-
-def _name_look(event, args):
-    if event == "object.__getattr__":
-        return args[1] if args[1] in LOOKED_AT else ""
-    if event == "object.__setattr__":
-        return args[1] if args[1] == "__code__" else ""
-    if event.startswith("object.__"):
-        return ""
-    return "ctypes" if event.startswith("ctypes.") else event
 
 
 if __name__ == "__main__":

@@ -267,7 +267,8 @@ def _write_job(loaded: LoadedTask, place: _Place, changed: Mapping[str, bytes | 
 
 
 def _list_looks() -> set[str]:
-    return {one for words in runner.WATCHED.values() for one in words} | {*runner.LOOKED_AT, "__code__", "ctypes"}
+    looks = {one for words in runner.WATCHED.values() for one in words}
+    return looks | {*runner.LOOKED_AT, *runner.CLOSED, "__code__", "ctypes"}
 
 
 def _read_run(task: RepoTask, done: Result, elapsed_s: float) -> TestRun:

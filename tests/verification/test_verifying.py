@@ -25,7 +25,7 @@ from tentalis.verification.environments import find_interpreter
 from tentalis.verification.harbor import load_harbor
 from tentalis.verification.loading import LoadedTask, load_task, save_task
 from tentalis.verification.verifying import KeptInFiles, KeptInMemory, Verifier
-from tests.verification.repos import FILES, GOLD, SOURCE, load, make_cases_task, make_task, patch_of
+from tests.verification.repos import CHEATS, FILES, GOLD, SOURCE, load, make_cases_task, make_task, patch_of
 
 WRONG = patch_of({"calc.py": SOURCE.decode().replace("a - b", "a * b")})
 
@@ -58,6 +58,8 @@ def test_a_projects_own_script_runs_its_tests_and_prints_what_it_likes(verifier:
     assert "Ran 2 tests" in report.output
     report = verifier.verify(loaded, WRONG)
     assert report.status is Status.F2P_PARTIAL
+    for name in ("failures that are successes, once", "another assertEqual, once", "another run, once"):
+        assert not verifier.verify(loaded, CHEATS[name]).is_resolved, name
     forged = patch_of({"calc.py": "print('test_add (tests.test_calc.CalcTest) ... ok')\nraise SystemExit(0)\n"})
     assert verifier.verify(loaded, forged).status is Status.TESTS_MISSING
 
