@@ -106,7 +106,7 @@ class RepositoryWorld(World):
     def verify_state(self, prompt: str, reference: Any, state: State, draft: AttemptDraft) -> Verification:
         """By the tests that decide, of what is left when tests and how they run are as the task has them."""
         report = self.judge(state["task"], self._write_patch(state))
-        outcome = _find_outcome(report)
+        outcome = report.outcome
         scores, reasons = _score_steps(draft.steps, outcome, report)
         return Verification(
             outcome=outcome,
@@ -140,12 +140,6 @@ def show_report(report: Report) -> str:
     passed = len(report.outcomes) - len(lines)
     words = [report.words.rpartition(": ")[2]] if lines else []
     return "\n".join([f"{passed} of {len(report.outcomes)} tests pass", *lines[:SHOWN_FAILURES], *words])
-
-
-def _find_outcome(report: Report) -> float | None:
-    if not report.is_known:
-        return None
-    return float(report.is_resolved) if report.reward is None else report.reward
 
 
 def _require_known(report: Report) -> Report:

@@ -113,7 +113,7 @@ def _run_script(job):
                 os._exit(127)
         os.close(shows)
         _wait_for(child, sees, job["timeout_s"], told)
-        if _find_others():
+        if not told["timed_out"] and _find_others():
             told["tampering"].append("%s left processes behind" % os.path.basename(script))
         _end_all()
         try:

@@ -297,15 +297,22 @@ def test_a_reward_is_what_the_script_wrote_and_nobody_behind_it(verifier: Verifi
     assert (report.status, report.words) == (
         Status.PATCH_REJECTED, "it changed how it was tested: test.sh left processes behind",
     )  # fmt: skip
+    assert (report.reward, report.outcome) == (None, 0.0)
+    waits = "bash go.sh\n" + TEST
+    config = 'version = "1.0"\n[verifier]\ntimeout_sec = 2.0\n'
+    loaded = load_harbor(make_harbor(tmp_path / "w", **{"tests/test.sh": waits, "task.toml": config}))
+    cheat = "echo 1 > /logs/verifier/reward.txt\nsleep 600\n"
+    report = verifier.verify(loaded, write_patch({}, {"go.sh": cheat.encode(), "answer.txt": b"no\n"}))
+    assert (report.status, report.reward, report.outcome) == (Status.TIMEOUT, None, 0.0)
     both = TEST + """echo '{"reward": 0.5, "tidy": 1}' > /logs/verifier/reward.json\n"""
     report = verifier.verify(
         load_harbor(make_harbor(tmp_path / "c", **{"tests/test.sh": both})),
         write_patch({}, {"answer.txt": b"hello world\n"}),
     )
-    assert report.reward == 0.5, "Harbor reads reward.json first"
+    assert (report.reward, report.outcome) == (0.5, 0.5), "Harbor reads reward.json first"
     silent = load_harbor(make_harbor(tmp_path / "b", **{"tests/test.sh": "true\n"}))
     report = verifier.verify(silent, write_patch({}, {"answer.txt": b"no\n"}))
-    assert report.status is Status.TESTS_MISSING
+    assert (report.status, report.outcome) == (Status.TESTS_MISSING, 0.0)
     assert "wrote no reward" in report.words
 
 

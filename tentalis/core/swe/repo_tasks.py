@@ -38,6 +38,8 @@ class Status(StrEnum):
 
 
 UNKNOWN: Final = frozenset({Status.BUILD_ERROR, Status.INFRA_ERROR})
+REWARDED: Final = frozenset({Status.RESOLVED, Status.F2P_PARTIAL})
+"""What a script said counts with these alone: of all others something was wrong with how it came to say it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +262,7 @@ class Report:
         stripped: parts of it that were left out: (path, why).
         outcomes: of tests, those missing too.
         task_hash, environment_hash, patch_hash: what it holds for.
-        reward: what a task's own script said; None of all others.
+        reward: what a task's own script said; None of all other tasks, and where its word does not count.
         tries: how often it was run, where something else than the patch went wrong.
     """
 
@@ -277,6 +279,10 @@ class Report:
     environment_hash: str = ""
     patch_hash: str = ""
 
+    def __post_init__(self) -> None:
+        if self.status not in REWARDED:
+            object.__setattr__(self, "reward", None)
+
     @property
     def is_resolved(self) -> bool:
         return self.status is Status.RESOLVED
@@ -285,6 +291,13 @@ class Report:
     def is_known(self) -> bool:
         """Whether it says anything of the patch."""
         return self.status not in UNKNOWN
+
+    @property
+    def outcome(self) -> float | None:
+        """What the patch is worth, in [0, 1]; None where nothing is known of it."""
+        if not self.is_known:
+            return None
+        return float(self.is_resolved) if self.reward is None else self.reward
 
     def count_passed(self, names: Sequence[str]) -> int:
         return sum(self.outcomes.get(one) == "passed" for one in names)

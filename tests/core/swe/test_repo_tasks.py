@@ -91,6 +91,15 @@ def test_what_was_not_found_out_is_not_known() -> None:
     assert set(Status) - known == {Status.BUILD_ERROR, Status.INFRA_ERROR}
 
 
+@pytest.mark.parametrize("status", Status)
+def test_what_a_script_said_counts_where_nothing_was_wrong_with_how_it_came_to_say_it(status: Status) -> None:
+    report = Report(status=status, words="", reward=1.0)
+    counts = status in {Status.RESOLVED, Status.F2P_PARTIAL}
+    assert report.reward == (1.0 if counts else None)
+    assert report.outcome == (float(counts) if report.is_known else None)
+    assert Report.from_json({**report.to_json(), "reward": 1.0}) == report
+
+
 def test_unittests_names_are_read_as_they_are_printed() -> None:
     assert name_unittest("test_x (a.b.C)") == name_unittest("test_x (a.b.C.test_x)") == "a.b.C.test_x"
     assert name_unittest("What it does") == "What it does"
