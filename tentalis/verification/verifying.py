@@ -38,7 +38,10 @@ GRACE_S: Final = 5.0
 """Beyond a task's own time, until the sandbox ends what runs its tests."""
 STARTED_WITHIN: Final = 60.0
 REWARDS: Final = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
-LIMITS: Final = {"memory_bytes": 2**30, "disk_bytes": 256 * 2**20, "processes": 128, "files": 60_000}
+LIMITS: Final = {
+    "memory_bytes": 2**30, "disk_bytes": 256 * 2**20, "processes": 128, "files": 60_000, "output_bytes": 8 * 2**20,
+}  # fmt: skip
+"""Its output is what became of each test by its name: of the most that a task may have, some 400 bytes each."""
 _SOURCE: Final = Path(runner.__file__).read_text(encoding="utf-8")
 _KEPT: Final = frozenset(Status) - {Status.BUILD_ERROR, Status.INFRA_ERROR, Status.TIMEOUT}
 
@@ -276,6 +279,8 @@ def _read_run(task: RepoTask, done: Result, elapsed_s: float) -> TestRun:
         return TestRun(timed_out=True, elapsed_s=elapsed_s)
     if done.code >= 128:
         return TestRun(ended=f"who ran its tests was killed by signal {done.code - 128}", elapsed_s=elapsed_s)
+    if done.dropped:
+        return TestRun(ended="its tests say more than is read", elapsed_s=elapsed_s)
     try:
         told = json.loads(done.out)
         if done.code:

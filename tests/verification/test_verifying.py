@@ -20,6 +20,7 @@ from tentalis.core.swe.patches import write_patch
 from tentalis.core.swe.repo_tasks import Environment, RepoTaskError, Status
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.sandbox.errors import SandboxLostError
+from tentalis.verification import verifying
 from tentalis.verification.admitting import admit_task
 from tentalis.verification.environments import find_interpreter
 from tentalis.verification.harbor import load_harbor
@@ -255,6 +256,43 @@ def test_a_small_repository_takes_a_tenth_of_a_second(verifier: Verifier) -> Non
         verifier.verify(load(make_cases_task()), patch_of({"calc.py": f"VALUE = {number}\n"}))
         taken.append(time.monotonic() - started)
     assert median(taken) < 5.0
+
+
+MANY_TESTS = b"""import unittest
+
+import calc
+
+
+class ManyTest(unittest.TestCase):
+    pass
+
+
+def check(self):
+    self.assertEqual(calc.add(1, 2), 3, "that went wrong: " + "x" * 200)
+
+
+for number in range(COUNT):
+    setattr(ManyTest, "test_case_of_something_that_has_to_be_added_up_%05d" % number, check)
+"""
+
+
+@pytest.mark.parametrize("broken", ["return a - b", "return a +"])
+def test_a_patch_that_breaks_thousands_of_tests_is_a_failure(verifier: Verifier, broken: str) -> None:
+    count = 3_200
+    names = [f"tests.test_many.ManyTest.test_case_of_something_that_has_to_be_added_up_{n:05}" for n in range(count)]
+    task = make_task(fail_to_pass=names[-1:], pass_to_pass=names[:-1], timeout_s=120.0)
+    loaded = load(task, {**FILES, "tests/test_many.py": MANY_TESTS.replace(b"COUNT", b"%d" % count)})
+    report = verifier.verify(loaded, patch_of({"calc.py": SOURCE.decode().replace("return a - b", f"{broken}  #")}))
+    assert (report.status, report.tries, report.outcome) == (Status.P2P_REGRESSED, 1, 0.0)
+    assert f"{names[0]}: " in report.words
+    assert len(report.outcomes) == count
+
+
+def test_a_report_that_is_cut_is_a_failure_in_words(verifier: Verifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(verifying.LIMITS, "output_bytes", 100)
+    report = verifier.verify(load(make_task()), GOLD)
+    assert (report.status, report.tries, report.outcome) == (Status.TESTS_MISSING, 1, 0.0)
+    assert report.words.endswith("its tests say more than is read")
 
 
 # --- Harbor's form ---------------------------------------------------------------------------------------------------
