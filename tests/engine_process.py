@@ -36,4 +36,4 @@ def run_engine(model: str = "desk") -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=120)

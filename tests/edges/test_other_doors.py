@@ -241,19 +241,19 @@ class Ear:
 
     async def is_let_in(self) -> bool:
         await self.pipe.send_input({"type": "websocket.connect"})
-        return bool((await self.pipe.receive_output(5))["type"] == "websocket.accept")
+        return bool((await self.pipe.receive_output(60))["type"] == "websocket.accept")
 
     async def hear_until(self, last: str) -> list[tuple[str, str | None]]:
         """(kind, project) of everything up to the project's last word, which everybody hears."""
         heard: list[tuple[str, str | None]] = []
         while (last, "own") not in heard:
-            said = json.loads((await self.pipe.receive_output(5))["text"])
+            said = json.loads((await self.pipe.receive_output(60))["text"])
             heard += [(item["kind"], item["project"]) for item in said]
         return heard
 
     async def leave(self) -> None:
         await self.pipe.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.pipe.wait(5)
+        await self.pipe.wait(120)
 
 
 @pytest.fixture

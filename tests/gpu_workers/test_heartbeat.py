@@ -16,7 +16,7 @@ def test_it_beats_at_once_and_says_the_latest_metrics() -> None:
     with Heartbeat(send, interval_s=0.001) as heartbeat:
         heartbeat.note({"update": 1})
         heartbeat.note({"update": 2})
-        assert twice.wait(5)
+        assert twice.wait(120)
     count = len(heard)
     assert heard[-1] == {"update": 2}
     assert len(heard) == count
@@ -34,4 +34,4 @@ def test_a_broker_that_is_away_stops_neither_the_beat_nor_the_work() -> None:
         raise ConnectionError("no broker")
 
     with Heartbeat(fail, interval_s=0.001):
-        assert again.wait(5)
+        assert again.wait(120)

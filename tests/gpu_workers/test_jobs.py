@@ -35,7 +35,7 @@ def running_box(broker: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def receive_until(broker: str, kind: str, *, within_s: float = 120) -> list[Letter]:

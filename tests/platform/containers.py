@@ -380,7 +380,7 @@ class Host:
                 except subprocess.TimeoutExpired:
                     container.was_killed = True
                     os.kill(container.pid, signal.SIGKILL)
-                    container.process.wait(10)
+                    container.process.wait(120)
                 container.stopped_s = time.monotonic() - began
             left = {name: container for name, container in left.items() if name not in free}
         return ended
@@ -392,7 +392,7 @@ class Host:
         for container in self.containers.values():
             with contextlib.suppress(OSError):
                 container.process.kill()  # its number 1 dies with it
-            container.process.wait(10)
+            container.process.wait(120)
 
 
 def run(*words: str, environment: Mapping[str, str] | None = None) -> str:

@@ -75,7 +75,7 @@ def test_one_that_is_stopped_dead_takes_nobody_with_it_and_all_end_with_their_pa
     identities = [process_identity(child) for child in children]
     web.kill()
     web.wait()
-    assert [wait_until_gone(identity, timeout_s=30) for identity in identities] == [True, True]
+    assert [wait_until_gone(identity, timeout_s=120) for identity in identities] == [True, True]
     assert not answers(service)
 
 

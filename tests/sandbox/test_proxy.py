@@ -56,7 +56,7 @@ class Asked:
     def log(self, sandbox: str, count: int) -> list[dict[str, Any]]:
         """So many lines of a sandbox: each is written when its connection is over."""
         found: list[dict[str, Any]] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while len(found) < count and time.monotonic() < deadline:
             lines = (self.directory / "network" / LOG).read_text().splitlines()
             found = [line for line in map(json.loads, lines) if line["sandbox"] == sandbox]
@@ -139,7 +139,7 @@ def test_nothing_of_a_sandbox_is_left_in_the_proxy(asked: Asked) -> None:
         sandbox = asked.client.create(asked.image, allow=[asked.server])
         asked.client.ask_shell(sandbox, "exec 5<>/dev/tcp/127.0.0.1/3128")  # and keeps it open
         asked.client.destroy(sandbox)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert count() <= before
@@ -160,12 +160,12 @@ def test_a_proxy_that_died_is_replaced(asked: Asked) -> None:
     (proxy,) = asked.proxies()
     identity = process_identity(proxy)
     os.kill(proxy, signal.SIGKILL)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while told_of(proxy, "stat").rpartition(b")")[2].split()[:1] not in ([b"Z"], []) and time.monotonic() < deadline:
         time.sleep(0.01)
     sandbox = asked.client.create(asked.image, allow=[asked.server])
     assert asked.ask(sandbox, asked.server)[1:] == ["heard from inside"]
-    assert wait_until_gone(identity, timeout_s=10)
+    assert wait_until_gone(identity, timeout_s=120)
     asked.client.destroy(sandbox)
 
 
@@ -176,9 +176,9 @@ def test_it_ends_with_its_host(tmp_path: Path, server: str) -> None:
         (proxy,) = [pid for pid in children_of(process.pid) if b"proxy" in told_of(pid, "cmdline")]
         identity = process_identity(proxy)
         process.kill()
-        process.wait(30)
+        process.wait(120)
         client.close()
-    assert wait_until_gone(identity, timeout_s=10)
+    assert wait_until_gone(identity, timeout_s=120)
 
 
 @pytest.mark.parametrize(

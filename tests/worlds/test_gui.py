@@ -369,7 +369,7 @@ def test_a_browser_that_nobody_uses_ends_and_knows_nothing_of_our_environment(mo
         family = list_family(pid)
         assert len(family) > 3
         tab.close()
-        assert all(wait_until_gone(one, timeout_s=30) for one in family)
+        assert all(wait_until_gone(one, timeout_s=120) for one in family)
     finally:
         host.stop()
 
@@ -384,7 +384,7 @@ def test_episodes_that_begin_together_share_one_browser(monkeypatch: pytest.Monk
         return str(find_chromium(place))
 
     def open_host(_: int) -> BrowserHost:
-        together.wait(30)
+        together.wait(120)
         return gui._open_host()
 
     monkeypatch.setattr(gui, "find_chromium", look_slowly)
@@ -411,7 +411,7 @@ def test_a_process_that_is_killed_leaves_no_browser() -> None:
         family = list_family(process.pid)
         assert browser in family
         os.kill(process.pid, signal.SIGKILL)
-        assert all(wait_until_gone(one, timeout_s=30) for one in family)
+        assert all(wait_until_gone(one, timeout_s=120) for one in family)
 
 
 def test_where_there_is_no_browser_the_world_is_offered_to_nobody_and_says_why(

@@ -76,7 +76,7 @@ def notebook(*, json_response: bool) -> Iterator[str]:
     thread = threading.Thread(target=web.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while not web.started and time.monotonic() < until:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"

@@ -100,7 +100,7 @@ def test_nobody_has_two_calls_under_way(model: FakeModelServer, task: Task) -> N
 
     def reply(prompt: str, index: int) -> str:
         arrived.set()
-        assert may_answer.wait(20)
+        assert may_answer.wait(120)
         return HINT
 
     def ask() -> None:
@@ -111,7 +111,7 @@ def test_nobody_has_two_calls_under_way(model: FakeModelServer, task: Task) -> N
     pages: list[str] = []
     first = Thread(target=ask)
     first.start()
-    assert arrived.wait(20)
+    assert arrived.wait(120)
     assert "still working" in preview(task, ASKING | {"text": "Other words."})
     may_answer.set()
     first.join(20)

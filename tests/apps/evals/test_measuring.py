@@ -147,7 +147,7 @@ def test_what_is_refused_when_all_others_were_answered_is_asked_again_as_often(
             others_are_asked.set()
         answer = answer_now(path, body)
         if answer[0] == 429:
-            assert others_are_asked.wait(20)
+            assert others_are_asked.wait(120)
         return answer
 
     server._answer = refuse_late  # type: ignore[method-assign]

@@ -65,7 +65,7 @@ def test_a_try_that_takes_too_long_has_no_outcome_and_holds_up_nobody(
 
     def reply(prompt: str, index: int) -> str:
         if number_of(prompt) == 2:
-            opened.wait(20)
+            opened.wait(120)
         return spoken(prompt, index)
 
     server.reply = reply

@@ -65,7 +65,7 @@ def race(take: Take) -> Counter[int]:
     def work(user: User) -> None:
         try:
             connection.ensure_connection()
-            start.wait(timeout=30)
+            start.wait(timeout=120)
             while (review_id := take(project, user)) is not None:
                 with lock:
                     taken[review_id] += 1

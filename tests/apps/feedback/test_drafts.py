@@ -90,7 +90,7 @@ def test_of_eight_tabs_that_save_over_one_version_one_wins() -> None:
     def save(tab: int) -> None:
         try:
             connection.ensure_connection()
-            start.wait(timeout=30)
+            start.wait(timeout=120)
             outcomes.append(save_draft(review=review, by=bob, data={"tab": tab}, version=1).data["tab"])
         except StaleDraftError:
             outcomes.append(None)

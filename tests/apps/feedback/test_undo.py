@@ -320,7 +320,7 @@ def at_once(*calls: Callable[[], object]) -> list[object]:
     def work(place: int, call: Callable[[], object]) -> None:
         try:
             connection.ensure_connection()
-            start.wait(timeout=30)
+            start.wait(timeout=120)
             outcomes[place] = call()  # type: ignore[call-overload]
         except Exception as error:
             outcomes[place] = error  # type: ignore[call-overload]

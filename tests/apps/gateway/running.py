@@ -80,7 +80,7 @@ class GatewayProcess:
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(120)
         assert self.process.stdout is not None
         self.process.stdout.close()
         if self._own is not None:

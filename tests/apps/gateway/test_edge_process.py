@@ -57,7 +57,7 @@ def test_it_lets_answers_end_before_it_stops(helper: Worker, token: str, upstrea
         wait_for(lambda: upstream.open_requests)
         gateway.process.send_signal(signal.SIGTERM)
         asking.join(20)
-        assert gateway.process.wait(20) == 0
+        assert gateway.process.wait(120) == 0
     assert texts[0].endswith("data: [DONE]\n\n")
     assert list(Exchange.objects.values_list("is_truncated", flat=True)) == [False]
 
@@ -91,7 +91,7 @@ def test_several_processes_are_one_gateway(helper: Worker, token: str, upstream:
         assert gateway.post("/sessions/s/done", {}, token=token).status_code == 204
         assert Session.objects.get().closed_at is not None
         gateway.process.send_signal(signal.SIGTERM)
-        assert gateway.process.wait(30) == 0
+        assert gateway.process.wait(120) == 0
         assert list((gateway.home / "spool").iterdir()) == []
     pks = list(Exchange.objects.order_by("pk").values_list("pk", flat=True))
     assert list(Exchange.objects.order_by("pk").values_list("parent_id", flat=True)) == [None, *pks[:-1]]

@@ -318,7 +318,7 @@ def test_a_server_that_takes_for_ever_holds_nobody_for_longer_than_said(
     class Sleeper(Vendor):
         def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
             if body.get("stream"):
-                released.wait(20)
+                released.wait(120)
             return super()._serve(path, body)
 
     released = threading.Event()

@@ -273,13 +273,13 @@ def test_leases_are_renewed_while_the_row_of_one_link_is_locked_by_another_trans
         with transaction.atomic():
             Segment.objects.select_for_update().get(pk=next(iter(held[0].subjects)))
             locked.set()
-            renewed.wait(30)
+            renewed.wait(120)
         connection.close()
 
     ending = threading.Thread(target=end_slowly)
     ending.start()
     try:
-        assert locked.wait(30)
+        assert locked.wait(120)
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = '5s'")  # a wait for the row fails here
         assert services.find_lost(held) == []

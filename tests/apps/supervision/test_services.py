@@ -329,7 +329,7 @@ def in_threads(*works: Callable[[], object]) -> Counter[str]:
     def work(do: Callable[[], object]) -> None:
         try:
             connection.ensure_connection()
-            start.wait(timeout=30)
+            start.wait(timeout=120)
             try:
                 said = "done" if do() not in (None, []) else "nothing"
             except AlreadyDecidedError as error:
@@ -389,7 +389,7 @@ def test_find_then_update_would_decide_twice() -> None:
 
         def find_then_update(pk: int = pk, ready: threading.Barrier = ready) -> bool:
             row = Proposal.objects.get(pk=pk)
-            ready.wait(timeout=30)
+            ready.wait(timeout=120)
             if row.state != "pending":
                 return False
             row.state, row.decided_at = Proposal.State.APPROVED, timezone.now()

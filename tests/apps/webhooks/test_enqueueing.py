@@ -73,14 +73,14 @@ def test_an_entry_that_commits_late_is_not_passed_over(make: Make, shop: Project
             with transaction.atomic():
                 entry = say(shop, "task.submitted")
                 written.set()
-                may_commit.wait(20)
+                may_commit.wait(120)
             return entry.pk
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(write_late)
-        assert written.wait(20)
+        assert written.wait(120)
         early = say(shop).pk
         enqueue(webhook.pk)
         assert told(webhook) == []  # behind a running transaction nothing is settled yet

@@ -150,7 +150,7 @@ def test_of_two_who_begin_to_learn_with_each_other_at_once_one_wins(project: Pro
 
     def join(number: int) -> str:
         try:
-            start.wait(10)
+            start.wait(120)
             change_worker(worker=pair[number], by=alice, learns_with=pair[1 - number])
         except BadInputError as error:
             return "; ".join(error.errors)

@@ -141,7 +141,7 @@ class _Gate:
 
     def open(self, model: str, **settings: Any) -> Engine:
         self.asked.append(Path(model).name)
-        assert self.is_open.wait(30)
+        assert self.is_open.wait(120)
         return self._open(model, **settings)
 
     async def let_leave(self, bases: Bases, name: str) -> None:

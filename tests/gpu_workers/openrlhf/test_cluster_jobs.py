@@ -60,4 +60,4 @@ def test_a_nudge_starts_a_job_brings_its_adapter_home_and_says_why_one_cannot_be
         assert ray.jobs == {}
     finally:
         box.terminate()
-        box.wait(30)
+        box.wait(120)
