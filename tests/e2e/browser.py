@@ -84,5 +84,5 @@ def sign_in(page: Page, address: str, name: str, password: str | None = None) ->
 
 def open_context(browser: Browser, **options: Any) -> tuple[BrowserContext, Watch]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", **options)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(120_000)
     return context, Watch(context)

@@ -258,7 +258,7 @@ async def test_a_client_that_goes_away_takes_its_rows_with_it(client: Client) ->
     await streaming.content.readline()
     request.cancel()
     streaming.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while await read_metric(client, "vllm:num_requests_running") > 0:
             await asyncio.sleep(0)
     assert await read_metric(client, "vllm:generation_tokens_total") < 64 * 100
@@ -268,7 +268,7 @@ async def test_a_client_that_goes_away_takes_its_rows_with_it(client: Client) ->
 async def test_a_full_queue_answers_429_with_a_time_to_come_back(client: Client) -> None:
     crowd = {"model": "tiny", "prompt": ["x"] * 64, "n": 64, "max_tokens": 90, "ignore_eos": True}
     first = asyncio.create_task(client.post("/v1/completions", json=crowd))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while await read_metric(client, "vllm:num_requests_waiting") < 60:
             await asyncio.sleep(0)
     refused = await client.post("/v1/completions", json=GOOD | {"prompt": ["x"] * 10})
