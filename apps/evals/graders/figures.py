@@ -193,7 +193,7 @@ _NUMBERED: Final = re2.compile(r"^(?:\d{1,4}[.)]\s+|[-*•]\s+)")
 GRADERS: Final = (
     Grader(
         name="number",
-        version="1",
+        version="2",
         about="The number that an answer settles on.",
         grade=grade_number,
         check=check_number,
@@ -213,7 +213,7 @@ GRADERS: Final = (
     ),
     Grader(
         name="depth",
-        version="1",
+        version="2",
         about="A distance, right within a ratio.",
         grade=grade_depth,
         check=check_depth,

@@ -11,20 +11,24 @@ MOST_DIGITS: Final = 60
 """Of a number; a longer one is none."""
 MOST_EXPRESSION: Final = 400
 """Characters of an expression."""
+_COMMA: Final = r"(?:,(?:\\!)?|\{,\})"
+"""Of thousands, in text and in LaTeX: 1,000; 1{,}000; 1,\\!000."""
+_THOUSANDS: Final = rf"\d{{1,3}}(?:{_COMMA}\d{{3}}){{1,20}}(?!\d|{_COMMA}\d)"
 _NUMBER: Final = (
     r"(?:(?<![\w.])[-+−])?[$€£¥]?"
-    r"(?:\d{1,3}(?:,\d{3}){1,20}(?![\d,])|\d{1,60})(?:\.\d{1,60})?"
+    rf"(?:{_THOUSANDS}|\d{{1,60}})(?:\.\d{{1,60}})?"
     r"(?:[eE][-+]?\d{1,2}(?!\d)|/\d{1,60}(?![\d/]))?"
 )
 _FOUND: Final = re.compile(rf"(?<![\w.])({_NUMBER}|[-+−]?\.\d{{1,60}})(?!\d)(\s?%)?")
 _FRACTION: Final = re.compile(r"\\[dt]?frac\{([-+]?\d{1,60})\}\{(\d{1,60})\}")
+_MIXED: Final = re.compile(rf"(?<![\w.])({_THOUSANDS}|\d{{1,20}})\\[dt]?frac\{{(\d{{1,20}})\}}\{{(\d{{1,20}})\}}")
 _MARKED: Final = re.compile(r"(?i)####|\\boxed\{|\banswer\b\s{0,3}(?:is|:|=)")
 _BETWEEN: Final = re.compile(
-    r"(?i)[\s*$_]{0,4}(?:,|;|\||/|\bor\b|\band\b|\bto\b|\buntil\b|[-–])(?:\s{0,3}(?:or|and)\b)?[\s*$_]{0,4}"
+    r"(?i)[\s*$_]{0,4}(?:,|\{,\}|;|\||/|\bor\b|\band\b|\bto\b|\buntil\b|[-–])(?:\s{0,3}(?:or|and)\b)?[\s*$_]{0,4}"
 )
 
 
-_TERMS: Final = re.compile(r"[\d \t+\-*/×÷()=.,$^]{1,400}")
+_TERMS: Final = re.compile(r"(?:[\d \t+\-*/×÷()=.,$^]|\{,\}|\\!){1,400}")
 _NO_ARITHMETIC: Final = str.maketrans("", "", "0123456789+-*/() ")
 
 
@@ -38,8 +42,8 @@ class FoundNumber(NamedTuple):
 
 
 def find_numbers(text: str) -> list[FoundNumber]:
-    """Those of a text in their order: 1,234.5; -3; 1e-4; 3/4; \\frac{3}{4}; $12; 5 %."""
-    plain = _FRACTION.sub(lambda found: f"{found[1]}/{found[2]}".ljust(len(found[0])), text)
+    """Those of a text in their order: 1,234.5; -3; 1e-4; 3/4; \\frac{3}{4}; 2\\frac{1}{2}; 1{,}234; $12; 5 %."""
+    plain = _FRACTION.sub(_write_fraction, _MIXED.sub(_write_mixed, text))
     numbers = []
     for found in _FOUND.finditer(plain):
         value = read_number(found[1])
@@ -48,11 +52,28 @@ def find_numbers(text: str) -> list[FoundNumber]:
     return numbers
 
 
+def _write_fraction(found: re.Match[str]) -> str:
+    """As 3/4, no shorter than it was, so that what follows keeps its place; apart from a digit before it."""
+    is_behind_digit = found.string[max(0, found.start() - 1) : found.start()].isdigit()
+    return f"{' ' * is_behind_digit}{found[1]}/{found[2]}".ljust(len(found[0]))
+
+
+def _write_mixed(found: re.Match[str]) -> str:
+    """2\\frac{1}{2} is 5/2, and neither 21/2 nor a product."""
+    whole, top, bottom = int(_strip_signs(found[1])), int(found[2]), int(found[3])
+    return f"{whole * bottom + top}/{bottom}".ljust(len(found[0]))
+
+
+def _strip_signs(text: str) -> str:
+    """Without commas of thousands and signs of currencies."""
+    for sign in ("{,}", "\\!", ",", "$", "€", "£", "¥"):
+        text = text.replace(sign, "")
+    return text
+
+
 def read_number(text: str) -> Fraction | None:
     """What a text that is a number says; None where it is none."""
-    plain = text.strip().replace(",", "").replace("−", "-").replace("+-", "-")
-    for sign in "$€£¥":
-        plain = plain.replace(sign, "")
+    plain = _strip_signs(text.strip()).replace("−", "-").replace("+-", "-")
     top, slash, bottom = plain.partition("/")
     if len(plain) > 3 * MOST_DIGITS:
         return None

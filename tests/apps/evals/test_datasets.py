@@ -64,7 +64,7 @@ def test_rows_in_pieces_become_one_benchmark_and_the_pieces_are_gone(as_alice: C
         assert sent.status == 201, sent
         pieces.append(sent.body["sha256"])
     made = as_alice.send("POST", "benchmarks", {"project": "shop", "name": "gsm8k", "pieces": pieces, "origin": "x"})
-    assert (made.status, made.body["grader"], made.body["source"]) == (201, "number@1", "x")
+    assert (made.status, made.body["grader"], made.body["source"]) == (201, "number@2", "x")
     assert Item.objects.count() == 30
     assert list((store / "pieces").iterdir()) == []
     again = as_alice.send("POST", "benchmarks", {"project": "shop", "name": "gsm8k", "pieces": pieces})
@@ -166,7 +166,7 @@ def test_a_project_brings_rows_of_its_own_with_any_grader(project: Project, alic
         {"prompt": "How many legs has a spider?", "reference": "8", "grader": "number"},
     ]
     benchmark = install_benchmark(project=project, name="own/mixed", by=alice, rows=rows)
-    assert benchmark.grader == "exact@1, number@1"
+    assert benchmark.grader == "exact@1, number@2"
     with pytest.raises(BadInputError, match="grader"):
         install_benchmark(project=project, name="own/mixed", by=alice, rows=[rows[0] | {"grader": "no-such"}])
 
