@@ -6,7 +6,14 @@ from typing import Any, Final
 
 import re2
 
-from tentalis.core.graders.numbers import ExpressionError, find_final_number, find_numbers, uses_each, work_out
+from tentalis.core.graders.numbers import (
+    ExpressionError,
+    FoundNumber,
+    find_final_number,
+    find_numbers,
+    uses_each,
+    work_out,
+)
 from tentalis.core.graders.rankings import MEASURES, measure_ranking
 from tentalis.core.graders.reading import find_json, is_number, read_count, read_flag, read_number, read_word
 from tentalis.core.grading import Grade, GradedTask, Grader, decide_grade
@@ -27,10 +34,9 @@ _BOXED: Final = re2.compile(r"\\boxed\{([^{}]*)\}")
 
 def check_number(reference: Any, options: Mapping[str, Any]) -> None:
     """Raises ValueError."""
-    _read_reference(reference)
+    _read_reference(reference, percent=read_flag(options, "percent", default=False))
     read_number(options, "tolerance", 0, least=0, most=1e12)
     read_number(options, "relative", 1e-6, least=0, most=1)
-    read_flag(options, "percent", default=False)
 
 
 def grade_number(task: GradedTask, episode: AttemptContext) -> Grade:
@@ -38,9 +44,8 @@ def grade_number(task: GradedTask, episode: AttemptContext) -> Grade:
     found = find_final_number(episode.answer or "")
     if found is None:
         return decide_grade(correct=False, number="none, or several to choose from")
-    wanted, value = _read_reference(task.reference), found.value
-    if found.is_percent and read_flag(task.options, "percent", default=False):
-        value /= 100
+    percent = read_flag(task.options, "percent", default=False)
+    wanted, value = _read_reference(task.reference, percent=percent), _read_value(found, percent=percent)
     near = max(
         Fraction(read_number(task.options, "tolerance", 0, least=0, most=1e12)),
         Fraction(read_number(task.options, "relative", 1e-6, least=0, most=1)) * abs(wanted),
@@ -48,14 +53,19 @@ def grade_number(task: GradedTask, episode: AttemptContext) -> Grade:
     return decide_grade(correct=abs(value - wanted) <= near, number=_spell(value))
 
 
-def _read_reference(reference: Any) -> Fraction:
+def _read_reference(reference: Any, *, percent: bool) -> Fraction:
     """A number, or a text that is one. Raises ValueError."""
     if is_number(reference):
         return Fraction(str(reference))
     numbers = find_numbers(reference) if isinstance(reference, str) and len(reference) <= 200 else []
     if len(numbers) != 1 or numbers[0].end - numbers[0].start != len(str(reference).strip()):
         raise ValueError(f"reference: wanted a number, found {reference!r:.80}")
-    return numbers[0].value / (100 if numbers[0].is_percent else 1)
+    return _read_value(numbers[0], percent=percent)
+
+
+def _read_value(found: FoundNumber, *, percent: bool) -> Fraction:
+    """Of an answer and of a reference alike: 5 % is 5, or 0.05 with the option `percent`."""
+    return found.value / 100 if found.is_percent and percent else found.value
 
 
 def _spell(value: Fraction) -> str:
@@ -200,7 +210,7 @@ GRADERS: Final = (
         options={
             "tolerance": "how far it may be off; 0 where it is not given",
             "relative": "the same as a share of what is right; a millionth where it is not given",
-            "percent": "whether 5 % is 0.05; else it is 5",
+            "percent": "whether 5 % is 0.05, in the answer and the reference; else it is 5",
         },
     ),
     Grader(
