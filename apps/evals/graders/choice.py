@@ -17,11 +17,11 @@ _TOLD: Final = re2.compile(
 _NAMED: Final = re2.compile(rf"(?i)\b(?:option|choice|answer)\s+{_LETTER}")
 _BOXED: Final = re2.compile(r"\\boxed\{\s*(?:\\text\{)?\s*\(?([A-Za-z])\)?\s*\}")
 _ALONE: Final = re2.compile(rf"{_MARKS}([A-Z]){_MARKS}")
-_BEGUN: Final = re2.compile(r"[*_(\[]*([A-Z])(?:[)\].:]|\s[-–—:]\s)")
+_BEGUN: Final = re2.compile(r"[*_(\[]*([A-Z])(?:[)\].:;]|\s[-–—:]\s)")
 _MORE: Final = re2.compile(
-    rf"(?i)^{_MARKS}\s*(?:,|/|;|\||&|\bor\b|\band\b)\s*(?:or\s|and\s)?\s*(?:option\s|choice\s)?{_MARKS}([A-Za-z])(?:$|[^\pL\pN])"
+    rf"(?i)^{_MARKS}\s*(,|/|;|\||&|\bor\b|\band\b)\s*(or\s|and\s)?\s*(?:option\s|choice\s)?{_MARKS}([A-Za-z])(?:$|[^\pL\pN])"
 )
-_READS_ON: Final = re2.compile(r"^\s+[a-z']")
+_READS_ON: Final = re2.compile(r"^(?:\s+[a-z']|['’][a-z])")
 
 
 def check_choice(reference: Any, options: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ def find_choice(answer: str, choices: Sequence[str] | None) -> str | None:
     if len(labels) == 1:
         for line in (lines[-1], lines[0]):
             begun = _ALONE.fullmatch(line) or _BEGUN.match(line)
-            if begun and not _has_more(line, begun.end(1)):
+            if begun and not _has_more(line, begun.end(1), known):
                 return str(begun[1])
     named = set(_find_letters(_NAMED, text, known))
     if len(named) == 1 and not labels - named:
@@ -76,18 +76,37 @@ def _find_letters(pattern: Any, text: str, known: str) -> list[str | None]:
         letter, behind = found[1], text[found.end(1) : found.end(1) + 40]
         if letter.upper() not in known:
             continue
-        if (letter.islower() or letter in "AI") and _READS_ON.match(behind) and not _because(behind):
+        if (letter.islower() or letter in "AI") and _reads_on(behind):
             continue  # a word of a sentence
-        letters.append(None if _has_more(text, found.end(1)) else letter.upper())
+        letters.append(None if _has_more(text, found.end(1), known) else letter.upper())
     return letters
+
+
+def _reads_on(behind: str) -> bool:
+    """Whether what follows a letter makes it a word of a sentence: "I think", "a dog"; not "A because", "A and B"."""
+    return _READS_ON.match(behind) is not None and not _because(behind)
 
 
 def _because(behind: str) -> bool:
     return behind.lstrip().split(" ", 1)[0].lower() in {"because", "since", "as", "for", "which", "and", "or"}
 
 
-def _has_more(text: str, end: int) -> bool:
-    return _MORE.match(text[end : end + 40]) is not None
+def _has_more(text: str, end: int, known: str) -> bool:
+    """Whether a letter stands beside another choice: "B or C".
+
+    "B, I think", "B, a mammal" and, as a sentence of its own, "B; C fails" name no other; "B or a cat" does.
+    """
+    more = _MORE.match(text[end : end + 80])
+    if more is None:
+        return False
+    joint, also, letter = more.groups()
+    if letter.upper() not in known:
+        return _has_more(text, end + more.end(3), known)
+    if not _reads_on(text[end + more.end(3) : end + more.end(3) + 40]):
+        return True
+    if also or joint not in (",", ";"):
+        return letter not in "Ii"
+    return joint == "," and letter not in "AaIi"
 
 
 def _is_listing(told: Sequence[str | None], choices: Sequence[str] | None) -> bool:
@@ -118,7 +137,7 @@ def grade_choice(task: GradedTask, episode: AttemptContext) -> Grade:
 GRADERS: Final = (
     Grader(
         name="choice",
-        version="2",
+        version="3",
         about="One of some choices, by its letter or by its text.",
         grade=grade_choice,
         options={"choices": "the texts of the choices, in order"},
