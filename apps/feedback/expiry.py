@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -18,10 +20,14 @@ from tentalis.core.review_policy import ReviewPolicy
 logger = logging.getLogger(__name__)
 
 LINK = "feedback.open_review"
+LONGEST_DELAY: Final = timedelta(hours=8)
+"""For which somebody who has a review open keeps it from expiring: a page left open renews its claim for ever."""
 
 
 def expire_reviews(*, limit: int = 200, by: str = "sweep") -> list[int]:
     """Expire the reviews that are due; rows someone holds this moment are left for the next time.
+
+    So is what somebody works on, while their lease lasts and for at most `LONGEST_DELAY`.
 
     By the project's `on_timeout`: the task learns without the review, fails, or learns from the AI manager, whose
     review is opened here and answered by the link that draws hints, for that may wait for a model.
@@ -34,6 +40,7 @@ def expire_reviews(*, limit: int = 200, by: str = "sweep") -> list[int]:
             Review.objects.select_for_update(of=("self", "task"), skip_locked=True)
             .select_related("task__project")
             .filter(state=Review.State.OPEN, audience=Review.Audience.HUMAN, due_at__lt=Now())
+            .exclude(claimed_by__isnull=False, lease_until__gte=Now(), due_at__gte=Now() - LONGEST_DELAY)
             .order_by("due_at")[:limit]
         )
         return [review.task_id for review in due if _expire(review, by=by)]

@@ -12,8 +12,9 @@ from pytest_django import Settings
 
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
+from apps.feedback.claims import claim, release_review, renew_claim
 from apps.feedback.create_reviews import open_reviews
-from apps.feedback.expiry import expire_reviews, expire_reviews_of
+from apps.feedback.expiry import LONGEST_DELAY, expire_reviews, expire_reviews_of
 from apps.feedback.hints import extract_hints
 from apps.feedback.managers import choose_manager
 from apps.feedback.models import Feedback, Review
@@ -168,6 +169,35 @@ def test_reviews_that_are_due_expire_and_their_tasks_learn() -> None:
     states = dict(Task.objects.values_list("pk", "state"))
     assert states == {due.pk: Task.State.LEARNING, waiting.pk: Task.State.IN_REVIEW}
     assert due.reviews.get().state == Review.State.EXPIRED
+
+
+@pytest.mark.django_db
+def test_a_review_that_somebody_works_on_expires_only_once_they_gave_it_up() -> None:
+    task = open_with({"who": "human"})
+    review, bob = task.reviews.get(), make_user("bob")
+    claim(review, bob)
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    renew_claim(review, bob)
+    assert expire_reviews() == []
+    give_feedback(review=review, score=0.5, text="Nearly.", by=bob)
+    assert (task.reviews.get().state, task.feedback.get().author) == (Review.State.CLOSED, bob.handle)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("given_up", ["lease ran out", "released", "held for a day"])
+def test_a_claim_that_was_given_up_or_never_ends_does_not_keep_a_review(given_up: str) -> None:
+    task = open_with({"who": "human"})
+    review, bob = task.reviews.get(), make_user("bob")
+    claim(review, bob)
+    Review.objects.update(due_at=Now() - (LONGEST_DELAY if given_up == "held for a day" else timedelta(seconds=1)))
+    if given_up == "lease ran out":
+        Review.objects.update(lease_until=Now() - timedelta(seconds=1))
+    elif given_up == "released":
+        release_review(review, bob)
+    else:
+        renew_claim(review, bob)
+    assert expire_reviews() == [task.pk]
+    assert task.reviews.get().state == Review.State.EXPIRED
 
 
 @pytest.mark.django_db
