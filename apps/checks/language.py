@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -60,9 +61,11 @@ MOST_PATTERN_WORK: Final = 20_000_000
 """Instructions times characters: RE2 goes through no more, however hard the pattern is."""
 MOST_ANSWER_LEVELS: Final = 200
 _NUMBER: Final = re.compile(
-    r"(?:(?<![\w.])[-+])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?", re.ASCII
+    r"(?:(?<![\w.])[-+−])?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\w.])\.\d+)(?:[eE][-+]?\d{1,3})?",
+    re.ASCII,
 )
-_RELATIVE_TOLERANCE: Final = 1e-6
+_RELATIVE_TOLERANCE: Final = Decimal("1e-9")
+"""Of numbers that are not whole, for what is lost in writing them out; whole ones are the same or not."""
 _FENCED: Final = re.compile(r"```[a-z]{0,10}\n(.*)\n```", re.DOTALL)
 _UNITS: Final[Mapping[str, Callable[[str], int]]] = {
     "characters": len,
@@ -366,25 +369,47 @@ def _compare(check: str, passes: bool, right: str, wrong: str) -> CheckResult:
 
 
 def _read_number(fields: CheckFields) -> Run:
-    target = find_last_number(fields.text("value", takes_numbers=True))
+    target = read_number(fields.text("value", takes_numbers=True))
     if target is None or not math.isfinite(target):
-        fields.refuse("value", "a number")
+        fields.refuse("value", "a number and nothing else, such as 12, -0.5 or 1,234.5")
     tolerance = _number(fields.take("tolerance", default=0, stand_in=0), f"{fields.where}.tolerance", least=0.0)
 
     def run(answer: str) -> CheckResult:
         found = find_last_number(answer)
         if found is None:
             return decide("number", passes=False, why="there is no number in the answer")
-        passes = math.isclose(found, target, rel_tol=_RELATIVE_TOLERANCE, abs_tol=tolerance)
-        return decide("number", passes=passes, why=f"the answer's last number is {found:g}")
+        passes = _is_near(found, target, Decimal(repr(tolerance)))
+        return decide("number", passes=passes, why=f"the answer's last number is {float(found):.15g}")
 
     return run
 
 
-def find_last_number(text: str) -> float | None:
+def _is_near(found: Decimal, target: Decimal, tolerance: Decimal) -> bool:
+    """Within the tolerance; without one the same whole number, or a billionth from one that is not whole."""
+    if found == target:
+        return True
+    if not _is_whole(found) or not _is_whole(target):
+        tolerance = max(tolerance, _RELATIVE_TOLERANCE * max(abs(found), abs(target)))
+    return abs(found - target) <= tolerance
+
+
+def _is_whole(number: Decimal) -> bool:
+    return number == number.to_integral_value()
+
+
+def read_number(text: str) -> Decimal | None:
+    """What a text that is one number and nothing else says; None for any other."""
+    return _open_number(text.strip()) if _NUMBER.fullmatch(text.strip()) else None
+
+
+def find_last_number(text: str) -> Decimal | None:
     """None where there is none."""
     numbers = _NUMBER.findall(text)
-    return float(numbers[-1].replace(",", "")) if numbers else None
+    return _open_number(numbers[-1]) if numbers else None
+
+
+def _open_number(text: str) -> Decimal:
+    return Decimal(text.replace(",", "").replace("−", "-"))
 
 
 def _read_regex(fields: CheckFields) -> Run:

@@ -1,17 +1,15 @@
 """References as people type them, and what one would say of an answer."""
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from apps.base.errors import BadInputError
 from apps.base.web_json import read_web_json
+from apps.checks.language import read_number
 from apps.worlds.registry import get_world
 from apps.worlds.verifying import verify_answer
 from tentalis.core.strict_json import StrictJsonError
 from tentalis.core.worlds import AttemptDraft
-
-_NUMBER: Final = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d{1,3})?", re.ASCII)
 
 
 def read_reference(text: str, match: str = "") -> Any:
@@ -31,7 +29,7 @@ def read_reference(text: str, match: str = "") -> Any:
             found = None
         if isinstance(found, Mapping):
             return found
-    return {"match": match or ("number" if _NUMBER.fullmatch(typed) else "contains"), "value": typed}
+    return {"match": match or ("contains" if read_number(typed) is None else "number"), "value": typed}
 
 
 def try_reference(*, environment: str, prompt: str, reference: Any, answer: str) -> Mapping[str, Any]:

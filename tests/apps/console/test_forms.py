@@ -62,6 +62,9 @@ def test_a_field_that_cannot_be_is_named_beside_it_and_nothing_is_written(
     [
         ("7", "", {"match": "number", "value": "7"}),
         ("1,200.50", "", {"match": "number", "value": "1,200.50"}),
+        ("-.5", "", {"match": "number", "value": "-.5"}),
+        ("\u22125", "", {"match": "number", "value": "\u22125"}),
+        ("1/2", "", {"match": "contains", "value": "1/2"}),
         ("Paris", "", {"match": "contains", "value": "Paris"}),
         ("7", "exact", {"match": "exact", "value": "7"}),
         ('{"match": "contains", "value": 7}', "", {"match": "contains", "value": 7}),
