@@ -369,9 +369,10 @@ def _compare(check: str, passes: bool, right: str, wrong: str) -> CheckResult:
 
 
 def _read_number(fields: CheckFields) -> Run:
-    target = read_number(fields.text("value", takes_numbers=True))
+    numbers = _NUMBER.findall(fields.text("value", takes_numbers=True))
+    target = _open_number(numbers[0]) if len(numbers) == 1 else None
     if target is None or not math.isfinite(target):
-        fields.refuse("value", "a number and nothing else, such as 12, -0.5 or 1,234.5")
+        fields.refuse("value", "a number, one alone, such as 12, -0.5, 1,234.5 or 12 kg")
     tolerance = _number(fields.take("tolerance", default=0, stand_in=0), f"{fields.where}.tolerance", least=0.0)
 
     def run(answer: str) -> CheckResult:

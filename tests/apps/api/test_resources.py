@@ -149,7 +149,7 @@ def test_a_file_of_tasks_is_taken_whole_or_not_at_all(as_alice: Caller, project:
     assert refused.status == 400, refused
     lines = refused.body["errors"]["text"]
     assert [line.partition(":")[0] for line in lines] == ["line 2", "line 4"]
-    assert "reference.value: wanted a number and nothing else" in lines[0]
+    assert "reference.value: wanted a number, one alone" in lines[0]
     unread = as_alice.post("tasks/import", body | {"form": "jsonl", "text": '{"question": 1}'})
     assert (unread.status, unread.body["errors"]["text"][0][:7]) == (400, "line 1:")
     assert as_alice.post("tasks/import", body | {"environment": "moon", "text": good}).status == 400

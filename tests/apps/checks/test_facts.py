@@ -88,7 +88,7 @@ def test_every_kind_takes_its_values_from_facts(spec: dict[str, Any], right: str
             None,
             "wanted the name of a fact such as order, .*'The Order'",
         ),
-        ({"check": "number", "value": of("customer")}, TICKET, r"check\.value: wanted a number .*found 'Jana'"),
+        ({"check": "number", "value": of("customer")}, TICKET, r"check\.value: wanted a number, .*found 'Jana'"),
         ({"check": "length", "max": of("refund")}, TICKET, "wanted a whole number"),
         (NAMES_ORDER | {"most": 1}, None, "wanted case, value, found most"),
         (

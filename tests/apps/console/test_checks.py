@@ -72,7 +72,7 @@ def test_every_kind_of_the_form_becomes_the_check_that_its_words_say(alice: User
         ({"kind_0": "regex", "value_0": "("}, "a pattern that RE2 reads"),
         ({"kind_0": "most_words", "value_0": "few"}, "wanted a whole number"),
         ({"kind_0": "number", "value_0": "12 ± NaN"}, "wanted a finite number of at least 0"),
-        ({"kind_0": "number", "value_0": "NaN"}, "wanted a number and nothing else"),
+        ({"kind_0": "number", "value_0": "NaN"}, "wanted a number, one alone"),
         ({"kind_0": "judge", "value_0": "kind ≥ NaN"}, "wanted a finite number"),
         ({"kind_0": "contains", "value_0": "a", "weight_0": "NaN"}, "Enter a number"),
         ({"kind_0": "regex", "value_0": "((a{999}){999}){9}"}, "a pattern that RE2 reads"),
