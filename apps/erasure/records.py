@@ -32,13 +32,15 @@ from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.services import cancel_segments
 from apps.regrading.models import Regrade
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import BLIND_PAIR, FROM_SESSION, OF_ITEM, Attempt, Step, Task
 from apps.tasks.observations import find_all_observed
 
 SHORTEST_TEXT_CHARS, LONGEST_TEXT_CHARS = 3, 500
 SHORTEST_END_USER_CHARS = 3
 """Of a name that nobody here is known by; one that is known may be shorter."""
 CHUNK = 500
+FIGURES_ALONE = ("judge", "manager", "hint")
+"""Turns of exchanges that keep no words."""
 
 _EXCHANGES = """
 SELECT id, session_id, task_id FROM inference_exchange
@@ -107,7 +109,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     require_right(by, project, Right.PROJECTS_WRITE)
     _check(project, end_user, text)
     sessions, loose, tasks = _find(project, end_user, text)
-    exchanges = _find_exchanges(sessions, loose, tasks)
+    exchanges = _find_exchanges(project, sessions, loose, tasks)
     rollouts = Rollout.objects.filter(task__in=tasks)
     taught = Q(uses__rollout__in=rollouts) | Q(preferencepairs__task__in=tasks) | Q(demonstrations__task__in=tasks)
     batches = sorted(set(Batch.objects.filter(taught).order_by().values_list("pk", flat=True)))
@@ -143,6 +145,8 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         sessions, _, tasks = _find(project, end_user, text)
         # what is being written of them is waited for, or stopped, before it is looked what they taught
         _stop_work(sessions, tasks)
+        # what somebody takes of them as tasks just now is waited for too
+        list(Session.objects.select_for_update(no_key=True).filter(pk__in=sessions).order_by("pk").values_list("pk"))
         list(Turn.objects.select_for_update().filter(session__in=sessions).values_list("pk"))  # none becomes a task now
         found = find_person(project=project, by=by, end_user=end_user, text=text)
         _stop_work(found.sessions, found.tasks)
@@ -233,15 +237,28 @@ def _find(project: Project, end_user: str, text: str) -> tuple[list[int], set[in
     told = Exchange.objects.filter(session__in=sessions).values_list("task_id", flat=True)
     tasks |= set(Task.objects.filter(within, project=project).values_list("pk", flat=True))
     tasks |= {task for task in told if task is not None}
+    asked = Q(metadata__has_key=FROM_SESSION, **{f"metadata__{FROM_SESSION}__in": sorted(sessions)})
+    tasks |= set(Task.objects.filter(asked, project=project).values_list("pk", flat=True))
+    while more := _find_copied(project, _find_items(project, sorted(sessions), sorted(tasks), text)) - tasks:
+        tasks |= more
     own = Task.objects.filter(project=project, pk__in=tasks).order_by("pk").values_list("pk", flat=True)
     return sorted(sessions), loose, list(own)
 
 
-def _find_exchanges(sessions: Iterable[int], loose: Iterable[int], tasks: Iterable[int]) -> list[int]:
+def _find_copied(project: Project, items: "QuerySet[Item]") -> set[int]:
+    """Tasks that put one of these items before an agent, or its answers before people: they copy its words."""
+    copies = Q(evaluation__isnull=False) | Q(metadata__has_key=BLIND_PAIR)
+    said = Q(prompt__in=items.exclude(prompt="").values("prompt"))
+    said |= Q(**{f"metadata__{OF_ITEM}__in": list(items.exclude(messages=[]).values_list("content_hash", flat=True))})
+    return set(Task.objects.filter(copies, said, project=project).values_list("pk", flat=True))
+
+
+def _find_exchanges(project: Project, sessions: Iterable[int], loose: Iterable[int], tasks: Iterable[int]) -> list[int]:
     made = (
         Q(session__in=sessions) | Q(pk__in=loose) | Q(attempt__task__in=tasks) | Q(further_of__attempt__task__in=tasks)
     )
     made |= Q(shadow_attempt__task__in=tasks) | Q(episode_turn__attempt__task__in=tasks)
+    made |= Q(project=project, task_id__in=tasks) & ~Q(turn__in=FIGURES_ALONE)
     return list(Exchange.objects.filter(made).distinct().order_by("pk").values_list("pk", flat=True))
 
 

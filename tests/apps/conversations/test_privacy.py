@@ -14,15 +14,20 @@ from apps.base.errors import BadInputError, NotAllowedError
 from apps.conversations.models import Forgetting, Turn
 from apps.conversations.redaction import Redactor
 from apps.erasure.records import find_person, forget_person
+from apps.evals.services import ItemRow, add_items
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Hint
+from apps.feedback.side_by_side import open_pair
 from apps.inference.models import Exchange, Session
+from apps.pipeline import flow
 from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.services import build_rollouts
-from apps.tasks.models import Step, Task
+from apps.tasks.models import FROM_SESSION, Step, Task
+from apps.workers.models import Worker
+from tentalis.core.worlds import PanelItem
 from tests.apps.conversations.talk import Talk, user
-from tests.factories import make_user
+from tests.factories import make_judged_task, make_measured, make_task, make_user
 
 Read = Callable[[Talk], list[Turn]]
 PLANTED = {
@@ -176,6 +181,37 @@ def test_a_person_is_forgotten_and_others_are_not(talk: Talk, read: Read, artifa
     assert entry.payload["subject_hash"] == done.subject_hash
     seal_entries()
     assert verify_chain().faults == []
+
+
+def test_tasks_made_of_a_persons_conversations_go_with_them_and_with_what_copied_their_words(
+    talk: Talk, alice: User, artifacts: Path
+) -> None:
+    project, words = talk.session.project, "Where is the lamp that I sent to Arlington?"
+    owner, worker = make_owner(project), Worker.objects.get()
+    private = Talk(project, "private", end_user="gh")
+    private.ask(user(words), answer="On its way.")
+    talk.ask(user("What is two and two?"), answer="It is four.")
+    sessions = [private.session.pk, talk.session.pk]
+    hers, other = flow.submit_asked(project=project, sessions=sessions, environment="chat", by=alice, worker=worker)
+    assert hers.prompt == words
+    Exchange.objects.create(project=project, model="m", task_id=hers.pk, messages=[user(words)], text="It is lost.")
+    for task in (hers, other):
+        made = [ItemRow(1, task.prompt, "held_out", source=f"task {task.pk}")]
+        add_items(project=project, name="own", environment="chat", rows=made, by=owner)
+        open_pair(worker, "chat", PanelItem(prompt=task.prompt), ["7", "8"], people=1, by="gate")
+        run = make_measured(worker, None, [], items=f"own/{task.pk}")
+        make_task(project, worker, prompt=task.prompt, evaluation=run)
+        make_task(project, worker, prompt=f"Another: {task.prompt}", evaluation=run)
+    judged = make_judged_task(project, worker, prompt="Anything", metadata={FROM_SESSION: private.session.pk})
+    build_rollouts([judged.pk], by="test")
+    [batch] = Batch.objects.filter(uses__rollout__task=judged).distinct()
+    found = find_person(project=project, by=owner, end_user="gh")
+    assert (found.counts["tasks"], found.counts["items"], found.counts["exchanges"]) == (4, 1, 4)
+    assert found.batches == [batch.pk], "whose adapters may not serve"
+    forget_person(project=project, by=owner, end_user="gh")
+    assert sorted(Task.objects.filter(prompt__contains=words).values_list("prompt", flat=True)) == [f"Another: {words}"]
+    assert Task.objects.filter(prompt=other.prompt).count() == 3
+    assert not Exchange.objects.filter(task_id=hers.pk).exists()
 
 
 def test_a_text_is_found_wherever_it_stands(talk: Talk, read: Read) -> None:
