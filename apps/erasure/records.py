@@ -21,12 +21,12 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
-from apps.audit.services import record
+from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.conversations.forgotten import HOLD_GATEWAYS, hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
 from apps.evals.models import Evaluation, HumanGrade, Item, ItemTry, TryRecord
-from apps.feedback.models import Feedback, Hint, ReviewDraft
+from apps.feedback.models import Feedback, Hint, ReviewDraft, RowImport
 from apps.inference.models import Exchange, Session
 from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.services import cancel_segments
@@ -128,6 +128,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
         "drafts": ReviewDraft.objects.filter(review__task__in=tasks).count(),
         "rollouts": rollouts.count(),
         "items": _find_items(project, sessions, tasks, text).count(),
+        "imports": len(_find_imports(RowImport.objects.filter(project=project), text)),
     }
     return Found(sessions, exchanges, tasks, counts, batches, [adapter.name for adapter in adapters], files)
 
@@ -142,6 +143,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(HOLD_GATEWAYS)
+        imports = _end_imports(project, text, by=by.handle)
         sessions, _, tasks = _find(project, end_user, text)
         # what is being written of them is waited for, or stopped, before it is looked what they taught
         _stop_work(sessions, tasks)
@@ -168,7 +170,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             what="end_user" if end_user else "text",
             subject_hash=hash_subject(end_user or text),
             by=by.handle,
-            counts=dict(found.counts),
+            counts={**found.counts, "imports": imports},
             batches=list(found.batches),
             adapters=list(found.adapters),
             files=len(found.files),
@@ -277,6 +279,36 @@ def _find_items(project: Project, sessions: Sequence[int], tasks: Sequence[int],
         )
         made |= Q(pk__in=held.filter(taskset__project=project).values("pk"))
     return Item.objects.filter(made, taskset__project=project)
+
+
+def _find_imports(imports: "QuerySet[RowImport]", text: str) -> list[RowImport]:
+    """Those that still have tasks to make, and whose rows, however they are escaped, or whose file's name hold the
+    text."""
+    words = text.strip().casefold()
+    if not words:
+        return []
+    quoted = json.dumps(words, ensure_ascii=False)[1:-1]
+    running = imports.filter(state=RowImport.State.RUNNING).order_by("pk")
+    return [one for one in running if words in one.file.casefold() or quoted in _unescape(one.text).casefold()]
+
+
+def _unescape(lines: str) -> str:
+    """JSON lines with every letter as itself."""
+    rows = (json.loads(line) for line in lines.removeprefix("\ufeff").split("\n") if line.strip())
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def _end_imports(project: Project, text: str, *, by: str) -> int:
+    """Have such imports make no task any more, and no import bear the text as its file's name; how many were ended. A
+    chunk that is being made is waited for: what it makes is found then."""
+    imports = RowImport.objects.filter(project=project)
+    ended = _find_imports(imports.select_for_update(of=("self",), no_key=True), text)
+    for one in ended:
+        payload = {"rows": one.done, "kind": one.kind, "reason": "it held what was forgotten"}
+        move(one, RowImport.State.DONE, by=by, payload=payload, text="")
+    if text:
+        imports.filter(file__icontains=text.strip()).update(file="")
+    return len(ended)
 
 
 def _runs_of(batches: Sequence[int]) -> list[int]:

@@ -87,7 +87,7 @@ def import_chunk(import_id: int, rows: Sequence[JudgedRow], *, limit: int) -> tu
     """Make the next rows into tasks, in one transaction with how far it came; those, and whether these were the last.
 
     Args:
-        rows: all of it, as `read_import` gives them.
+        rows: all of it, as `read_import` gave them; none of them is taken where it was ended meanwhile.
     """
     with transaction.atomic():
         found = (
@@ -95,7 +95,7 @@ def import_chunk(import_id: int, rows: Sequence[JudgedRow], *, limit: int) -> tu
             .select_related("project", "by", "worker")
             .get(pk=import_id)
         )
-        if found.state != RowImport.State.RUNNING:
+        if found.state != RowImport.State.RUNNING or not found.text:
             return [], True
         chunk = rows[found.done : found.done + limit]
         tasks = _take(found, chunk) if chunk else []

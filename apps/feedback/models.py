@@ -271,7 +271,8 @@ class RowImport(Stateful):
         kind: of its rows: preferences, sft, kto or stepwise (`tentalis.core.judged_files`).
         file: the name it came under; sha256: of `text`.
         text: its rows as JSON lines, until all of them are in.
-        total, done: rows, and how many of them are tasks now; from there it goes on after a crash.
+        total, done: rows, and how many of them are tasks now; from there it goes on after a crash. It ends before all
+            are where its text held what was forgotten.
     """
 
     class State(models.TextChoices):

@@ -13,6 +13,7 @@ from django.db import OperationalError, connection, transaction
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
+from apps.erasure.records import find_person, forget_person
 from apps.feedback.hints import extract_hints
 from apps.feedback.importing import read_import
 from apps.feedback.models import Feedback, RowImport
@@ -154,6 +155,32 @@ def test_a_killed_process_goes_on_where_the_last_chunk_ended(transactional_db: N
     assert Feedback.objects.count() == Segment.objects.filter(kind="learn").count() == 7
     told = AuditEntry.objects.filter(kind="feedback.given").order_by("pk")
     assert [entry.payload["row"] for entry in told] == list(range(1, 8))
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_an_import_that_still_runs_brings_nobody_back_who_was_forgotten(
+    project: Project, alice: User, is_ascii: bool
+) -> None:
+    make_worker(project)
+    project.members.filter(user=alice).update(role="owner")
+    said = [PAIR | {"prompt": f"Write to {name}"} for name in ("Ben.", 'René "Né" Lamé.', 'René "Né" Lamé, twice.')]
+    text = "".join(json.dumps(row, ensure_ascii=is_ascii) + "\n" for row in said)
+    made = bring(project, alice, text=text, name="rené-lamé.jsonl")
+    other = bring(project, alice, PAIR)
+    read_before = read_import(made.pk)
+    assert not import_next(made.pk, read_before, limit=2)
+    found = find_person(project=project, by=alice, text='rené "né" lamé')
+    assert (found.counts["imports"], found.counts["tasks"]) == (1, 1)
+    done = forget_person(project=project, by=alice, text='rené "né" lamé')
+    assert done.counts == found.counts
+    assert import_next(made.pk, read_before, limit=2), "whatever it had read before"
+    import_all(made.pk)
+    made.refresh_from_db()
+    assert (made.state, made.done, made.text) == ("done", 2, "")
+    import_all(other.pk)
+    assert list(Task.objects.order_by("pk").values_list("prompt", flat=True)) == ["Write to Ben.", "Say hello."]
+    forget_person(project=project, by=alice, text="rené-lamé")
+    assert not RowImport.objects.filter(file__icontains="lamé").exists()
 
 
 def test_sessions_become_tasks_once_though_the_process_that_takes_them_is_killed(transactional_db: None) -> None:
