@@ -25,7 +25,7 @@ from apps.audit.services import move, record
 from apps.base.errors import BadInputError
 from apps.conversations.forgotten import HOLD_GATEWAYS, hash_session, hash_subject, seal_text
 from apps.conversations.models import Forgetting, Turn
-from apps.evals.models import Evaluation, HumanGrade, Item, ItemTry, TryRecord
+from apps.evals.models import HumanGrade, Item, ItemTry, TryRecord
 from apps.feedback.models import Feedback, Hint, ReviewDraft, RowImport
 from apps.inference.models import Exchange, Session
 from apps.outbox.kinds import OF_A_TASK, SegmentKind
@@ -154,10 +154,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         _stop_work(found.sessions, found.tasks)
         _leave_batches(found.tasks)
         _find_items(project, found.sessions, found.tasks, text).delete()
-        reports = Evaluation.objects.filter(project=project, purpose=Evaluation.Purpose.REPORT)
-        ItemTry.objects.filter(evaluation__in=reports).exclude(answer="").update(answer="")  # whoever they are about
-        TryRecord.objects.filter(item_try__evaluation__in=reports).delete()
-        HumanGrade.objects.filter(item_try__evaluation__in=reports).exclude(text="").update(text="")
+        _drop_answers(project)  # whoever they are about
         Regrade.objects.filter(regrading__project=project).exclude(details=[]).update(details=[])
         for chunk in _chunks(found.tasks):
             Task.objects.filter(pk__in=chunk).delete()
@@ -321,6 +318,15 @@ def _stop_work(sessions: Sequence[int], tasks: Sequence[int]) -> None:
     cancel_segments(SegmentKind.CUT, subject_ids=sessions)
     cancel_segments(SegmentKind.HEAR, subject_ids=turns)
     cancel_segments(*OF_A_TASK, subject_ids=tasks)
+
+
+def _drop_answers(project: Project) -> None:
+    """What models answered in evaluations, and what people wrote of it; what it was worth stays."""
+    kept = ItemTry.objects.filter(evaluation__project=project).exclude(answer="")
+    kept.filter(cause=ItemTry.Cause.UNCHECKED).update(answer="", reason=ItemTry.NOT_KEPT)
+    kept.update(answer="")
+    TryRecord.objects.filter(item_try__evaluation__project=project).delete()
+    HumanGrade.objects.filter(item_try__evaluation__project=project).exclude(text="").update(text="")
 
 
 def _leave_batches(tasks: Sequence[int]) -> None:

@@ -365,7 +365,8 @@ class Scenario(models.Model):
 
 
 class ItemTry(models.Model):
-    """One try at an item in an evaluation, written when its block ends and never changed.
+    """One try at an item in an evaluation, written when its block ends and never changed, but that its answer goes when
+    somebody is forgotten.
 
     Attributes:
         place: of the item in its set, from 0; key: of what it says (`panels.key_of`), by which items pair.
@@ -389,6 +390,8 @@ class ItemTry(models.Model):
         UNCHECKED = "unchecked", "Nothing says what is right"
         TIMEOUT = "timeout", "Took longer than it may"
 
+    NOT_KEPT = "its answer was deleted when somebody was forgotten"
+    """Reason of an answer that nothing checked, and that is not there any more."""
     new_record: "TryRecord | None" = None
 
     evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="item_tries")

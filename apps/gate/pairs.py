@@ -83,7 +83,7 @@ class ByJudge:
 
     def prefer(self, tries: Sequence[TryPair], asked: ItemSet) -> dict[TwoIds, float]:
         said = read_known(tries, by=self.judge.rater)
-        open_tries = [one for one in tries if ids_of(one) not in said]
+        open_tries = [one for one in tries if ids_of(one) not in said and _are_kept(one)]
         for start in range(0, len(open_tries), BLOCK):
             said |= self._ask(open_tries[start : start + BLOCK], asked)
         return said
@@ -126,7 +126,7 @@ class ByPeople:
     def prefer(self, tries: Sequence[TryPair], asked: ItemSet) -> dict[TwoIds, float]:
         gather_words(self.adapter)
         rows = {(row.mine_id, row.theirs_id): row for row in _find_pairs(tries, by="")}
-        self._open([one for one in tries if ids_of(one) not in rows], asked)
+        self._open([one for one in tries if ids_of(one) not in rows and _are_kept(one)], asked)
         if left := AnswerPair.objects.that_wait().filter(adapter=self.adapter).count():
             raise WaitsForPeopleError(f"{left} pairs of answers wait for people")
         return read_known(tries, by="")
@@ -164,6 +164,11 @@ def pair_tries(mine: Measured, theirs: Measured, count: int) -> list[TryPair]:
     found = [(mine.tries[place], theirs.tries[place]) for place in both]
     lost = ItemTry.Cause.INFRASTRUCTURE
     return [one for one in found if all(row.cause != lost for row in one)]
+
+
+def _are_kept(pair: TryPair) -> bool:
+    """Whether both answers are still there: of those that were deleted nobody can say which is better."""
+    return any(one.answer for one in pair) and all(one.reason != ItemTry.NOT_KEPT for one in pair)
 
 
 def _find_pairs(tries: Sequence[TryPair], *, by: str) -> QuerySet[AnswerPair]:

@@ -17,8 +17,9 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter
 from apps.calibration.models import Comparison, Rater
+from apps.erasure.records import forget_person
 from apps.evals.holding import find_held_out
-from apps.evals.models import Item
+from apps.evals.models import Item, ItemTry
 from apps.evals.panels import read_item
 from apps.evals.services import hash_item
 from apps.feedback.claims import claim
@@ -41,7 +42,7 @@ from apps.workers.models import Worker
 from tentalis.core.learning.judged_pairs import LEAST_JUDGED
 from tests.apps.adapters.desk_adapters import make_served
 from tests.apps.gate.conftest import hold_out, judge
-from tests.factories import make_task
+from tests.factories import make_task, make_user
 from tests.fakes import FakeModelServer
 
 pytestmark = pytest.mark.django_db
@@ -235,6 +236,25 @@ def test_people_compare_blindly_until_it_is_decided(clerk: Worker, people: Proje
     assert "not with the anchor" in adapter.verdicts.get(question="proved").words
     assert not is_unsettled(clerk.pk)
     assert not find_answered()
+
+
+@pytest.mark.parametrize("sides", [("theirs",), ("mine", "theirs")])
+def test_answers_that_were_deleted_when_somebody_was_forgotten_are_no_tie(
+    clerk: Worker, people: Project, store: Path, alice: User, sides: tuple[str, ...]
+) -> None:
+    adapter = begin(clerk, 1, store)
+    told = list(Task.objects.filter(metadata__has_key="blind_pair").values_list("pk", flat=True))
+    kept = dict(ItemTry.objects.exclude(answer="").values_list("pk", "answer"))
+    forget_person(project=people, by=make_user("root", is_superuser=True), text="somebody of that name")
+    assert not ItemTry.objects.exclude(answer="").exists()
+    for pair in AnswerPair.objects.all():  # what is asked of the candidate anew is there again
+        for side in {"mine", "theirs"} - set(sides):
+            one = getattr(pair, side)
+            ItemTry.objects.filter(pk=one.pk).update(answer=kept[one.pk], reason="")
+    AnswerPair.objects.all().delete()
+    Task.objects.filter(pk__in=told).delete()
+    gate_adapter(adapter.pk, by="gate")
+    assert not AnswerPair.objects.exists(), "neither put before people nor a tie"
 
 
 def test_nothing_of_a_blind_pair_is_learned(clerk: Worker, people: Project, store: Path, alice: User) -> None:
