@@ -43,6 +43,7 @@ def backup(
     All of it is sealed (age): for backup.key, and the secrets for recovery.key. Keep copies of both keys elsewhere, and
     apart from each other: without them nobody can bring anything back.
     """
+    from tentalis.platform.errors import BackupUnderWayError
     from tentalis.platform.keeping.taking import take_backup
 
     place, repository = _find(to)
@@ -52,11 +53,15 @@ def backup(
         return
     keys = _find_keys(place, key, recovery_key)
     manifest = take_backup(place, repository, keys, say=_say(as_json))
-    dropped = repository.drop_old(keep) if keep else 0
+    dropped, kept_all = 0, ""
+    try:
+        dropped = repository.drop_old(keep) if keep else 0
+    except BackupUnderWayError as error:
+        kept_all = f"; no old one was deleted: {error}"
     _note(place, "made", {"backup": manifest.id, "entry": manifest.mark.entry_id, "head": manifest.mark.head})
     print_result(
         manifest.summary() | {"directory": str(repository.root), "dropped": dropped},
-        f"backup {manifest.id} in {repository.root}, read back and whole",
+        f"backup {manifest.id} in {repository.root}, read back and whole{kept_all}",
         as_json=as_json,
     )
 

@@ -45,5 +45,9 @@ class BackupError(PlatformError):
     """A backup could not be taken, or is not what it must be."""
 
 
+class BackupUnderWayError(BackupError):
+    """Another process writes to the place where backups lie."""
+
+
 class RestoreError(PlatformError):
     """A backup could not be brought back."""

@@ -14,10 +14,10 @@ from apps.webhooks.enqueueing import enqueue_all
 from apps.webhooks.models import Delivery
 from apps.webhooks.services import create_webhook
 from tentalis.platform.config import load_config
-from tentalis.platform.errors import BackupError, HomeError, RestoreError
+from tentalis.platform.errors import BackupError, BackupUnderWayError, HomeError, RestoreError
 from tentalis.platform.home import Home
 from tentalis.platform.keeping.place import Keys, Place
-from tentalis.platform.keeping.repository import Manifest, Repository
+from tentalis.platform.keeping.repository import KeptFile, Manifest, Mark, Repository
 from tentalis.platform.keeping.restoring import restore_backup
 from tentalis.platform.keeping.sealing import Content, make_key, seal, unseal
 from tentalis.platform.keeping.taking import link_segments, linked_spool, take_backup
@@ -179,6 +179,28 @@ def test_a_backup_that_breaks_off_leaves_nothing_that_looks_whole(
 def test_two_backups_into_one_place_do_not_meet(place: Place, keys: Keys, repository: Repository) -> None:
     with repository.holding(), pytest.raises(BackupError, match="another backup is being made"):
         take_backup(place, repository, keys)
+
+
+def test_old_backups_are_dropped_while_no_other_is_being_made(tmp_path: Path) -> None:
+    key, repository = make_key(tmp_path / "key"), Repository(tmp_path / "backups")
+    nothing = Content("0" * 64, 0)
+
+    def publish(backup_id: str, dropped: type[Exception] | None = None) -> Path:
+        (file := tmp_path / backup_id).write_text(backup_id)
+        with repository.holding(), repository.staging(backup_id) as staging:
+            kept = KeptFile(backup_id, repository.keep(file, key), 0)
+            if dropped is not None:
+                with pytest.raises(dropped, match="another backup is being made"):
+                    Repository(repository.root).drop_old(1)
+            mark = Mark("", "", 0, 0, "")
+            repository.publish(staging, Manifest(backup_id, "", 18, mark, {}, nothing, nothing, (kept,), (), "/"))
+        return repository.object_path(kept.content, key)
+
+    old = [publish("20260101"), publish("20260102"), publish("20260103", BackupUnderWayError)]
+    assert [path.exists() for path in old] == [True, True, True]
+    assert repository.drop_old(1) == 2
+    assert repository.ids() == ["20260103"]
+    assert [path.exists() for path in old] == [False, False, True]
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "missing"])

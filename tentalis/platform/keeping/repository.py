@@ -21,7 +21,7 @@ from typing import Any
 
 from pyrage import x25519
 
-from tentalis.platform.errors import BackupError
+from tentalis.platform.errors import BackupError, BackupUnderWayError
 from tentalis.platform.keeping.sealing import Content, check, seal
 
 FORMAT = 1
@@ -131,7 +131,8 @@ class Repository:
         """Be the only one who writes here.
 
         Raises:
-            BackupError: another backup is being made, or the directory cannot be made.
+            BackupUnderWayError: another backup is being made.
+            BackupError: the directory cannot be made.
         """
         try:
             (self.root / "backups").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,7 +142,7 @@ class Repository:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BackupError(f"another backup is being made in {self.root}") from None
+            raise BackupUnderWayError(f"another backup is being made in {self.root}") from None
         else:
             for broken in (self.root / "backups").glob(f"{STAGING}*"):
                 shutil.rmtree(broken, ignore_errors=True)
@@ -230,19 +231,24 @@ class Repository:
         return content
 
     def drop_old(self, keep: int) -> int:
-        """Delete all but the newest backups, and the files that no backup needs any more; how many backups."""
-        old = self.ids()[:-keep]
-        for backup_id in old:
-            path = self.directory_of(backup_id)
-            doomed = path.with_name(f"{STAGING}{backup_id}")
-            path.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
-        if old:
-            kept = [self.read(backup_id) for backup_id in self.ids()]
-            needed = {file.content.sha256 for manifest in kept for file in (*manifest.artifacts, *manifest.spool)}
-            for path in (self.root / "objects").glob("*/*/*.age"):
-                if path.stem not in needed:
-                    path.unlink(missing_ok=True)
+        """Delete all but the newest backups, and the files that no backup needs any more; how many backups.
+
+        Raises:
+            BackupUnderWayError: another backup is being made, whose files no manifest names yet; nothing was deleted.
+        """
+        with self.holding():
+            old = self.ids()[:-keep]
+            for backup_id in old:
+                path = self.directory_of(backup_id)
+                doomed = path.with_name(f"{STAGING}{backup_id}")
+                path.rename(doomed)
+                shutil.rmtree(doomed, ignore_errors=True)
+            if old:
+                kept = [self.read(backup_id) for backup_id in self.ids()]
+                needed = {file.content.sha256 for manifest in kept for file in (*manifest.artifacts, *manifest.spool)}
+                for path in (self.root / "objects").glob("*/*/*.age"):
+                    if path.stem not in needed:
+                        path.unlink(missing_ok=True)
         return len(old)
 
 
