@@ -49,7 +49,7 @@ def _read_process(pid: int) -> tuple[str, str]:
 def is_same_process(identity: str) -> bool:
     """True when the process that had this identity still runs."""
     pid = identity.partition(":")[0]
-    return bool(pid) and process_identity(int(pid)) == identity
+    return pid.isdecimal() and process_identity(int(pid)) == identity
 
 
 def wait_until_gone(identity: str, *, timeout_s: float) -> bool:

@@ -1,6 +1,8 @@
 """Backups: whole or not there, sealed, and brought back into a fresh cluster where everything goes on."""
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tentalis.platform.keeping.repository import KeptFile, Manifest, Mark, Repos
 from tentalis.platform.keeping.restoring import restore_backup
 from tentalis.platform.keeping.sealing import Content, make_key, seal, unseal
 from tentalis.platform.keeping.taking import link_segments, linked_spool, take_backup
+from tentalis.platform.processes import process_identity
 from tentalis.platform.up import refuse_half_restored, running_stack
 from tests.apps.adapters.desk_adapters import make_served
 from tests.factories import make_project, make_user, make_worker
@@ -255,6 +258,24 @@ def test_what_the_gateway_stores_and_deletes_while_the_database_is_dumped_is_in_
         kept = {path.name: path.read_bytes() for path in links.rglob("*.spool")}
     assert kept == {"000000000000.spool": b"one two", "000000000001.spool": b"three"}
     assert [path.name for path in spool.iterdir()] == ["gateway-1"]
+
+
+def test_the_links_of_a_backup_that_was_killed_go_with_the_next_one_and_those_of_one_that_runs_stay(
+    tmp_path: Path,
+) -> None:
+    (own := tmp_path / "gateway-1").mkdir()
+    (own / "000000000000.spool").write_bytes(b"one")
+    killed = subprocess.Popen(["sleep", "600"])
+    identity = process_identity(killed.pid)
+    killed.kill()
+    killed.wait()
+    names = [f".backup-{identity}", ".backup-12", ".backup-", ".backup-x", f".backup-{process_identity(os.getppid())}"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "000000000000.spool").write_bytes(b"what somebody said")
+    with linked_spool(tmp_path) as links:
+        assert {path.name for path in tmp_path.iterdir()} == {"gateway-1", links.name, names[-1]}
+    assert {path.name for path in tmp_path.iterdir()} == {"gateway-1", names[-1]}
 
 
 def test_without_room_on_the_disk_nothing_is_written(

@@ -25,6 +25,7 @@ from tentalis.platform.keeping import postgres_tools
 from tentalis.platform.keeping.place import Keys, Place
 from tentalis.platform.keeping.repository import DATABASE, KEYS, KeptFile, Manifest, Mark, Repository
 from tentalis.platform.keeping.sealing import Content, check, seal
+from tentalis.platform.processes import is_same_process, process_identity
 
 Say = Callable[[str], None]
 Connection = psycopg.Connection[TupleRow]
@@ -167,10 +168,13 @@ def _keep_files(
 
 @contextmanager
 def linked_spool(spool: Path) -> Iterator[Path]:
-    """A directory of links to the spool's segments, which stay readable when the gateway deletes them."""
-    links = spool / f"{LINKS}{os.getpid()}"
+    """A directory of links to the spool's segments, which stay readable when the gateway deletes them; those of
+    backups that were killed go."""
+    links = spool / f"{LINKS}{process_identity(os.getpid())}"
     if spool.is_dir():
-        shutil.rmtree(links, ignore_errors=True)
+        for left in spool.glob(f"{LINKS}*"):
+            if not is_same_process(left.name.removeprefix(LINKS)):
+                shutil.rmtree(left, ignore_errors=True)
         link_segments(spool, links)
     try:
         yield links
