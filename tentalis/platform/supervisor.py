@@ -27,6 +27,8 @@ logger = logging.getLogger("tentalis.platform")
 PROBE_INTERVAL_S = 0.05
 WATCH_INTERVAL_S = 2.0
 HOUSEKEEPING_INTERVAL_S = 10.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""All ask the same. Two of one kind that wait to be heard are one: who asks twice at once sends two kinds."""
 
 
 @dataclass
@@ -127,7 +129,7 @@ class Supervisor:
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self.request_stop)
 
     async def _live(self, unit: Unit) -> None:

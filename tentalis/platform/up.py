@@ -20,7 +20,7 @@ from tentalis.platform.logs import open_log, read_last_lines
 from tentalis.platform.processes import die_with_parent, is_same_process, wait_until_gone
 from tentalis.platform.stack import PROJECT_DIRECTORY, STORES, plan_stack, web_environment
 from tentalis.platform.state import StackState, read_running_state, read_state, wait_for_state
-from tentalis.platform.supervisor import Supervisor
+from tentalis.platform.supervisor import STOP_SIGNALS, Supervisor
 from tentalis.platform.tenancy import hold_home, stop_leftovers
 
 logger = logging.getLogger("tentalis.platform")
@@ -222,8 +222,8 @@ def stop_stack(home: Home, *, is_hard: bool = False, timeout_s: float = STOP_TIM
     """
     state = read_running_state(home)
     try:
-        for _ in range(2 if is_hard else 1):
-            os.kill(state.supervisor_pid, signal.SIGTERM)
+        for number in STOP_SIGNALS[: 2 if is_hard else 1]:
+            os.kill(state.supervisor_pid, number)
     except ProcessLookupError:
         raise NotRunningError(f"nothing runs on {home.root}") from None
     if not wait_until_gone(state.supervisor_identity, timeout_s=timeout_s):

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -51,6 +53,12 @@ def run_tentalis(environ: dict[str, str], *words: str) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-m", "tentalis", *words], env=environ, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def count_waiting_signals(pid: int) -> int:
+    """How many different signals a stopped process has yet to hear."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(line.split()[1], 16).bit_count() for line in status.splitlines() if line.startswith("ShdPnd:"))
 
 
 def identities(stack: RunningStack) -> list[str]:
@@ -149,6 +157,21 @@ def test_down_stops_what_up_started_and_then_says_that_nothing_runs(
     assert again.stderr == f"tentalis: nothing runs on {stack.home.root}; `tentalis up` starts it\n"
     with pytest.raises(NotRunningError):
         stop_stack(stack.home)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals that wait are read in /proc")
+def test_a_hard_stop_is_one_though_its_supervisor_hears_both_requests_at_once(stack: RunningStack) -> None:
+    left = identities(stack)
+    stack.process.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(stop_stack, stack.home, is_hard=True)
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until and count_waiting_signals(stack.process.pid) < 2:
+            time.sleep(0.02)
+        stack.process.send_signal(signal.SIGCONT)
+        stopping.result()
+    assert "stopping hard" in stack.home.log_file("supervisor").read_text()
+    assert all(wait_until_gone(identity, timeout_s=0) for identity in left)
 
 
 def test_a_detached_stack_outlives_the_command_that_started_it(home: Home, environ: dict[str, str]) -> None:
