@@ -30,7 +30,8 @@ from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 from tests.apps.gateway.running import GatewayProcess, make_agent, make_chat_worker, make_provider
 from tests.apps.gateway.test_edge import wait_for
 from tests.apps.gateway.upstream import StubUpstream
-from tests.bench.attack import ATTACKS, NO_ATTACK
+from tests.bench.attack import NO_ATTACK
+from tests.bench.attacks.scene import ATTACKS
 from tests.edges.limit_servers import NEIGHBOUR_S, SMALL, SMALL_LIMITS, Neighbour, WebProcess
 from tests.edges.raw_connection import Heard, RawConnection, ask, make_head
 from tests.factories import make_project, make_user
