@@ -95,10 +95,12 @@ def refuse(adapter: Adapter, *, reason: str, by: str, details: dict[str, Any] | 
 
 
 def refuse_unjudged(adapter_id: int, *, reason: str, by: str) -> None:
-    """Refuse an adapter that could not be judged or served; one that serves or was refused already is left alone."""
+    """Refuse an adapter that could not be judged or served; one that serves or was refused already is left alone, and
+    so is a candidate that was judged: it is left to a person."""
     adapter = Adapter.objects.get(pk=adapter_id)
     if adapter.state == Adapter.State.CANDIDATE:
-        refuse(adapter, reason=reason, by=by)
+        if not adapter.verdicts.filter(question=Verdict.Question.SAFE).exists():
+            refuse(adapter, reason=reason, by=by)
     elif adapter.state == Adapter.State.VERIFIED:
         move(adapter, Adapter.State.REFUSED, by=by, payload={"words": reason})
 

@@ -146,8 +146,13 @@ def _probe_on(client: ModelClient, adapter: Adapter) -> None:
 
 
 def unload_unused(adapter_id: int) -> None:
-    """Free the server of what no request needs any more: refused adapters, and versions before the previous one."""
-    _unload_idle(Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker)
+    """Free the server of what no request needs any more: refused adapters, and versions before the previous one.
+
+    A server that cannot be asked keeps them loaded; `unload_drained` comes again.
+    """
+    worker = Adapter.objects.select_related("worker__provider").get(pk=adapter_id).worker
+    with log_and_continue(f"adapters of {worker.name} stay loaded", TentalisError):
+        _unload_idle(worker)
 
 
 def unload_drained() -> int:

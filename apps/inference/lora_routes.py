@@ -90,11 +90,17 @@ class LoraRoutes:
         return True
 
     def find_busy(self) -> frozenset[str]:
-        """Adapters with requests running or waiting, as vLLM counts them; none of a server that has no such metric.
+        """Adapters with requests running or waiting, as vLLM counts them; none of a server that has no such metric, or
+        stands behind a proxy that shows none.
 
         Each combination of names is a series of its own, and its value is when it was last so: the newest holds.
         """
-        text = self._transport.call_server("GET", "/metrics")
+        try:
+            text = self._transport.call_server("GET", "/metrics")
+        except ProviderRefusedError as error:
+            if error.http_status != 404:
+                raise
+            return frozenset()
         found = list(_LORA_INFO.finditer(text)) if isinstance(text, str) else []
         if not found:
             return frozenset()

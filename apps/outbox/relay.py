@@ -181,16 +181,29 @@ def free_leases_of_dead(host: str) -> int:
 
 
 def _take_back(held: QuerySet[Segment], *, error_type: str, why: str) -> int:
-    """Give back these segments' links in the running transaction, less those that somebody is just writing."""
-    taken = list(held.select_for_update(skip_locked=True))
-    for segment in taken:
+    """Give back these segments' links in the running transaction, less those that somebody is just writing. One that
+    cannot be buried stays as it is, and keeps no other from its turn."""
+    count = 0
+    for segment in held.select_for_update(skip_locked=True):
         message = f"its process ({segment.holder}) {why}"
         add_error(segment, error_type=error_type, message=message)
-        if segment.attempts >= settings.TENTALIS["MAX_ATTEMPTS"]:
-            bury(segment, reason=f"{error_type}: {message}, {segment.attempts} times")
-        else:
+        if segment.attempts < settings.TENTALIS["MAX_ATTEMPTS"]:
             release(segment, wait_s=0)
-    return len(taken)
+        elif not _is_buried(segment, reason=f"{error_type}: {message}, {segment.attempts} times"):
+            continue
+        count += 1
+    return count
+
+
+def _is_buried(segment: Segment, *, reason: str) -> bool:
+    """Bury a segment, or nothing of it where what its kind does then cannot be done: whether it was."""
+    try:
+        with transaction.atomic():
+            bury(segment, reason=reason)
+    except Exception:
+        logger.exception("%s of %s %s cannot be buried", segment.link, segment.kind, segment.subject_id)
+        return False
+    return True
 
 
 def resend_lost(*, grace_s: float, limit: int = 500) -> int:

@@ -184,10 +184,17 @@ def train_after_adoption(adapter_ids: Sequence[int]) -> None:
         learn_managers(adapter.project_id, adapter.run_id)
 
 
+def refuse_unadopted(adapter_id: int, *, link: str, reason: str, by: str) -> None:
+    """Refuse an adapter that could not be judged or put into service; where only others were to be unloaded behind
+    that, it stays what it is."""
+    if link != adapter_jobs.hot_swap.name:
+        _refuse_with(adapters.refuse_unjudged)(adapter_id, link=link, reason=reason, by=by)
+
+
 KINDS[SegmentKind.ADOPT] = Chain(
     links=(training_jobs.ask_measured, gate_jobs.gate, adapter_jobs.promote, adapter_jobs.hot_swap),
     then=train_after_adoption,
-    on_dead=_refuse_with(adapters.refuse_unjudged),
+    on_dead=refuse_unadopted,
 )
 
 # --- beside it: a shadow does the task too, step scorers and managers learn ------------------------------------------

@@ -9,11 +9,12 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import Project, User
 from apps.adapters import permitted, services
-from apps.adapters.models import Adapter, Deployment
+from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
+from apps.outbox.kinds import KINDS, SegmentKind
 from apps.workers.models import Worker
 
 ACTS: Mapping[str, Callable[..., Any]] = {
@@ -100,3 +101,28 @@ def test_postgres_refuses_a_second_deployed_adapter(project: Project, worker: Wo
     make_adapter(worker, 1, Adapter.State.DEPLOYED)
     with pytest.raises(IntegrityError), transaction.atomic():
         make_adapter(worker, 2, Adapter.State.DEPLOYED)
+
+
+@pytest.mark.parametrize(
+    ("link", "state", "is_judged", "found"),
+    [
+        ("adapters.gate", "candidate", False, "refused"),
+        ("adapters.gate", "candidate", True, "candidate"),
+        ("adapters.promote", "verified", True, "refused"),
+        ("adapters.hot_swap", "candidate", False, "candidate"),
+        ("adapters.hot_swap", "candidate", True, "candidate"),
+        ("adapters.hot_swap", "verified", True, "verified"),
+    ],
+)
+def test_what_could_not_be_judged_or_served_is_refused_and_what_could_not_be_unloaded_refuses_nothing(
+    worker: Worker, link: str, state: str, is_judged: bool, found: str
+) -> None:
+    chain = KINDS[SegmentKind.ADOPT]
+    assert chain.on_dead is not None
+    assert link in chain.names
+    adapter = make_adapter(worker, 1, state)
+    if is_judged:
+        Verdict.objects.create(adapter=adapter, question="safe", outcome="inconclusive", words="left to a person")
+    chain.on_dead(adapter.pk, link=link, reason="it broke", by="outbox")
+    adapter.refresh_from_db()
+    assert adapter.state == found

@@ -24,6 +24,7 @@ from apps.workers.models import Worker
 from tests.apps.adapters.desk_adapters import make_served, write_adapter
 from tests.apps.adapters.vllm_stub import VllmStub
 from tests.factories import make_worker
+from tests.fakes import Mode
 
 
 @pytest.fixture
@@ -262,6 +263,32 @@ def test_an_adapter_with_requests_under_way_stays_until_they_have_ended(
     server.running = {versions[2].name}
     assert serving.unload_drained() == 1
     assert server.models == ["desk", versions[1].name, versions[2].name], "the previous one stays for a roll back"
+
+
+@pytest.mark.django_db
+def test_behind_a_proxy_without_metrics_what_is_idle_is_unloaded(helper: Worker, server: VllmStub, store: Path) -> None:
+    versions = [make_served(helper, number, store) for number in (1, 2, 3)]
+    server.shows_metrics = False
+    for adapter in versions:
+        swap(helper, adapter)
+    assert server.models == ["desk", versions[1].name, versions[2].name]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("mode", ["broken", "refusing"])
+def test_a_server_that_cannot_be_asked_keeps_what_is_idle_and_fails_nothing(
+    helper: Worker, server: VllmStub, store: Path, mode: Mode
+) -> None:
+    versions = [make_served(helper, number, store) for number in (1, 2, 3)]
+    for adapter in versions[:2]:
+        swap(helper, adapter)
+    serving.load(versions[2])
+    deploy(helper, versions[2])
+    server.mode = mode
+    serving.unload_unused(versions[2].pk)
+    assert versions[0].name in server.models
+    server.mode = "ok"
+    assert serving.unload_drained() == 1
 
 
 @pytest.mark.django_db

@@ -23,12 +23,14 @@ class VllmStub(FakeModelServer):
         max_lora_rank: as it was started with.
         allows_loading: whether VLLM_ALLOW_RUNTIME_LORA_UPDATING was set: without it there are no such routes.
         running, waiting: names with requests under way; they come back in /metrics.
+        shows_metrics: whether /metrics can be asked: not where a proxy shows /v1 alone.
     """
 
     max_lora_rank: int = 16
     allows_loading: bool = True
     running: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
+    shows_metrics: bool = True
 
     def restart(self) -> None:
         """As a process that died and was started again."""
@@ -40,7 +42,7 @@ class VllmStub(FakeModelServer):
         self._paths[name] = str(directory)
 
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
-        if path == "/metrics":
+        if path == "/metrics" and self.shows_metrics:
             return 200, self._write_metrics(), {"Content-Type": "text/plain; version=1.0.0; charset=utf-8"}
         status, answer, headers = super()._answer(path, body)
         if path.endswith("_lora_adapter") and status == 200 and self.mode == "ok":

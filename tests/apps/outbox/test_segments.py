@@ -215,6 +215,31 @@ def test_work_that_takes_its_process_along_every_time_ends_as_a_dead_letter(
     assert "died, froze or overran" in BURIED[0][2]
 
 
+def test_one_that_cannot_be_buried_keeps_no_other_from_its_turn(
+    db: None, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bury_all_but_the_first(pk: int, *, link: str, reason: str, by: str) -> None:
+        BURIED.append((pk, link, reason))
+        if pk == 0:
+            Segment.objects.create(kind="errand", subject_id=1, links=[], queue="q")  # there is one: IntegrityError
+
+    settings.TENTALIS = settings.TENTALIS | {"MAX_ATTEMPTS": 3}
+    KINDS["errand"] = Chain(links=("tasks.first",), on_dead=bury_all_but_the_first)
+    stuck, doomed, lost = segments = [start(number) for number in range(3)]
+    for segment in segments:
+        assert services.claim_links([segment.pk], 0, owner="gone") is not None
+    Segment.objects.exclude(pk=lost.pk).update(attempts=3)
+    Segment.objects.update(lease_until=Now() - timedelta(seconds=1))
+    assert relay.free_expired_leases() == 2
+    assert [(fetch(one).state, fetch(one).fence is None) for one in segments] == [
+        ("open", False),
+        ("dead", True),
+        ("open", True),
+    ]
+    assert f"tasks.first of errand {stuck.subject_id} cannot be buried" in caplog.text
+    assert doomed.subject_id in {pk for pk, *_ in BURIED}
+
+
 def test_a_dead_letter_replayed_starts_at_the_link_it_died_at(segment: Segment, settings: Settings) -> None:
     settings.TENTALIS = settings.TENTALIS | {"MAX_ATTEMPTS": 1}
     run_link(do_nothing, segment.pk, 0)
