@@ -13,7 +13,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import permitted
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.canary import clear_canary, hold_served, lock_deployment
+from apps.adapters.canary import clear_canary, hold_served, lock_deployment, look_again
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback
@@ -206,18 +206,29 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     """Deploy an adapter by a person's decision: for everybody, or for the one whose own it is.
 
     Raises:
-        IllegalMoveError: it was refused or barred, or serves already.
+        IllegalMoveError: it was refused, suspected or barred, be it while it was loaded, or serves already.
     """
     require_right(by, adapter.project, Right.ADAPTERS_WRITE)
     permitted.require(adapter, "promoted")
-    is_unproved = adapter.state == Adapter.State.CANDIDATE
     serve(adapter)
     with transaction.atomic():
         lock_deployment(adapter.worker, end_user=adapter.end_user)
-        if is_unproved:
+        adapter.state = _require_still_promotable(adapter)
+        if adapter.state == Adapter.State.CANDIDATE:
             words = {"words": "promoted without proof, by a person"}
             move(adapter, Adapter.State.VERIFIED, by=by.handle, payload=words)
         return deploy(adapter.worker, adapter, by=by.handle, kind=Kind.DEPLOYMENT_MOVED, end_user=adapter.end_user)
+
+
+def _require_still_promotable(adapter: Adapter) -> str:
+    """The state that an adapter, which was loaded meanwhile, is in now; locked in the running transaction.
+
+    Raises:
+        IllegalMoveError: it may not be put into service any more.
+    """
+    now = look_again(adapter)
+    permitted.require(now, "promoted")
+    return now.state
 
 
 def quarantine(adapter: Adapter, *, reason: str, by: str) -> None:
@@ -268,6 +279,7 @@ def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
 
     Raises:
         ConflictError: it is not the canary any more.
+        IllegalMoveError: it was refused, suspected or barred meanwhile.
     """
     adapter = deployment.canary
     if adapter is None:
@@ -276,6 +288,7 @@ def promote_tried(deployment: Deployment, *, by: str) -> Deployment:
     with transaction.atomic():
         if not Deployment.objects.select_for_update().filter(pk=deployment.pk, canary=adapter).exists():
             raise ConflictError(f"{adapter.name} is not tried any more")
+        adapter.state = _require_still_promotable(adapter)
         if adapter.state == Adapter.State.CANDIDATE:
             move(
                 adapter,

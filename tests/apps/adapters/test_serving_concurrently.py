@@ -22,6 +22,8 @@ from apps.adapters.errors import MovedMeanwhileError
 from apps.adapters.models import Adapter, Deployment, Shadow, Verdict
 from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
+from apps.audit.models import AuditEntry
+from apps.audit.services import move
 from apps.base.errors import ConflictError, IllegalMoveError
 from apps.erasure import unlearn_adapters
 from apps.gate import gating
@@ -188,6 +190,44 @@ def test_a_promotion_that_the_server_will_not_have_proves_nothing(
         services.promote(adapter=adapter, by=alice)
     adapter.refresh_from_db()
     assert adapter.state == "candidate"
+
+
+@pytest.mark.parametrize("state", ["candidate", "verified"])
+@pytest.mark.parametrize("is_by_person", [True, False], ids=["person", "gate"])
+def test_a_promotion_does_not_override_who_suspects_it_while_it_is_loaded(
+    helper: Worker, server: EventfulServer, store: Path, alice: User, state: str, is_by_person: bool
+) -> None:
+    adapter = make_served(helper, 1, store, state)
+
+    @transaction.atomic
+    def suspect_by_gate() -> None:
+        services.quarantine(Adapter.objects.get(pk=adapter.pk), reason="its tensors", by="gate")
+
+    server.meanwhile = partial(suspect, adapter, alice) if is_by_person else suspect_by_gate
+    with pytest.raises(IllegalMoveError, match=r"cannot be promoted: wanted .* found quarantined"):
+        services.promote(adapter=adapter, by=alice)
+    adapter.refresh_from_db()
+    assert (adapter.state, find_deployed(helper)) == ("quarantined", None)
+
+
+def test_what_the_gate_found_safe_while_a_person_promotes_it_is_not_called_unproved(
+    helper: Worker, server: EventfulServer, store: Path, alice: User
+) -> None:
+    adapter = make_served(helper, 1, store, Adapter.State.CANDIDATE)
+    server.meanwhile = partial(move, Adapter.objects.get(pk=adapter.pk), "verified", by="gate")
+    services.promote(adapter=adapter, by=alice)
+    assert [one.payload.get("words") for one in AuditEntry.objects.filter(kind=Kind.ADAPTER_VERIFIED)] == [None]
+
+
+def test_a_trial_that_went_well_does_not_override_who_suspects_it_while_it_is_loaded(
+    helper: Worker, server: EventfulServer, store: Path, alice: User
+) -> None:
+    adapter = make_served(helper, 1, store, Adapter.State.CANDIDATE)
+    deployment = canary_trials.start_canary(adapter=adapter, percent=10, by=alice)
+    server.meanwhile = partial(Adapter.objects.filter(pk=adapter.pk).update, state="quarantined")
+    with pytest.raises(IllegalMoveError, match="found quarantined"):
+        services.promote_tried(deployment, by="canary")
+    assert find_deployed(helper) is None
 
 
 # --- the gate --------------------------------------------------------------------------------------------------------
