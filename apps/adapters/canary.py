@@ -143,6 +143,16 @@ def clear_canary(
     record(Kind.CANARY_ENDED, subject=adapter, by=by, payload=payload, project_id=deployment.worker.project_id)
 
 
+def end_trial_of(adapter: Adapter, *, outcome: str, reason: str, by: str) -> None:
+    """End the trial of an adapter that is about to be refused or suspected, in the running transaction; of any other,
+    nothing. Its line's deployment is locked before the adapter, as who deploys one does.
+    """
+    rows = Deployment.objects.select_for_update().filter(worker=adapter.worker_id, end_user=adapter.end_user)
+    deployment = rows.first()  # looked at when it is locked: a trial may be beginning
+    if deployment is not None and deployment.canary_id == adapter.pk:
+        clear_canary(deployment, outcome=outcome, reason=reason[:300], by=by)
+
+
 def note_reading(deployment: Deployment, reading: str) -> None:
     """Keep what the last look found, for the pages."""
     still = Deployment.objects.filter(pk=deployment.pk, canary=deployment.canary)

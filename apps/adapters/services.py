@@ -13,7 +13,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import permitted
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.canary import clear_canary, hold_served, lock_deployment, look_again
+from apps.adapters.canary import clear_canary, end_trial_of, hold_served, lock_deployment, look_again
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback
@@ -91,6 +91,7 @@ def refuse(adapter: Adapter, *, reason: str, by: str, details: dict[str, Any] | 
             details=details or {},
             by=by,
         )
+        end_trial_of(adapter, outcome="stopped", reason=reason, by=by)
         move(adapter, Adapter.State.REFUSED, by=by, payload={"words": reason})
 
 
@@ -102,7 +103,9 @@ def refuse_unjudged(adapter_id: int, *, reason: str, by: str) -> None:
         if not adapter.verdicts.filter(question=Verdict.Question.SAFE).exists():
             refuse(adapter, reason=reason, by=by)
     elif adapter.state == Adapter.State.VERIFIED:
-        move(adapter, Adapter.State.REFUSED, by=by, payload={"words": reason})
+        with transaction.atomic():
+            end_trial_of(adapter, outcome="stopped", reason=reason, by=by)
+            move(adapter, Adapter.State.REFUSED, by=by, payload={"words": reason})
 
 
 def give_verdict(
@@ -232,7 +235,8 @@ def _require_still_promotable(adapter: Adapter) -> str:
 
 
 def quarantine(adapter: Adapter, *, reason: str, by: str) -> None:
-    """Let a person look at it before it serves, in the running transaction."""
+    """Let a person look at it before it serves, in the running transaction; where it is on trial, that ends."""
+    end_trial_of(adapter, outcome="stopped", reason=reason, by=by)
     move(adapter, Adapter.State.QUARANTINED, by=by, payload={"words": reason[:300]}, suspicion=reason, held_since=None)
 
 
@@ -247,9 +251,7 @@ def suspect(*, adapter: Adapter, by: User, reason: str) -> Adapter:
     _require_reason(reason, "what is suspicious")
     permitted.require(adapter, "suspected")
     with transaction.atomic():
-        deployment = lock_deployment(adapter.worker, end_user=adapter.end_user)
-        if deployment.canary_id == adapter.pk:
-            clear_canary(deployment, outcome="stopped", reason=reason[:300], by=by.handle)
+        lock_deployment(adapter.worker, end_user=adapter.end_user)
         quarantine(adapter, reason=reason.strip(), by=by.handle)
     return adapter
 

@@ -321,8 +321,8 @@ def _ask_progress(
 def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *, by: str) -> None:
     state = found.state
     with final_write():
-        wait_for(adapter, "")
         _require_unmoved(adapter, found.deployed)
+        wait_for(adapter, "")
         give_verdict(
             adapter,
             Verdict.Question.SAFE,
@@ -386,6 +386,7 @@ def _store_unproved(
     adapter: Adapter, why: NoEvidence, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str
 ) -> None:
     with final_write():
+        hold_served(adapter)
         wait_for(adapter, "")
         words = f"{why.words}: {LEFT}"
         words = f"{words}; {lengths.words}" if lengths else words

@@ -9,7 +9,7 @@ from django.db.models.functions import Coalesce
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.adapters import canary
+from apps.adapters import canary, permitted
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter, Deployment
 from apps.adapters.selectors import find_deployment, goes_to_canary
@@ -104,8 +104,13 @@ def _last_task(project_id: int) -> int:
 
 
 def _end_when_clear(deployment: Deployment) -> bool:
-    reading, adapter = read_canary(deployment), deployment.canary
+    adapter = deployment.canary
     assert adapter is not None
+    adapter.refresh_from_db(fields=["state", "barred"])
+    if words := permitted.why_not(adapter, "promoted"):
+        canary.end_canary(deployment, outcome="stopped", reason=words, by=BY)
+        return True
+    reading = read_canary(deployment)
     if reading.outcome is CanaryOutcome.HARM:
         with transaction.atomic():
             canary.end_canary(deployment, outcome="harm", reason=reading.words, by=BY)

@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 
 from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterBrokenError
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.evals.models import Benchmark
@@ -165,7 +165,10 @@ def _delete_refused_weights(most: int) -> int:
         kind=Kind.ADAPTER_REFUSED, subject_type="adapter", subject_id=OuterRef("pk"), at__lt=Now() - _days()
     )
     continued = TrainingRun.objects.filter(parent=OuterRef("pk"))
-    refused = Adapter.objects.filter(Exists(said), ~Exists(continued), state=Adapter.State.REFUSED, children=None)
+    tried = Deployment.objects.filter(canary=OuterRef("pk"))
+    refused = Adapter.objects.filter(
+        Exists(said), ~Exists(continued), ~Exists(tried), state=Adapter.State.REFUSED, children=None
+    )
     deleted = 0
     for adapter in refused.order_by("pk").only("pk", "uri", "manifest").iterator(chunk_size=200):
         try:

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import shadows
-from apps.adapters.canary import require_triable
+from apps.adapters.canary import end_trial_of, hold_served, look_again, require_triable
 from apps.adapters.models import Adapter, Shadow
 from apps.adapters.serving import serve
 from apps.audit.services import move
@@ -78,7 +78,9 @@ def _end_when_clear(shadow: Shadow, reading: CanaryReading) -> bool:
     is_harm = reading.outcome is CanaryOutcome.HARM
     outcome = Shadow.Outcome.HARM if is_harm else Shadow.Outcome.SAFE
     with transaction.atomic():
+        hold_served(adapter)  # before the shadow, as who deploys one does
         shadows.close_shadow(shadow, outcome=outcome, reason=reading.words, by=BY)
-        if is_harm and adapter.state == Adapter.State.VERIFIED:
+        if is_harm and look_again(adapter).state == Adapter.State.VERIFIED:
+            end_trial_of(adapter, outcome="harm", reason=reading.words, by=BY)
             move(adapter, Adapter.State.REFUSED, by=BY, payload={"words": reading.words})
     return True

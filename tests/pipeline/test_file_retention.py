@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Deployment
 from apps.audit.models import AuditEntry
 from apps.audit.services import move
 from apps.gateway.spool import REJECTED, drop_old_rejected, find_rejected, keep_aside
@@ -170,18 +170,20 @@ def test_weights_of_adapters_refused_long_ago_go_and_manifests_and_what_is_conti
     project: Project, store: Path
 ) -> None:
     made = {}
-    for name in ("refused", "lately", "continued", "serves"):
+    for name in ("refused", "lately", "continued", "serves", "tried"):
         worker = make_worker(project, name, Worker.Kind.CHAT)
         made[name] = make_adapter(worker, store)
     make_adapter(make_worker(project, "next", Worker.Kind.CHAT), store, parent=made["continued"])
     refuse(made["refused"], LONG_AGO)
     refuse(made["lately"], None)
     refuse(made["continued"], LONG_AGO)
+    tried = refuse(made["tried"], LONG_AGO)
+    Deployment.objects.filter(worker=tried.worker).update(adapter=None, canary=tried, canary_percent=10)
     weights = {name: Path(adapter.uri.removeprefix("file://")) for name, adapter in made.items()}
     assert delete_old_files() == {"artifacts/runs": 1}
     assert delete_old_files() == {}
     left = {name for name, path in weights.items() if (path / "adapter_model.safetensors").exists()}
-    assert left == {"lately", "continued", "serves"}
+    assert left == {"lately", "continued", "serves", "tried"}
     assert (weights["refused"] / "manifest.json").exists()
 
 

@@ -1,7 +1,7 @@
 """A canary: its share of the new tasks, its end by harm, by promotion, by hand."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.adapters import canary as trials
+from apps.adapters import services
 from apps.adapters.models import MOST_HELD, Adapter, Deployment, Verdict
 from apps.adapters.selectors import choose_adapters
 from apps.adapters.services import promote, promote_verified
@@ -307,3 +308,34 @@ def test_what_was_made_again_without_somebody_waits_for_no_trial(served: Worker,
     begin(served, alice)
     assert pass_the_gate(served, 3, is_rebuilt=True).held_since is None
     assert serving(served) == (3, None)
+
+
+@pytest.mark.parametrize(
+    ("act", "state"),
+    [
+        (lambda adapter: services.refuse(adapter, reason="it leaks", by="gate"), "refused"),
+        (lambda adapter: services.quarantine(adapter, reason="it leaks", by="gate"), "quarantined"),
+        (lambda adapter: services.refuse_unjudged(adapter.pk, reason="it leaks", by="outbox"), "refused"),
+    ],
+    ids=["refused", "suspected", "unjudged"],
+)
+def test_what_is_refused_or_suspected_is_tried_no_longer(
+    served: Worker, alice: User, act: Callable[[Adapter], None], state: str
+) -> None:
+    adapter = begin(served, alice).canary
+    assert adapter is not None
+    with transaction.atomic():
+        act(adapter)
+    assert serving(served) == (1, None)
+    assert Adapter.objects.get(pk=adapter.pk).state == state
+    ended = AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload
+    assert (ended["outcome"], ended["words"]) == ("stopped", "it leaks")
+
+
+@pytest.mark.parametrize("state", ["refused", "quarantined"])
+def test_a_trial_that_was_left_of_one_that_may_not_serve_is_ended(served: Worker, alice: User, state: str) -> None:
+    begin(served, alice)
+    Adapter.objects.filter(version=2).update(state=state)
+    assert (canary_trials.watch_canaries(), canary_trials.watch_canaries()) == (1, 0)
+    assert serving(served) == (1, None)
+    assert f"found {state}" in AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["words"]

@@ -131,6 +131,15 @@ def test_it_ends_when_enough_was_seen_and_never_goes_into_service(
     assert AuditEntry.objects.filter(kind=Kind.SHADOW_ENDED).count() == int(bool(outcome))
 
 
+def test_a_shadow_that_found_harm_ends_the_trial_of_the_same_adapter(served: Worker, alice: User) -> None:
+    shadow = begin(served, alice)
+    test_canary.begin(served, alice)
+    try_out(shadow, 0.8, 0.1)
+    assert shadow_trials.watch_shadows() == 1
+    assert test_canary.serving(served) == (1, None)
+    assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "harm"
+
+
 def test_only_tasks_that_both_were_scored_on_count(served: Worker, alice: User) -> None:
     shadow = begin(served, alice)
     try_out(shadow, 0.8, 0.8, tasks=3)
