@@ -51,6 +51,17 @@ def find_fallback(adapter: Adapter | None) -> Adapter | None:
     return before if before is not None and adapter is not None and before.end_user == adapter.end_user else None
 
 
+def find_returning(deployment: Deployment) -> Adapter | None:
+    """What a roll back puts into service: what served before, or where that may not serve again, what served before
+    that; None: the base model, or what serves everybody."""
+    previous = deployment.previous
+    if previous is None or (
+        not previous.barred and Adapter.State.DEPLOYED in Adapter.MOVES[Adapter.State(previous.state)]
+    ):
+        return previous
+    return find_fallback(previous)
+
+
 def find_deployment(worker: Worker, *, end_user: str = "") -> Deployment | None:
     """The deployment of a worker's line, or that of exactly one person; None where nothing was ever deployed for them.
 

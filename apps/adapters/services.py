@@ -16,7 +16,7 @@ from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.canary import clear_canary, end_trial_of, hold_served, lock_deployment, look_again
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
-from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback
+from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback, find_returning
 from apps.adapters.serving import serve
 from apps.adapters.shadows import end_overtaken
 from apps.audit.kinds import Kind
@@ -327,9 +327,7 @@ def rollback_blocked(deployment: Deployment, *, by: str) -> Deployment:
 
 
 def _go_back(deployment: Deployment, *, by: str) -> Deployment:
-    target = deployment.previous
-    if target is not None and target.barred:
-        target = find_fallback(target)
+    target = find_returning(Deployment.objects.select_related("previous").get(pk=deployment.pk))
     if target is not None:
         serve(target)
     with transaction.atomic():

@@ -8,6 +8,8 @@ from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from apps.adapters.models import Adapter, Deployment
+from apps.adapters.selectors import find_returning
 from apps.console.durations import say_about
 from apps.console.words_facts import Words
 from apps.evals.panels import has_panel
@@ -38,6 +40,12 @@ def querystring_live(context: Mapping[str, Any], fragment: str) -> str:
 def is_measured(worker: Worker) -> bool:
     """Whether a worker's adapters can be measured on held-out tasks."""
     return has_panel(worker)
+
+
+@register.filter
+def returning(deployment: Deployment) -> Adapter | None:
+    """What a roll back puts into service; None: the base model, or what serves everybody."""
+    return find_returning(deployment)
 
 
 @register.filter

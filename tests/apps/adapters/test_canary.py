@@ -339,3 +339,25 @@ def test_a_trial_that_was_left_of_one_that_may_not_serve_is_ended(served: Worker
     assert (canary_trials.watch_canaries(), canary_trials.watch_canaries()) == (1, 0)
     assert serving(served) == (1, None)
     assert f"found {state}" in AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["words"]
+
+
+@pytest.mark.parametrize(("state", "found"), [("quarantined", 1), ("refused", 1), ("retired", 2), ("verified", 2)])
+def test_a_roll_back_passes_over_what_may_not_serve_again(served: Worker, alice: User, state: str, found: int) -> None:
+    deploy(served, Adapter.objects.get(version=2))
+    deploy(served, make_adapter(served, 3))
+    Adapter.objects.filter(version=2).update(state=state)
+    page = reverse("console:roll-back", args=(served.project.slug, served.name))
+    assert f"Roll back to version {found}" in sign_in(alice).get(page).content.decode()
+    services.roll_back(worker=served, by=alice)
+    assert serving(served) == (found, None)
+
+
+def test_what_was_barred_while_it_served_gives_way_to_what_may_serve_again(served: Worker) -> None:
+    deploy(served, Adapter.objects.get(version=2))
+    deploy(served, make_adapter(served, 3))
+    deployment = Deployment.objects.select_related("adapter", "previous").get(worker=served)
+    Adapter.objects.filter(version=2).update(state="quarantined")
+    Adapter.objects.filter(version=3).update(barred="it learnt from somebody who was forgotten")
+    deployment = Deployment.objects.select_related("adapter", "previous").get(worker=served)
+    services.rollback_blocked(deployment, by="forget")
+    assert serving(served) == (1, None)
