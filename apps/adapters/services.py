@@ -205,6 +205,24 @@ def find_outdated(adapter: Adapter) -> str:
     return f"it was found safe beside {verdict.compared_with or BASE}, and {now or BASE} serves by now"
 
 
+def find_taken_back(adapter: Adapter) -> str:
+    """Why an adapter is not to be tried by itself: what the gate compared it with was taken back, and something older
+    serves by now; "" otherwise.
+
+    Beside something newer it is tried, and so is what a person released. What serves is locked in the running
+    transaction.
+    """
+    words = "" if adapter.suspicion else find_outdated(adapter)
+    compared = Adapter.objects.filter(
+        worker=adapter.worker_id,
+        name__in=adapter.verdicts.filter(question=Verdict.Question.SAFE).values("compared_with"),
+    ).first()
+    if not words or compared is None:
+        return ""
+    serving = find_deployed(adapter.worker, end_user=adapter.end_user)
+    return words if serving is None or serving.version < compared.version else ""
+
+
 def promote(*, adapter: Adapter, by: User) -> Deployment:
     """Deploy an adapter by a person's decision: for everybody, or for the one whose own it is.
 

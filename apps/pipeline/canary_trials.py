@@ -61,7 +61,7 @@ def watch_canaries() -> int:
     for adapter in _find_untried():
         try:
             with CancelScope(LOAD_S):
-                _start(adapter, percent=GatePolicy.from_json(adapter.project.gate_policy).canary_percent, by=BY)
+                _start_by_policy(adapter)
             moved += 1
         except TentalisError as error:
             logger.warning("%s cannot be tried: %s", adapter.name, error)
@@ -97,6 +97,18 @@ def _start(adapter: Adapter, *, percent: int, by: str) -> Deployment:
     canary.require_triable(adapter, percent=percent)
     serve(adapter)
     return canary.open_canary(adapter, percent=percent, after_task=_last_task(adapter.project_id), by=by)
+
+
+def _start_by_policy(adapter: Adapter) -> None:
+    """Try an adapter; or have a person look at it first, where what it was found safe beside was taken back."""
+    percent = GatePolicy.from_json(adapter.project.gate_policy).canary_percent
+    canary.require_triable(adapter, percent=percent)
+    serve(adapter)
+    with transaction.atomic():
+        if words := adapters.find_taken_back(adapter):
+            adapters.quarantine(adapter, reason=words, by=BY)
+        else:
+            canary.open_canary(adapter, percent=percent, after_task=_last_task(adapter.project_id), by=BY)
 
 
 def _last_task(project_id: int) -> int:

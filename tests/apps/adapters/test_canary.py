@@ -361,3 +361,33 @@ def test_what_was_barred_while_it_served_gives_way_to_what_may_serve_again(serve
     deployment = Deployment.objects.select_related("adapter", "previous").get(worker=served)
     services.rollback_blocked(deployment, by="forget")
     assert serving(served) == (1, None)
+
+
+@pytest.mark.parametrize("is_base", [False, True], ids=["to version 1", "to the base model"])
+def test_the_policy_tries_nothing_that_was_found_safe_beside_what_was_rolled_back(
+    served: Worker, alice: User, is_base: bool
+) -> None:
+    Project.objects.filter(pk=served.project_id).update(gate_policy={"canary_percent": 10})
+    if not is_base:
+        deploy(served, Adapter.objects.get(version=2))
+    beside = Adapter.objects.get(state="deployed")
+    third = pass_the_gate(served, 3, held_since=None)
+    third.verdicts.update(compared_with=beside.name)
+    services.roll_back(worker=served, by=alice)
+    assert (canary_trials.watch_canaries(), canary_trials.watch_canaries()) == (1, int(is_base))  # version 2 is tried
+    third.refresh_from_db()
+    assert third.state == "quarantined"
+    now = "the base model" if is_base else "chatty@v1"
+    assert third.suspicion == f"it was found safe beside {beside.name}, and {now} serves by now"
+    Deployment.objects.update(canary=None, canary_percent=0)
+    services.release(adapter=third, by=alice, reason="Read a hundred of its answers.")
+    assert canary_trials.watch_canaries() == 1
+    assert serving(served) == (None if is_base else 1, 3)
+
+
+def test_the_policy_tries_what_was_found_safe_beside_something_older(served: Worker) -> None:
+    Project.objects.filter(pk=served.project_id).update(gate_policy={"canary_percent": 10})
+    pass_the_gate(served, 3)
+    deploy(served, Adapter.objects.get(version=2))
+    assert canary_trials.watch_canaries() == 1
+    assert serving(served) == (2, 3)
