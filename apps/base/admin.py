@@ -3,7 +3,9 @@
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import FieldDoesNotExist
 from django.db import models
+from django.db.models.constants import LOOKUP_SEP
 from django.forms import Media
 from django.http import HttpRequest
 
@@ -27,6 +29,27 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Every column but the excluded; Django's own way would build a form for them first."""
         hidden = set(self.exclude or ())
         return tuple(column.name for column in self.opts.concrete_fields if column.name not in hidden)
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Refuse to filter by an excluded column, of this model or of a related one: its content could be guessed
+        letter by letter."""
+        return not self._asks_hidden(lookup) and super().lookup_allowed(lookup, value, request)
+
+    def _asks_hidden(self, lookup: str) -> bool:
+        """Whether a lookup names a column that no page shows."""
+        model: Any = self.model
+        for name in lookup.split(LOOKUP_SEP):
+            try:
+                column = model._meta.pk if name == "pk" else model._meta.get_field(name)
+            except FieldDoesNotExist:
+                return False  # a transform or a comparison, of a column that may be seen
+            pages = self.admin_site._registry.get(model)
+            if pages is None or column.name in (pages.exclude or ()):
+                return True
+            if not column.is_relation:
+                return False
+            model = column.related_model
+        return False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
