@@ -146,7 +146,7 @@ def test_what_ends_a_trial_says_so_with_what_it_had_found(served: Worker, alice:
 
 def test_tasks_without_any_answer_count_against_the_side_that_failed(served: Worker, alice: User) -> None:
     begin(served, alice)
-    try_out(served, scores={1: 0.9, 2: 0.9}, tasks=60)
+    try_out(served, scores={1: 0.9, 2: 0.9}, tasks=120)
     for _ in range(120):
         task = make_task(served.project, served)
         adapter = choose_adapters(served, {task.pk: True})[task.pk]
