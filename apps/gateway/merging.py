@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from apps.gateway.dialects.errors import find_failure
 from apps.gateway.reading import read_json
 
 Json = dict[str, Any]
@@ -86,8 +87,8 @@ class Merger:
                 envelope.prompt_token_ids = ids
             if isinstance(usage := chunk.get("usage"), dict):
                 envelope.usage = usage
-            if error := chunk.get("error"):
-                envelope.error = envelope.error or _read_error(error)
+            if not envelope.error and (words := find_failure(chunk)) is not None:
+                envelope.error = words.message
             for choice in chunk.get("choices") or ():
                 index = choice.get("index") or 0
                 if (parts := known.get(index)) is None:
@@ -121,6 +122,7 @@ class Merger:
                     or parts.finish_reason
                     or "usage" in chunk
                     or "error" in chunk
+                    or "error" in choice
                     or "prompt_token_ids" in chunk
                     or "prompt_token_ids" in choice
                 ):
@@ -237,7 +239,3 @@ def _read_parts(content: Any) -> str:
     if not isinstance(content, list):
         return str(content)
     return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-
-
-def _read_error(error: Any) -> str:
-    return str(error.get("message") or error) if isinstance(error, dict) else str(error)

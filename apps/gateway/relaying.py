@@ -10,6 +10,7 @@ from apps.gateway.asking import Json, Question
 from apps.gateway.bounds import BeyondBoundsError, dump_flat, load_bounded, load_countable
 from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedError
 from apps.gateway.dialects.content import Usage, read_usage
+from apps.gateway.dialects.errors import find_failure
 from apps.gateway.dialects.wire import dump_event
 from apps.gateway.events import EventSplitter
 from apps.gateway.merging import Merger
@@ -105,13 +106,14 @@ class Relay:
         if self._upstream is not None:
             answer = self._upstream.to_chat(answer, created=self._created)
             raw = orjson.dumps(answer)
-        if not isinstance(answer.get("choices"), list):
-            words = _read_failure(answer)
+        words, has_choices = find_failure(answer), isinstance(answer.get("choices"), list)
+        if has_choices:
+            self.kept.append(raw)
+            self._merge([answer])
+            self.served = _read_model(answer)
+            self.usage = read_usage(answer.get("usage"))
+        if words is not None or not has_choices:
             raise UnreadableAnswerError(words.message if words else f"no choices in it: {raw[:200]!r}", words)
-        self.kept.append(raw)
-        self._merge([answer])
-        self.served = _read_model(answer)
-        self.usage = read_usage(answer.get("usage"))
         if self._passes_own:
             return self._rename(own, own_id)
         if self._is_native and not (self._question.hides_ids or self._question.hides_logprobs):
@@ -203,13 +205,10 @@ class Relay:
     def _look_at(self, chunk: Json) -> bool:
         """Merge a chunk, and note what it says of the answer; whether it is shown."""
         self._merge([chunk])
-        choices, unfinished = chunk.get("choices"), self._unfinished
-        if choices is None and (words := _read_failure(chunk)) is not None:
-            self.failure = words
-            return False
+        unfinished = self._unfinished
         if not self.served:
             self.served = _read_model(chunk)
-        for choice in choices or ():
+        for choice in chunk.get("choices") or ():
             if choice.get("finish_reason") is None:
                 unfinished.add(choice.get("index"))
             else:
@@ -217,7 +216,9 @@ class Relay:
                 unfinished.discard(choice.get("index"))
         if (usage := chunk.get("usage")) is not None:
             self.usage = read_usage(usage)
-        return True
+        if (words := find_failure(chunk)) is not None:
+            self.failure = words
+        return words is None
 
     def _write_events(self, chunks: list[Json]) -> bytes:
         """Chunks with their id as the data of events: all in one call, and cut where one begins with the id."""
@@ -303,13 +304,3 @@ class Relay:
 def _read_model(answer: Json) -> str:
     found = answer.get("model")
     return found if isinstance(found, str) else ""
-
-
-def _read_failure(answer: Json) -> ErrorWords | None:
-    """An error that comes where an answer, or a piece of one, should be."""
-    error = answer.get("error")
-    if not error:
-        return None
-    if not isinstance(error, dict):
-        return ErrorWords(str(error)[:2000], "", "")
-    return ErrorWords(str(error.get("message") or error)[:2000], str(error.get("code") or ""), "")

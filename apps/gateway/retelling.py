@@ -42,11 +42,13 @@ def tell_as_events(raw: bytes) -> bytes:
         answer = load_bounded(raw)
     except (orjson.JSONDecodeError, BeyondBoundsError):
         raise NotAnAnswerError(f"wanted events, found {raw[:80]!r}") from None
-    if not isinstance(answer, dict) or not (isinstance(answer.get("choices"), list) or answer.get("error")):
-        raise NotAnAnswerError(f"wanted events, found {raw[:80]!r}")
-    if answer.get("error"):
+    is_object = isinstance(answer, dict)
+    error = (answer.get("error") or (answer if answer.get("object") == "error" else None)) if is_object else None
+    if error:
         words = read_error(raw)
-        raise NotAnAnswerError(words.message, status=_read_status(answer["error"]), words=words)
+        raise NotAnAnswerError(words.message, status=_read_status(error), words=words)
+    if not is_object or not isinstance(answer.get("choices"), list):
+        raise NotAnAnswerError(f"wanted events, found {raw[:80]!r}")
     return b"".join(map(dump_data, _cut(answer))) + DONE
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from apps.gateway.dialects.protocol import Json
+from apps.gateway.dialects.protocol import Body, Json
 
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC_TYPES = {
@@ -80,6 +80,26 @@ def read_error(raw: bytes) -> ErrorWords:
         str(code),
         str(error.get("param") or ""),
     )
+
+
+def find_failure(answer: Body) -> ErrorWords | None:
+    """An error in an answer, or in a piece of one: in its place, beside its choices or in one of them.
+
+    A finish reason "error" is one without words: vLLM ends so what it could not go on with, and OpenRouter too.
+    """
+    error = answer.get("error")
+    if not error and answer.get("object") == "error":  # as vLLM wrote it before
+        error = answer
+    if not error:
+        for choice in answer.get("choices") or ():
+            if isinstance(choice, Mapping) and (choice.get("error") or choice.get("finish_reason") == "error"):
+                error = choice.get("error") or "it ended its answer with an error"
+                break
+    if not error:
+        return None
+    if not isinstance(error, Mapping):
+        return ErrorWords(str(error)[:2000], "", "")
+    return ErrorWords(str(error.get("message") or error)[:2000], str(error.get("code") or ""), "")
 
 
 def _dump(message: Any, raw: bytes) -> str:

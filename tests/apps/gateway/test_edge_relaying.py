@@ -142,12 +142,58 @@ def test_what_is_no_json_is_passed_over_and_the_rest_goes_on() -> None:
         (b"<html>", "wanted JSON"),
         (b"[]", "wanted a JSON object"),
         (b'{"error": {"message": "no credit", "code": 402}}', "no credit"),
+        (b'{"object": "error", "message": "no such model", "code": 404}', "no such model"),
         (b'{"object": "list"}', "no choices"),
+        (b'{"choices": [], "error": {"message": "no credit", "code": 402}}', "no credit"),
+        (
+            b'{"choices": [{"message": {"content": "Half"}, "finish_reason": "error"}]}',
+            "ended its answer with an error",
+        ),
+        (b'{"choices": [{"message": {"content": "Half"}, "error": {"message": "it went away"}}]}', "it went away"),
     ],
 )
 def test_what_is_no_answer_is_said_to_be_none(raw: bytes, words: str) -> None:
     with pytest.raises(UnreadableAnswerError, match=words):
         make_relay(ASKED).carry(raw)
+
+
+def write_chunk(content: str, finish: str | None = None, choice: Json | None = None, **more: Any) -> Json:
+    delta: Json = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+    return {"id": "x", "model": "base", "choices": [delta | (choice or {})]} | more
+
+
+@pytest.mark.parametrize("api", ["chat", "messages", "responses"])
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (write_chunk("", "error", error={"code": 502, "message": "the provider went away"}), "the provider went away"),
+        (write_chunk("", choice={"error": {"message": "the provider went away"}}), "the provider went away"),
+        (write_chunk("", "error"), "it ended its answer with an error"),
+        ({"object": "error", "message": "out of memory", "code": 500}, "out of memory"),
+    ],
+    ids=["beside", "inside", "reason", "older"],
+)
+def test_a_failure_beside_a_streams_choices_is_one(api: str, last: Json, words: str) -> None:
+    asked = {"responses": {"model": "helper", "input": "hi"}, "messages": ASKED_MESSAGES}.get(api, ASKED)
+    relay = make_relay(asked | {"stream": True}, api=api)
+    chunks = [write_chunk("Once "), write_chunk("upon"), last, write_chunk("", "stop")]
+    out = relay.feed(b"".join(b"data: %s\n\n" % orjson.dumps(chunk) for chunk in chunks) + b"data: [DONE]\n\n")
+    assert b"upon" in out
+    assert relay.failure is not None
+    assert relay.failure.message == words
+    assert not relay.is_whole
+    kept, is_merged = relay.record()
+    for answer, merged in ((kept, is_merged), (b"".join(relay.kept), False)):
+        [found] = capture(Record({**make_header(1, "s", is_stream=True), "is_merged": merged}, b"{}", answer))
+        assert (found.text, found.error, found.is_truncated) == ("Once upon", words, True)
+
+
+def test_what_a_failed_answer_used_is_known() -> None:
+    relay = make_relay(ASKED)
+    answer = write_chunk("", choice={"message": {"content": "Half"}}, error="it broke", usage={"completion_tokens": 7})
+    with pytest.raises(UnreadableAnswerError, match="it broke"):
+        relay.carry(orjson.dumps(answer))
+    assert (relay.usage.completion, relay.served) == (7, "base")
 
 
 def test_an_answer_that_nothing_is_hidden_from_goes_through_byte_for_byte_but_for_its_id() -> None:
