@@ -14,7 +14,8 @@ _PING = dump_event({"type": "ping"})
 class MessageStream:
     """Blocks are opened as the answer changes from thoughts to text to calls, and closed before the next one opens.
 
-    A call whose arguments are not complete yet stays open: servers may mix the pieces of parallel calls.
+    A call whose arguments are not complete yet stays open: servers may mix the pieces of parallel calls. One that
+    numbers all of its calls 0 still gives each an id: another id at the same index is another call.
     """
 
     def __init__(self, request: Body, *, id: str) -> None:
@@ -25,7 +26,8 @@ class MessageStream:
         self._blocks = 0
         self._open = ""
         self._index = -1
-        self._calls: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
+        self._places: dict[int, _Call] = {}
         self._finish: object = None
         self._stopped_by: object = None
         self._usage = Usage(0, 0, 0, 0, 0)
@@ -54,7 +56,7 @@ class MessageStream:
     def finish(self) -> bytes:
         events = [] if self._is_started else self._start({})
         events += self._close()
-        events += [_stop(call.block) for call in self._calls.values() if not call.is_closed]
+        events += [_stop(call.block) for call in self._calls if not call.is_closed]
         reason, sequence = read_stop(self._finish, self._stopped_by, has_calls=bool(self._calls))
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         events.append({"type": "message_delta", "delta": delta, "usage": make_usage(self._usage)})
@@ -93,18 +95,19 @@ class MessageStream:
         function = piece.get("function") or {}
         index = piece.get("index")
         key = index if isinstance(index, int) else len(self._calls)
-        call = self._calls.get(key)
+        call, identifier = self._places.get(key), piece.get("id") or ""
         events: list[Json] = []
-        if call is None:
+        if call is None or (identifier and call.id and identifier != call.id):
             events = self._close()
             block: Json = {
                 "type": "tool_use",
-                "id": piece.get("id") or "",
+                "id": identifier,
                 "name": function.get("name") or "",
                 "input": {},
             }
             events.append(self._begin("tool_use", block))
-            call = self._calls[key] = _Call(self._index)
+            call = self._places[key] = _Call(self._index, identifier)
+            self._calls.append(call)
         if arguments := function.get("arguments"):
             call.arguments.append(arguments)
             delta = {"type": "input_json_delta", "partial_json": arguments}
@@ -121,7 +124,7 @@ class MessageStream:
         """Close what is open, calls only if nothing can follow."""
         kind, self._open = self._open, ""
         if kind == "tool_use":
-            done = [call for call in self._calls.values() if not call.is_closed and call.is_complete]
+            done = [call for call in self._calls if not call.is_closed and call.is_complete]
             for call in done:
                 call.is_closed = True
             return [_stop(call.block) for call in done]
@@ -131,8 +134,9 @@ class MessageStream:
 class _Call:
     """A call that streams. `block` is the index of its content block."""
 
-    def __init__(self, block: int) -> None:
+    def __init__(self, block: int, id: str) -> None:
         self.block = block
+        self.id = id
         self.arguments: list[str] = []
         self.is_closed = False
 

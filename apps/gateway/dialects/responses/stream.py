@@ -13,7 +13,8 @@ _FAILURES = {429: "rate_limit_exceeded", 400: "invalid_prompt"}
 class ResponseStream:
     """Items begin as the answer changes from thoughts to text to calls, and end before the next one begins.
 
-    A call whose arguments are not complete yet stays open: servers may mix the pieces of parallel calls.
+    A call whose arguments are not complete yet stays open: servers may mix the pieces of parallel calls. One that
+    numbers all of its calls 0 still gives each an id: another id at the same index is another call.
     """
 
     def __init__(self, request: Body, *, id: str) -> None:
@@ -23,7 +24,8 @@ class ResponseStream:
         self._number = 0
         self._items: list[StreamedItem] = []
         self._spoken: Reasoning | StreamedMessage | None = None
-        self._calls: dict[int, Call] = {}
+        self._calls: list[Call] = []
+        self._places: dict[int, Call] = {}
         self._finish: object = None
         self._usage: object = None
 
@@ -52,7 +54,7 @@ class ResponseStream:
         """The open items' ends, then `response.completed`, or `response.incomplete` for an answer that was cut."""
         status = status_of(self._finish)
         events = [*self._start({}), *self._end_spoken(status)]
-        for call in self._calls.values():
+        for call in self._calls:
             events += [] if call.is_done else call.end("completed")
         output = [item.make(status if isinstance(item, StreamedMessage) else "completed") for item in self._items]
         whole = self._head | end_of(self._finish) | {"output": output, "usage": make_usage(self._usage)}
@@ -92,13 +94,14 @@ class ResponseStream:
         function = piece.get("function") or {}
         index = piece.get("index")
         key = index if isinstance(index, int) else len(self._calls)
-        call = self._calls.get(key)
+        call, identifier = self._places.get(key), piece.get("id")
         events: list[Json] = []
-        if call is None:
+        if call is None or (identifier and call.call_id and identifier != call.call_id):
             tools = find_tools(self._request)
-            call = Call(self._id, len(self._items), call_id=piece.get("id"), name=function.get("name"), tools=tools)
+            call = Call(self._id, len(self._items), call_id=identifier, name=function.get("name"), tools=tools)
             events = self._begin(call)
-            self._calls[key] = call
+            self._places[key] = call
+            self._calls.append(call)
         return events + (call.say(function["arguments"]) if function.get("arguments") else [])
 
     def _name(self, kind: type[StreamedItem]) -> str:
@@ -108,7 +111,7 @@ class ResponseStream:
 
     def _begin(self, item: StreamedItem) -> list[Json]:
         events = self._end_spoken("completed")
-        for call in self._calls.values():
+        for call in self._calls:
             events += call.end("completed") if call.is_complete and not call.is_done else []
         self._items.append(item)
         self._spoken = item if isinstance(item, Reasoning | StreamedMessage) else None

@@ -125,6 +125,7 @@ class Call:
         self._made = make_call(id, index, call_id=call_id, name=name, tools=tools)
         self._is_custom = self._made["type"] == "custom_tool_call"
         self._place = _Place(self._made["id"], index)
+        self.call_id = call_id
         self._arguments: list[str] = []
         self.is_done = False
 

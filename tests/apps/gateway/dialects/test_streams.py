@@ -1,5 +1,6 @@
 """However an answer is cut into chunks, clients put together the answer that they would have got whole."""
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -125,6 +126,26 @@ def test_a_streamed_call_of_a_custom_tool_is_the_whole_one() -> None:
     assert [event["delta"] for event in events if event["type"].endswith("input.delta")] == ["*** Begin"]
     for event in events:
         RESPONSE_EVENTS.validate_python(event)
+
+
+@pytest.mark.parametrize("arguments", [['{"x": 1}'], ['{"x"', ": 1}"], [""]], ids=["whole", "cut", "none"])
+def test_parallel_calls_that_share_an_index_are_calls_of_their_own(arguments: list[str]) -> None:
+    deltas: list[Json] = []
+    for id, name in (("call_a", "look"), ("call_b", "tell")):
+        deltas.append({"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": ""}})
+        deltas += [{"index": 0, "id": id, "function": {"arguments": piece}} for piece in arguments]
+    chunks: list[Json] = [{"choices": [{"delta": {"tool_calls": [delta]}}]} for delta in deltas]
+    chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    wanted = json.loads("".join(arguments) or "{}")
+    message = read_as_anthropic(events := translate(DIALECTS["messages"].make_stream({"model": "m"}, id=ID), chunks))
+    blocks = [(block["id"], block["name"], block["input"]) for block in message["content"]]
+    assert blocks == [("call_a", "look", wanted), ("call_b", "tell", wanted)]
+    assert sorted(event["index"] for event in events if event["type"] == "content_block_stop") == [0, 1]
+    assert message["stop_reason"] == "tool_use"
+    response = read_as_openai(events := translate(DIALECTS["responses"].make_stream({"model": "m"}, id=ID), chunks))
+    calls = [(item["call_id"], item["name"], item["arguments"]) for item in response["output"]]
+    assert calls == [("call_a", "look", "".join(arguments)), ("call_b", "tell", "".join(arguments))]
+    assert sum(event["type"] == "response.output_item.done" for event in events) == 2
 
 
 @settings(deadline=None)
