@@ -1,7 +1,6 @@
 """An upstream's answer on its way to the caller: read once, stripped of what was asked on our account, translated."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ from apps.gateway.dialects.errors import find_failure
 from apps.gateway.dialects.wire import dump_event
 from apps.gateway.events import EventSplitter
 from apps.gateway.merging import Merger
+from apps.gateway.reading import read_json
 
 NOTHING_USED = Usage(0, 0, 0, 0, 0)
 MALFORMED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -249,7 +249,7 @@ class Relay:
         return chunks
 
     def _parse(self, payloads: list[bytes]) -> list[Json]:
-        """Events as objects; what is no JSON is passed over, what follows [DONE] too."""
+        """Events as objects, up to one that cannot be read, which is a failure; what follows [DONE] is passed over."""
         if self._is_done or not payloads:
             return []
         if _DONE in payloads:
@@ -258,11 +258,14 @@ class Relay:
         try:
             found = self._load(b"[%s]" % b",".join(payloads))  # half the time of one call each
         except orjson.JSONDecodeError:
-            self.merger = None
+            payloads = [payload for payload in payloads if payload.strip()]
             found = []
             for payload in payloads:
-                with suppress(orjson.JSONDecodeError):
-                    found.append(self._load(payload))
+                try:
+                    found.append(self._load_event(payload))
+                except ValueError:
+                    self.failure = ErrorWords(f"an event of its stream is no JSON: {payload[:80]!r}", "", "")
+                    break
         events = [event for event in found if isinstance(event, dict)]
         if len(events) < len(payloads):
             self.merger = None
@@ -283,6 +286,15 @@ class Relay:
             return load_countable(raw) if self._question.hides_logprobs else load_bounded(raw)
         except BeyondBoundsError as beyond:
             raise self._refuse_unbounded(beyond) from None
+
+    def _load_event(self, raw: bytes) -> Any:
+        """As `_load`; what orjson refuses, such as an emoji cut in halves, as it is recorded. Raises ValueError."""
+        try:
+            return self._load(raw)
+        except orjson.JSONDecodeError:
+            found = read_json(raw)
+            self._write(found)
+            return found
 
     def _write(self, value: Any) -> bytes:
         """As JSON. Raises UnboundedAnswerError where it lies too deep."""

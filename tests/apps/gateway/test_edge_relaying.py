@@ -13,7 +13,7 @@ from apps.gateway.capture import capture
 from apps.gateway.dialects import DIALECTS, UPSTREAMS
 from apps.gateway.events import EventSplitter
 from apps.gateway.record import Record
-from apps.gateway.relaying import Relay, UnreadableAnswerError
+from apps.gateway.relaying import Relay, UnboundedAnswerError, UnreadableAnswerError
 from apps.gateway.routing import Route
 from apps.gateway.tables import Backend, Served
 from apps.inference.provider_kinds import KINDS
@@ -130,10 +130,46 @@ def test_a_stream_without_done_is_whole_when_every_choice_ended() -> None:
     assert not cut.is_whole
 
 
-def test_what_is_no_json_is_passed_over_and_the_rest_goes_on() -> None:
-    out, relay = relay_stream([b"data: {broken\n\n", write_stream(Plan(tokens=1))])
+def test_an_event_that_is_no_json_fails_the_stream_behind_what_came_before() -> None:
+    whole = write_stream(Plan(tokens=1))
+    relay = make_relay(ASKED | {"stream": True})
+    out = relay.feed(whole.removesuffix(b"data: [DONE]\n\n") + b"data: {broken\n\ndata: [DONE]\n\n")
+    assert b"word0" in out
+    assert relay.failure is not None
+    assert "no JSON: b'{broken'" in relay.failure.message
+    assert not relay.is_whole
+    kept, is_merged = relay.record()
+    [found] = capture(Record({**make_header(1, "s", is_stream=True), "is_merged": is_merged}, b"{}", kept))
+    assert (found.text, found.is_truncated) == ("word0", True)
+
+
+def test_an_event_without_data_is_passed_over() -> None:
+    out, relay = relay_stream([b"data: \n\n" + write_stream(Plan(tokens=1))])
     assert b"word0" in out
     assert relay.is_whole
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_halves_of_a_character_do_not_take_their_words_with_them(api: str) -> None:
+    relay = make_relay((ASKED_MESSAGES if api == "messages" else ASKED) | {"stream": True}, api=api)
+    pieces = [b"A", b"B\\ud83d", b"\\ude00C"]
+    events = [b'{"model":"m","choices":[{"index":0,"delta":{"content":"%s"}}]}' % piece for piece in pieces]
+    events += [b'{"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}', b"[DONE]"]
+    out = relay.feed(b"".join(b"data: %s\n\n" % event for event in events)).decode()
+    assert [word in out for word in ('"A"', '"B\ufffd"', '"\ufffdC"')] == [True] * 3
+    assert relay.is_whole
+    kept, is_merged = relay.record()
+    header = make_header(1, "s", is_stream=True)
+    for answer, merged in ((kept, is_merged), (b"".join(relay.kept), False)):
+        [found] = capture(Record({**header, "is_merged": merged}, b"{}", answer))
+        assert (found.text, found.error) == ("AB\ufffd\ufffdC", "")
+
+
+def test_an_event_that_lies_too_deep_is_refused_whoever_reads_it() -> None:
+    deep = b"[" * 300 + b"]" * 300
+    relay = make_relay(ASKED | {"stream": True})
+    with pytest.raises(UnboundedAnswerError):
+        relay.feed(b'data: {"a": "\\ud83d", "b": %s}\n\n' % deep)
 
 
 @pytest.mark.parametrize(
