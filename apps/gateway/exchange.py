@@ -71,6 +71,8 @@ class CallerRequest:
         self._is_counted = False
         self._is_admitted = False
         self._is_kept = False
+        self._is_charged = False
+        self._is_told = False
         self.last_heard_at = time.monotonic()
 
     async def answer(self) -> Response | Stream:
@@ -278,6 +280,7 @@ class CallerRequest:
                 self._keep()
             except SpoolError as spool_error:
                 logger.error("exchange %s is not recorded: %s", self._id, spool_error)
+                self._count_answer()
                 return relay.fail(status=503, message=UNRECORDED, code="unavailable")
             return relay.finish()
         words = relay.failure.message if relay.failure is not None else error or "the stream broke off"
@@ -353,39 +356,55 @@ class CallerRequest:
             self._keep(error, status=status, is_truncated=is_truncated)
         except SpoolError as spool_error:
             logger.error("exchange %s is not recorded: %s", self._id, spool_error)
+            self._count_answer(status=status, is_truncated=is_truncated)
+
+    def _count_answer(self, *, status: int = 200, is_truncated: bool = False) -> None:
+        """Once, as what the caller got."""
+        if not self._is_told:
+            self._is_told = True
+            self._edge.metrics.answers[self._dialect.name, status] += 1
+            self._edge.metrics.truncated += is_truncated
+
+    def _charge(self, fetch: Fetch, caller: Caller) -> None:
+        """Count what was used, once, whether the record of it can be kept or not."""
+        plan = fetch.plan
+        tokens = plan.relay.usage.prompt + plan.relay.usage.completion
+        if self._is_charged or not tokens:
+            return
+        self._is_charged = True
+        self._edge.metrics.tokens += tokens
+        self._edge.budgets.charge(
+            caller,
+            plan.route.backend,
+            tokens=tokens,
+            count_usd=lambda: self._count_usd(plan.route, plan.relay.usage),
+            now=time.time(),
+            allowance=plan.route.allowance,
+        )
 
     def _keep(self, error: str = "", *, status: int = 200, is_truncated: bool = False) -> None:
         """Hand the record over, once. Raises SpoolError."""
-        incoming, fetch, metrics = self._incoming, self._fetch, self._edge.metrics
+        incoming, fetch = self._incoming, self._fetch
         if self._is_kept:
             return
-        metrics.answers[self._dialect.name, status] += 1
-        metrics.truncated += is_truncated
         if incoming is None:
+            self._count_answer(status=status, is_truncated=is_truncated)
             return
         kept, answer, is_merged = incoming.raw, b"", False
         if fetch is not None:
-            relay, backend = fetch.plan.relay, fetch.plan.route.backend
+            relay = fetch.plan.relay
             kept = fetch.plan.kept
             answer, is_merged = (b"".join(relay.kept), False) if status >= 400 else relay.record()
             if is_truncated and relay.usage == NOTHING_USED and relay.merger is not None:
                 prompt, completion = relay.merger.count_told()  # who leaves early has used it all the same
                 relay.usage = NOTHING_USED._replace(prompt=prompt, completion=completion)
-            if tokens := relay.usage.prompt + relay.usage.completion:
-                metrics.tokens += tokens
-                self._edge.budgets.charge(
-                    incoming.caller,
-                    backend,
-                    tokens=tokens,
-                    count_usd=lambda: self._count_usd(fetch.plan.route, relay.usage),
-                    now=time.time(),
-                    allowance=fetch.plan.route.allowance,
-                )
+            self._charge(fetch, incoming.caller)
         header = self._make_header(incoming, fetch, error=error, status=status, is_truncated=is_truncated)
         if is_merged:
             header["is_merged"] = True
         self._edge.spool.append(header, kept, answer)
         self._is_kept = True
+        self._count_answer(status=status, is_truncated=is_truncated)
 
     def _make_header(
         self, incoming: IncomingRequest, fetch: Fetch | None, *, error: str, status: int, is_truncated: bool

@@ -27,7 +27,7 @@ from apps.gateway.closing import close_session
 from apps.gateway.config_cache import ConfigCache
 from apps.gateway.edge import Edge, Patience
 from apps.gateway.limits import Budgets
-from apps.gateway.record import Header, Record
+from apps.gateway.record import Header, Record, SpoolError
 from apps.gateway.server import GatewayServer
 from apps.gateway.sockets import bind
 from apps.gateway.traces import read_earlier, read_traces
@@ -105,12 +105,20 @@ class GatewayProcess:
 
 @dataclass
 class ListSpool:
-    """Keeps records in memory, for tests of what is handed over."""
+    """Keeps records in memory, for tests of what is handed over.
+
+    Attributes:
+        is_full: requests are refused. refuses: so many records that come next cannot be kept.
+    """
 
     records: list[Record] = field(default_factory=list)
     is_full: bool = False
+    refuses: int = 0
 
     def append(self, header: Header, request: bytes, answer: bytes) -> None:
+        if self.refuses:
+            self.refuses -= 1
+            raise SpoolError("no space is left")
         self.records.append(Record(header, request, answer))
 
 

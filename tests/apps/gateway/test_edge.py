@@ -388,6 +388,30 @@ def test_nothing_is_answered_that_could_not_be_recorded(gateway: GatewayThread, 
     assert gateway.chat("helper", token=token).status_code == 200
 
 
+@pytest.mark.parametrize(("is_stream", "status"), [(False, 503), (True, 200)])
+@pytest.mark.parametrize("refuses", [0, 1, 2])
+def test_an_answer_is_charged_and_counted_once_whether_its_record_is_kept_or_not(
+    gateway: GatewayThread, token: str, is_stream: bool, status: int, refuses: int
+) -> None:
+    gateway.spool.refuses = refuses
+    response = gateway.chat("helper", token=token, stream=is_stream)
+    status = status if refuses else 200
+    assert (response.status_code, "cannot be recorded" in response.text) == (status, refuses > 0)
+    metrics = gateway.edge.metrics
+    wait_for(lambda: metrics.answers.total())
+    assert metrics.answers == {("chat", status): 1}
+    used = metrics.tokens
+    gateway.spool.refuses = 0
+    gateway.chat("helper", token=token)
+    wait_for(lambda: metrics.answers.total() == 2)
+    assert used * 2 == metrics.tokens > 0
+    assert [record.header["status"] for record in gateway.records] == {
+        0: [200, 200],
+        1: [200] if is_stream else [503, 200],
+        2: [200],
+    }[refuses]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
