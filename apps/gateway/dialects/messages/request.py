@@ -154,11 +154,13 @@ def _read_tools(body: Body, *, drops: bool) -> Json:
             words = f"tool_choice.name: the built-in tool {name} needs a server of Anthropic's"
             raise BadRequestError(words, param="tool_choice.name")
         chat["tool_choice"] = {"type": "function", "function": {"name": name}}
-    elif kind == "any" and dropped and "tools" not in chat:
-        message = f"tool_choice.type: no tool that could be called is offered here; found {', '.join(dropped)[:200]}"
+    elif kind == "any" and "tools" not in chat:
+        left_out = f"; found {', '.join(dropped)[:200]}" if dropped else ""
+        message = f"tool_choice.type: no tool that could be called is offered here{left_out}"
         raise BadRequestError(message, param="tool_choice.type")
     elif kind in (plain := {"auto": "auto", "any": "required", "none": "none"}):
-        chat["tool_choice"] = plain[kind]
+        if "tools" in chat:  # a choice among none is refused by servers
+            chat["tool_choice"] = plain[kind]
     else:
         raise refusal("tool_choice.type", "auto, any, tool or none", kind)
     if chat.get("tools") and choice.get("disable_parallel_tool_use") is not None:

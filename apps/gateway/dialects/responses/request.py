@@ -16,7 +16,7 @@ _CANNOT = {
     "moderation": "moderation",
     "context_management": "compaction",
 }
-_SAME = ("temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "prompt_cache_key", "stream")
+_SAME = ("temperature", "top_p", "user", "safety_identifier", "prompt_cache_key", "stream")
 
 
 class PreviousNotFoundError(BadRequestError):
@@ -54,7 +54,10 @@ def read_request(body: Body, *, earlier: Sequence[Body] | None) -> Json:
         chat["reasoning_effort"] = effort
     if LOGPROBS in (body.get("include") or ()) or body.get("top_logprobs"):
         chat |= {"logprobs": True, "top_logprobs": body.get("top_logprobs") or 0}
-    return chat | read_tools(body) | _read_text(body)
+    chat |= read_tools(body)
+    if chat.get("tools") and body.get("parallel_tool_calls") is not None:  # servers refuse it where there are none
+        chat["parallel_tool_calls"] = body["parallel_tool_calls"]
+    return chat | _read_text(body)
 
 
 def _read_messages(body: Body, earlier: Sequence[Body] | None) -> tuple[list[Json], list[str]]:

@@ -213,6 +213,16 @@ def test_what_anthropics_servers_run_is_left_out_with_a_note() -> None:
     assert described["tools"] == [search]
 
 
+@pytest.mark.parametrize("kind", ["auto", "none"])
+@pytest.mark.parametrize("tools", [[], [{"type": "web_search_20250305", "name": "web_search"}]])
+def test_nothing_is_chosen_among_no_tools(kind: str, tools: list[Json]) -> None:
+    chat = ask(tools=tools, tool_choice={"type": kind, "disable_parallel_tool_use": True})
+    assert not chat.keys() & {"tools", "tool_choice", "parallel_tool_calls"}
+    with pytest.raises(BadRequestError, match="no tool that could be called") as caught:
+        ask(tools=tools, tool_choice={"type": "any"})
+    assert caught.value.param == "tool_choice.type"
+
+
 def test_a_tool_that_was_found_is_told_in_words() -> None:
     found = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_reference", "tool_name": "Read"}]}
     assert ask({"role": "user", "content": [found]})["messages"][0]["content"] == "Tool found: Read"

@@ -195,7 +195,10 @@ def test_a_built_in_tool_is_left_out_with_a_note(kind: str) -> None:
     assert [tool["function"]["name"] for tool in chat["tools"]] == ["look"]
     assert chat["dropped_tools"] == [kind]
     assert "dropped_tools" not in fit_server(chat, kind="vllm", reasoning_field="")
-    assert ask(tools=[{"type": kind}], tool_choice="auto").keys() == {"model", "messages", "dropped_tools"}
+    alone = ask(tools=[{"type": kind}], tool_choice="auto", parallel_tool_calls=True)
+    assert alone.keys() == {"model", "messages", "dropped_tools"}
+    assert ask(parallel_tool_calls=False).keys() == {"model", "messages"}
+    assert ask(tools=[TOOL], parallel_tool_calls=False)["parallel_tool_calls"] is False
     echoed = DIALECT.from_chat(make_answer({"content": "hi"}), {"tools": [{"type": kind}, TOOL]}, id=ID)["tools"]
     assert echoed == [TOOL]
 
