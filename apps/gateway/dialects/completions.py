@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from apps.gateway.dialects.content import read_content_text
+from apps.gateway.dialects.content import read_content_text, read_reasoning
 from apps.gateway.dialects.errors import make_openai_error
 from apps.gateway.dialects.protocol import BadRequestError, Body, Json
 from apps.gateway.dialects.reading import read_str, refusal
@@ -77,10 +77,10 @@ class CompletionStream:
         self._id = id
         options = request.get("stream_options")
         self._tells_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
+        self._ends: dict[int, int] = {}
 
     def feed(self, chunk: Body) -> bytes:
-        made = [_make_choice(choice, choice.get("delta") or {}) for choice in chunk.get("choices") or ()]
-        choices = [choice for choice in made if choice["text"] or choice["finish_reason"]]
+        choices = [piece for choice in chunk.get("choices") or () if (piece := self._make_piece(choice))]
         usage = chunk.get("usage") if self._tells_usage else None
         if not choices and not usage:
             return b""
@@ -96,6 +96,18 @@ class CompletionStream:
     def ping(self) -> bytes:
         return PING
 
+    def _make_piece(self, choice: Body) -> Json | None:
+        """A piece of a choice, whose offsets go on from the one before; None where it says nothing of a completion."""
+        delta, index = choice.get("delta") or {}, choice.get("index") or 0
+        made = _make_choice(choice, delta, start=self._ends.get(index, 0))
+        is_other = bool(read_reasoning(delta) or delta.get("tool_calls"))
+        told = made["logprobs"]["tokens"] if made["logprobs"] and not is_other else ()
+        if not (made["text"] or made["finish_reason"] or told):
+            return None
+        if made["logprobs"] and (tokens := made["logprobs"]["tokens"]):
+            self._ends[index] = made["logprobs"]["text_offset"][-1] + len(tokens[-1])
+        return made
+
 
 def _read_prompt(prompt: object) -> str:
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
@@ -110,21 +122,21 @@ def _make_head(answer: Body, request: Body, *, id: str) -> Json:
     return {"id": f"cmpl-{id}", "object": "text_completion", "created": answer.get("created") or 0, "model": model}
 
 
-def _make_choice(choice: Body, message: Body) -> Json:
+def _make_choice(choice: Body, message: Body, *, start: int = 0) -> Json:
     finish = choice.get("finish_reason")
     return {
         "index": choice.get("index") or 0,
         "text": read_content_text(message.get("content")),
         "finish_reason": finish if finish in (None, "length", "content_filter") else "stop",
-        "logprobs": _make_logprobs((choice.get("logprobs") or {}).get("content")),
+        "logprobs": _make_logprobs((choice.get("logprobs") or {}).get("content"), start),
     }
 
 
-def _make_logprobs(entries: Sequence[Body] | None) -> Json | None:
-    """Log-probs (natural log) as four lists of one entry a token; offsets count characters."""
+def _make_logprobs(entries: Sequence[Body] | None, start: int) -> Json | None:
+    """Log-probs (natural log) as four lists of one entry a token; offsets count characters, from `start` on."""
     if entries is None:
         return None
-    offsets, end = [], 0
+    offsets, end = [], start
     for entry in entries:
         offsets.append(end)
         end += len(entry["token"])

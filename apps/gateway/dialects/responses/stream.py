@@ -26,6 +26,7 @@ class ResponseStream:
         self._spoken: Reasoning | StreamedMessage | None = None
         self._calls: list[Call] = []
         self._places: dict[int, Call] = {}
+        self._unsaid: list[Json] = []
         self._finish: object = None
         self._usage: object = None
 
@@ -35,6 +36,7 @@ class ResponseStream:
         choice = first_choice(chunk)
         self._finish = choice.get("finish_reason") or self._finish
         delta = choice.get("delta") or {}
+        logprobs = make_logprobs((choice.get("logprobs") or {}).get("content"))
         if reasoning := read_reasoning(delta):
             thoughts, begun = self._think()
             events += begun + thoughts.say(reasoning)
@@ -43,9 +45,12 @@ class ResponseStream:
             message, begun = self._speak()
             events += begun
             if text:
-                events += message.say(text, make_logprobs((choice.get("logprobs") or {}).get("content")))
+                events += message.say(text, self._unsaid + logprobs)
+                self._unsaid = []
             if refusal:
                 events += message.refuse(refusal)
+        elif not (reasoning or delta.get("tool_calls")):  # tokens that are no text yet: a character's first bytes
+            self._unsaid += logprobs
         for piece in delta.get("tool_calls") or ():
             events += self._call(piece)
         return self._dump(events)
@@ -119,7 +124,13 @@ class ResponseStream:
 
     def _end_spoken(self, status: str) -> list[Json]:
         spoken, self._spoken = self._spoken, None
-        return spoken.end(status if isinstance(spoken, StreamedMessage) else "completed") if spoken else []
+        if not isinstance(spoken, StreamedMessage):
+            return spoken.end("completed") if spoken else []
+        events: list[Json] = []
+        if self._unsaid and spoken.has_text:
+            events = spoken.say("", self._unsaid)
+            self._unsaid = []
+        return events + spoken.end(status)
 
     def _dump(self, events: list[Json]) -> bytes:
         first = self._number

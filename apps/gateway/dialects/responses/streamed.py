@@ -75,6 +75,10 @@ class StreamedMessage:
         self._logprobs: list[Json] = []
         self._parts: list[str] = []
 
+    @property
+    def has_text(self) -> bool:
+        return "output_text" in self._parts
+
     def begin(self) -> list[Json]:
         return [self._place.item("added", self.make("in_progress"))]
 

@@ -211,6 +211,53 @@ def test_a_streamed_completion_is_the_whole_one(data: st.DataObject) -> None:
     assert {event["id"] for event in events} == {whole["id"]}
 
 
+BYTES = [
+    {"token": "so ", "bytes": [115, 111, 32], "logprob": -0.5, "top_logprobs": []},
+    {"token": "\ufffd", "bytes": [240, 159], "logprob": -0.1, "top_logprobs": []},
+    {"token": "\ufffd", "bytes": [152, 128], "logprob": -0.2, "top_logprobs": []},
+    {"token": "", "bytes": [], "logprob": -0.3, "top_logprobs": []},
+]
+"""Tokens of which the second is the first half of the third's character, and the last ends the answer."""
+
+
+def write_bytes(*places: int) -> tuple[Json, list[Json]]:
+    """An answer of some of these tokens, whole and as chunks of one token each."""
+    texts = ["so ", "", "\U0001f600", ""]
+    entries = [BYTES[place] for place in places]
+    said = "".join(texts[place] for place in places)
+    whole = make_answer({"role": "assistant", "content": said}, logprobs={"content": entries})
+    chunks: list[Json] = [{"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}]
+    for place in places:
+        choice = {"delta": {"content": texts[place]}, "logprobs": {"content": [BYTES[place]]}, "finish_reason": None}
+        chunks.append({"choices": [choice]})
+    chunks.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    return whole, chunks
+
+
+@pytest.mark.parametrize("places", [(0, 1, 2, 3), (1, 2, 0), (0, 3)])
+def test_tokens_without_text_keep_their_log_probs_in_a_streamed_response(places: tuple[int, ...]) -> None:
+    whole, chunks = write_bytes(*places)
+    request = {"model": "m", "top_logprobs": 1}
+    events = translate(DIALECTS["responses"].make_stream(request, id=ID), chunks)
+    found = events[-1]["response"]["output"][0]["content"][0]
+    assert found == DIALECTS["responses"].from_chat(whole, request, id=ID)["output"][0]["content"][0]
+    deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+    assert [entry for event in deltas for entry in event["logprobs"]] == found["logprobs"]
+    assert len(found["logprobs"]) == len(places)
+    read_as_openai(events)
+
+
+@pytest.mark.parametrize("places", [(0, 1, 2, 3), (1, 2, 0), (0, 3)])
+def test_log_probs_of_a_streamed_completion_are_the_whole_ones(places: tuple[int, ...]) -> None:
+    whole, chunks = write_bytes(*places)
+    request = {"model": "m", "prompt": "hi", "logprobs": 1}
+    wanted = DIALECTS["completions"].from_chat(whole, request, id=ID)["choices"][0]["logprobs"]
+    events = translate(DIALECTS["completions"].make_stream(request, id=ID), chunks)
+    told = [logprobs for event in events for choice in event["choices"] if (logprobs := choice["logprobs"])]
+    for name, values in wanted.items():
+        assert [value for logprobs in told for value in logprobs[name]] == values, name
+
+
 def test_usage_of_a_completion_is_streamed_only_if_asked_for() -> None:
     stream = DIALECTS["completions"].make_stream({"model": "m"}, id=ID)
     assert stream.feed({"choices": [], "usage": {"prompt_tokens": 1}}) == b""
