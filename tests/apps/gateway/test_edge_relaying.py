@@ -14,6 +14,7 @@ from apps.gateway.dialects import DIALECTS, UPSTREAMS
 from apps.gateway.events import EventSplitter
 from apps.gateway.record import Record
 from apps.gateway.relaying import Relay, UnboundedAnswerError, UnreadableAnswerError
+from apps.gateway.retelling import NotAnAnswerError, tell_as_events
 from apps.gateway.routing import Route
 from apps.gateway.tables import Backend, Served
 from apps.inference.provider_kinds import KINDS
@@ -222,6 +223,12 @@ def test_a_failure_beside_a_streams_choices_is_one(api: str, last: Json, words: 
     for answer, merged in ((kept, is_merged), (b"".join(relay.kept), False)):
         [found] = capture(Record({**make_header(1, "s", is_stream=True), "is_merged": merged}, b"{}", answer))
         assert (found.text, found.error, found.is_truncated) == ("Once upon", words, True)
+
+
+def test_an_older_error_that_comes_whole_in_place_of_a_stream_keeps_its_status_and_words() -> None:
+    with pytest.raises(NotAnAnswerError, match="no such model") as caught:
+        tell_as_events(b'{"object": "error", "message": "no such model", "type": "NotFoundError", "code": 404}')
+    assert caught.value.status == 404
 
 
 def test_what_a_failed_answer_used_is_known() -> None:
