@@ -41,8 +41,7 @@ class HuggingFaceDecoder:
         }
         self.weight_numbers = sum(weight.numel() for weight in module.parameters())
         config = module.config
-        slides = "sliding_attention" in (getattr(config, "layer_types", None) or ())
-        self.widest_row: float = config.sliding_window if slides and config.sliding_window else math.inf
+        self.widest_row = _find_window(config)
         self.context_length = int(config.max_position_embeddings)
         self._require_plain_head()
 
@@ -83,6 +82,18 @@ class HuggingFaceDecoder:
             raise BaseModelError(
                 f"{type(self.module).__name__} changes its logits after the head; the trainer cannot follow"
             )
+
+
+def _find_window(config: Any) -> float:
+    """Tokens that some layer looks back at most; infinity where each sees all.
+
+    A config that names no kinds of layers has its window in every one (Phi-3, Mixtral, Starcoder2), unless it says that
+    it uses none (Qwen2).
+    """
+    kinds = getattr(config, "layer_types", None)
+    slides = "sliding_attention" in kinds if kinds else getattr(config, "use_sliding_window", True)
+    window = getattr(config, "sliding_window", None)
+    return window if slides and window else math.inf
 
 
 @contextmanager

@@ -3,9 +3,11 @@ them; and one that cannot be trained is named before anything starts."""
 
 import dataclasses
 import json
+import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -110,6 +112,40 @@ def test_its_linear_modules_stand_in_the_order_of_hugging_face() -> None:
     assert list(base.decoder.linears) == list(reference.linears)
     assert base.decoder.weight_numbers == reference.weight_numbers
     assert base.shape == dataclasses.replace(reference.shape, name=base.shape.name)
+
+
+def make_other(family: str, **told: Any) -> Any:
+    """A random model of a family that the trainer's own forward does not know, its weights large enough to matter."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        family, vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, pad_token_id=0, bos_token_id=1, eos_token_id=2, **told,
+    )  # fmt: skip
+    model: Any = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        for one in model.parameters():
+            if one.dim() > 1:
+                one.mul_(5)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("family", "told", "widest"),
+    [
+        ("phi3", {"sliding_window": 24}, 24),
+        ("phi3", {"sliding_window": None}, math.inf),
+        ("starcoder2", {"sliding_window": 24}, 24),
+        ("mixtral", {"sliding_window": 24, "num_local_experts": 2}, 24),
+        ("qwen2_moe", {"sliding_window": 24, "use_sliding_window": False}, math.inf),
+    ],
+)
+def test_a_window_is_found_where_no_layer_is_named_for_it(family: str, told: Mapping[str, Any], widest: float) -> None:
+    decoder = HuggingFaceDecoder(make_other(family, **told))
+    assert decoder.widest_row == widest
+    longer = decoder.lay_out([PackedRow(range(3, 23), [range(30, 45)])])
+    if widest < math.inf:
+        with pytest.raises(BaseModelError, match="35 tokens do not fit the sliding window of 24"):
+            decoder(longer, {})
 
 
 def test_who_changes_its_logits_behind_the_head_is_refused(directory: Path) -> None:
