@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.low_rank import LowRank
 from gpu_workers.learning.packing import PackedBatch, PackedRow, pack_rows
 from tentalis.core.sizes import SHAPE_FIELDS, DecoderShape, read_shape
+
+LEAK = 1e-5
+"""Share of a hidden state by which it may differ without having read another completion: experts round by company."""
 
 
 class HuggingFaceDecoder:
@@ -23,14 +27,15 @@ class HuggingFaceDecoder:
     Attributes:
         linears: (out, in) weight of each linear module of its layers, by full module name.
         weight_numbers: of all its weights.
-        widest_row: tokens that a packed row may have: where completions stand one behind the other, a sliding window
-            counts wrong.
+        widest_row: tokens that a packed row of several completions may have: where they stand one behind the other, a
+            sliding window counts wrong. 0 where each stands in a row of its own: what is handed on from token to token
+            (a convolution, a recurrent state) knows nothing of an attention mask.
     """
 
     is_plain = False
 
     def __init__(self, module: Any) -> None:
-        """Raises BaseModelError: its logits are not a plain product of hidden states and head."""
+        """Raises BaseModelError: its logits are no plain product of hidden states and head, or it reads no mask."""
         self.module = module
         self.head: Tensor = module.get_output_embeddings().weight
         prefix = f"{module.base_model_prefix}."
@@ -41,9 +46,10 @@ class HuggingFaceDecoder:
         }
         self.weight_numbers = sum(weight.numel() for weight in module.parameters())
         config = module.config
-        self.widest_row = _find_window(config)
+        self._window = _find_window(config)
         self.context_length = int(config.max_position_embeddings)
         self._require_plain_head()
+        self.widest_row = self._window if self._keeps_apart() else 0
 
     @property
     def shape(self) -> DecoderShape:
@@ -55,13 +61,18 @@ class HuggingFaceDecoder:
 
     def lay_out(self, rows: Sequence[PackedRow]) -> PackedBatch:
         """Prompts and completions as it reads them."""
+        if not self.widest_row:
+            rows = [PackedRow(row.prompt, [one]) for row in rows for one in row.completions]
         return pack_rows(rows)
 
     def __call__(self, batch: PackedBatch, changes: Mapping[str, LowRank]) -> Tensor:
         """Final hidden states (N, D) that predict the batch's completion tokens."""
         width = batch.token_ids.shape[1]
-        if width > self.widest_row:
-            raise BaseModelError(f"packed rows of {width} tokens do not fit the sliding window of {self.widest_row}")
+        if width > self._window:
+            raise BaseModelError(f"packed rows of {width} tokens do not fit the sliding window of {self._window}")
+        return self._read(batch, changes)
+
+    def _read(self, batch: PackedBatch, changes: Mapping[str, LowRank]) -> Tensor:
         device, dtype = self.head.device, self.head.dtype
         bias = torch.zeros(batch.attends.shape, device=device, dtype=dtype)
         with _changed(self.module, changes):
@@ -72,6 +83,26 @@ class HuggingFaceDecoder:
                 use_cache=False,
             ).last_hidden_state
         return hidden[batch.rows.to(device), batch.columns.to(device)]
+
+    @torch.no_grad()
+    def _keeps_apart(self) -> bool:
+        """Whether a completion behind another in a row is read as if another one stood there.
+
+        Raises:
+            BaseModelError: it takes no attention mask of its own for each token.
+        """
+        second = [8, 9, 10]
+        rows = [PackedRow([3], [first, second]) for first in ([4, 5], [6, 7])]
+        batch = pack_rows(rows)
+        try:
+            hidden = self._read(replace(batch, token_ids=batch.token_ids % self.head.shape[0]), {}).float()
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise BaseModelError(
+                f"{type(self.module).__name__} does not read rows that its trainer lays out: {error}"
+            ) from error
+        one, other = (part[-len(second) :] for part in hidden.chunk(2))
+        most = max(LEAK, 2 * torch.finfo(self.head.dtype).eps)
+        return bool(((one - other).norm(dim=-1) <= most * one.norm(dim=-1)).all())
 
     @torch.no_grad()
     def _require_plain_head(self) -> None:

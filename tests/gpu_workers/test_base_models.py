@@ -148,6 +148,53 @@ def test_a_window_is_found_where_no_layer_is_named_for_it(family: str, told: Map
             decoder(longer, {})
 
 
+HANDED_ON: dict[str, dict[str, Any]] = {
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_state": 8, "mamba_d_head": 8},
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention"],
+        "mamba_n_heads": 8,
+        "mamba_d_head": 8,
+        "mamba_d_state": 8,
+        "num_local_experts": 0,
+    },
+    "qwen3_5_text": {
+        "layer_types": ["linear_attention", "full_attention"],
+        "head_dim": 8,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 2,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+    },
+}
+"""Families with convolutions or recurrent layers, and what their config says besides."""
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", HANDED_ON)
+def test_answers_to_a_prompt_do_not_read_each_other_where_states_are_handed_on(
+    family: str, precision: torch.dtype
+) -> None:
+    decoder = HuggingFaceDecoder(make_other(family, **HANDED_ON[family]).to(precision))
+    assert decoder.widest_row == 0, "a batch is put together of rows with one answer"
+    rows = [PackedRow(range(3, 15), [range(30, 45), range(40, 60)]), PackedRow([5, 6], [[7, 8, 9]])]
+    batch = decoder.lay_out(rows)
+    assert (batch.token_ids.shape[0], batch.sizes) == (3, (15, 20, 3))
+    if precision == torch.float32:
+        with torch.no_grad():
+            found = torch.split(decoder(batch, {}), list(batch.sizes))
+            alone = [(row.prompt, answer) for row in rows for answer in row.completions]
+            for states, (prompt, answer) in zip(found, alone, strict=True):
+                ids = torch.tensor([[*prompt, *answer]])
+                wanted = decoder.module.base_model(input_ids=ids).last_hidden_state[0, len(prompt) - 1 : -1]
+                torch.testing.assert_close(states, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_who_takes_no_attention_mask_is_refused_in_words() -> None:
+    with pytest.raises(BaseModelError, match="MambaForCausalLM does not read rows"):
+        HuggingFaceDecoder(make_other("mamba", state_size=4))
+
+
 def test_who_changes_its_logits_behind_the_head_is_refused(directory: Path) -> None:
     assert "gemma2" not in MODEL_TYPES
     config = AutoConfig.for_model(
