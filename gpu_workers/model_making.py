@@ -10,11 +10,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
+from gpu_workers.engine.checkpoint import Rope
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.model_looking import look_at
 from gpu_workers.process import prepare_process
@@ -53,6 +55,9 @@ them, calls as the built-in models write theirs."""
 KEEP, PLAIN_TEMPLATE = "keep", "plain"
 TEMPLATES = (KEEP, PLAIN_TEMPLATE, "none")
 BLANK_LINE = "\n\n"
+ROPE_FREQS, LONG_FACTORS = "rope_freqs.weight", "rope_factors_long.weight"
+LLAMA_3_LOW, LLAMA_3_HIGH, LLAMA_3_CONTEXT = 1.0, 4.0, 8192
+"""Of every Llama 3.1, 3.2 and 3.3; their factors differ."""
 
 
 class MakingError(ValueError):
@@ -67,7 +72,7 @@ def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
             "plain" is ours; else a file with one.
     Raises:
         MakingError: it is no whole GGUF file, of an architecture or a type of weights that cannot be read, or without
-            a chat template.
+            a chat template; or it stretches positions in a way that the directory could not say.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error
@@ -76,6 +81,7 @@ def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
     set_verbosity_error()  # type: ignore[no-untyped-call]
     place, name = str(file.parent), file.name
     try:
+        stretch = _read_stretch(file)
         model: Any = AutoModelForCausalLM.from_pretrained(
             place, gguf_file=name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
         )
@@ -85,9 +91,79 @@ def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
         raise MakingError(f"{name} cannot be read as a model: {reason}") from error
     if not tokenizer.chat_template and template == KEEP:
         raise MakingError(f"{name} holds no chat template: say which, `plain` for a model that only goes on with text")
+    _carry_stretch(stretch, model.config, name)
     model.to(torch.bfloat16).save_pretrained(out)
     tokenizer.save_pretrained(out)
     write_template(out, template)
+
+
+class _Stretch(NamedTuple):
+    """How a GGUF file stretches positions: Hugging Face's reader drops it.
+
+    Args:
+        kind: "none", "linear", "yarn" or "longrope".
+        divisors: of the frequencies, one each; None: it holds none.
+    """
+
+    architecture: str
+    kind: str
+    factor: float
+    divisors: Tensor | None
+
+
+def _read_stretch(file: Path) -> _Stretch:
+    import gguf
+
+    reader = gguf.GGUFReader(file)
+    architecture = reader.fields["general.architecture"].contents()
+
+    def read(name: str, default: Any) -> Any:
+        field = reader.fields.get(f"{architecture}.rope.{name}")
+        return default if field is None else field.contents()
+
+    tensors = {one.name: one for one in reader.tensors}
+    freqs = tensors.get(ROPE_FREQS)
+    factor = float(read("scaling.factor", read("scale_linear", 1.0)))
+    kind = str(read("scaling.type", "longrope" if LONG_FACTORS in tensors else "linear"))
+    return _Stretch(
+        architecture,
+        "none" if kind == "linear" and factor in (0.0, 1.0) else kind,
+        factor,
+        None if freqs is None else torch.from_numpy(freqs.data.astype("float32")),
+    )
+
+
+def _carry_stretch(stretch: _Stretch, config: Any, name: str) -> None:
+    """Write into a config what a GGUF file keeps elsewhere. llama.cpp has Llama 3's way as divisors alone.
+
+    Raises:
+        MakingError: the config would say something else than the file.
+    """
+    told = dict(getattr(config, "rope_parameters", None) or {})
+    if stretch.kind != "none" and (told.get("rope_type"), told.get("factor")) != (stretch.kind, stretch.factor):
+        raise MakingError(
+            f"{name} stretches positions ({stretch.kind}, by {stretch.factor:g}), which is lost when a "
+            f"{stretch.architecture} file is read: take the model's safetensors instead"
+        )
+    if stretch.divisors is None or bool((stretch.divisors == 1).all()):
+        return
+    factor, width = float(stretch.divisors.max()), 2 * len(stretch.divisors)
+    plain = Rope(float(told.get("rope_theta") or 10_000.0))
+    rope = Rope(plain.theta, factor, LLAMA_3_LOW, LLAMA_3_HIGH, LLAMA_3_CONTEXT)
+    found = plain.frequencies(width) / rope.frequencies(width)
+    if stretch.architecture != "llama" or not torch.allclose(found, stretch.divisors, rtol=1e-3):
+        raise MakingError(
+            f"{name} divides the frequencies of a {stretch.architecture} model's positions by {ROPE_FREQS} in another "
+            "way than Llama 3 does: take the model's safetensors instead"
+        )
+    config.rope_parameters = {
+        "rope_type": "llama3",
+        "rope_theta": rope.theta,
+        "factor": factor,
+        "low_freq_factor": LLAMA_3_LOW,
+        "high_freq_factor": LLAMA_3_HIGH,
+        "original_max_position_embeddings": LLAMA_3_CONTEXT,
+    }
 
 
 def write_template(directory: Path, template: str) -> None:

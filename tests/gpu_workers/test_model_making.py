@@ -1,15 +1,17 @@
 """A GGUF file becomes a directory that the engine serves; what is no such file is named."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpu_workers.engine import Engine
+from gpu_workers.engine.checkpoint import Rope, plain_shape, read_config
 from gpu_workers.model_making import MakingError, make_from_gguf
 from tentalis.core.tool_calls import WrittenCall, read_written_calls, write_tool
-from tests.gpu_workers.small_gguf import PIECES, write_gguf
+from tests.gpu_workers.small_gguf import PIECES, write_gguf, write_llama
 
 pytestmark = pytest.mark.torch
 TURNS = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": " ho "}, {"role": "user", "content": "?"}]
@@ -69,3 +71,45 @@ def test_half_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(MakingError, match=r"m\.gguf cannot be read as a model"):
         make_from_gguf(tmp_path / "m.gguf", tmp_path / "made", template="plain")
+
+
+def divide_as_llama_3(factor: float) -> list[float]:
+    """As llama.cpp's converter computes them, from wave lengths."""
+    found = []
+    for pair in range(0, 64, 2):
+        wave = 2 * math.pi * 500_000.0 ** (pair / 64)
+        share = min(1.0, max(0.0, (8192 / wave - 1) / (4 - 1)))
+        found.append(1 / ((1 - share) / factor + share))
+    return found
+
+
+def test_llama_3_keeps_its_way_of_stretching_positions(tmp_path: Path) -> None:
+    """llama.cpp has it as a tensor, which Hugging Face's reader drops."""
+    write_llama(tmp_path / "m.gguf", divisors=divide_as_llama_3(32.0))
+    make_from_gguf(tmp_path / "m.gguf", tmp_path / "made", template="none")
+    shape = plain_shape(read_config(tmp_path / "made"))
+    assert shape is not None
+    assert shape.ropes == (Rope(500_000.0, 32.0, 1.0, 4.0, 8192),)
+
+
+def test_divisors_that_change_nothing_are_no_stretch(tmp_path: Path) -> None:
+    write_llama(tmp_path / "m.gguf", divisors=[1.0] * 32, stretch=("none", 1.0))
+    make_from_gguf(tmp_path / "m.gguf", tmp_path / "made", template="none")
+    shape = plain_shape(read_config(tmp_path / "made"))
+    assert shape is not None
+    assert shape.ropes == (Rope(500_000.0),)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"divisors": [1.0] * 16 + [8.0] * 16}, "by rope_freqs.weight in another way than Llama 3 does"),
+        ({"stretch": ("linear", 4.0)}, r"stretches positions \(linear, by 4\), which is lost"),
+        ({"stretch": ("yarn", 16.0)}, r"stretches positions \(yarn, by 16\), which is lost"),
+    ],
+)
+def test_a_stretch_that_would_be_lost_is_refused(tmp_path: Path, told: dict[str, Any], words: str) -> None:
+    write_llama(tmp_path / "m.gguf", **told)
+    with pytest.raises(MakingError, match=words):
+        make_from_gguf(tmp_path / "m.gguf", tmp_path / "made", template="none")
+    assert not (tmp_path / "made").exists()
