@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gpu_workers.artifacts import write_file
 from gpu_workers.backends.base_models import locate_base
 from gpu_workers.backends.errors import BaseModelError, NothingToLearnError
+from gpu_workers.backends.held_out import find_tasks
 from gpu_workers.backends.replaying import Prompt, Replayer, ReplayError
 from gpu_workers.backends.training_example import Refused, name_record
 from gpu_workers.engine.errors import EngineError
@@ -44,8 +45,9 @@ def write_prompts(
 ) -> Prompts:
     """Write the tasks of a batch as prompts.
 
-    A hint counts for a task where the prompt that was served is rendered again token for token. A label holds `task`,
-    `prompt_token_ids` exactly as the engine saw them, `stop_token_ids`, and where the recipe distils and a hint counts,
+    A task's prompt is that of its first record: of an attempt in several sequences, how it began. A hint counts for a
+    task where the prompt that was served is rendered again token for token. A label holds `task`, `prompt_token_ids`
+    exactly as the engine saw them, `stop_token_ids`, and where the recipe distils and a hint counts,
     `hinted_prompt_token_ids` and `weight`, the trust in who gave it.
 
     Raises:
@@ -55,8 +57,9 @@ def write_prompts(
     codec = load_codec(base_model)
     stop_ids = [_encode_stop(codec, text) for text in options.stops]
     by_task: dict[int, list[RolloutRecord]] = {}
+    tasks = find_tasks(rollouts)
     for rollout in rollouts:
-        by_task.setdefault(rollout.group_id, []).append(rollout)
+        by_task.setdefault(tasks[rollout.rollout_id], []).append(rollout)
     lines, hints, refused = [], 0, Refused()
     replayer = Replayer(codec, base_model)
     for task, tries in sorted(by_task.items()):

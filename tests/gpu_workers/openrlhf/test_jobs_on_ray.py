@@ -170,7 +170,7 @@ def test_a_hint_reaches_the_cluster_only_where_the_served_prompt_is_rendered_aga
     directory, messages = make_templated_model("qwen2.5"), CONVERSATIONS["call without content"]
     prompt = serve_prompt(directory, messages, tools=TOOLS)
     told = [
-        dataclasses.replace(one, group_id=number, rendering=rendering)
+        dataclasses.replace(one, rollout_id=number, group_id=number, rendering=rendering)
         for number, rendering in enumerate(({"tools": TOOLS}, {}))
         for one in make_templated_rollouts(directory, messages, prompt, size=1)
     ]
@@ -186,6 +186,22 @@ def test_a_hint_reaches_the_cluster_only_where_the_served_prompt_is_rendered_aga
     assert "hinted_prompt_token_ids" not in second
     assert (written.tasks, written.hints, dict(written.refused.counts)) == (2, 1, {"hint_does_not_replay": 1})
     assert "where the server read" in written.refused.notes[0]
+
+
+def test_an_attempt_in_several_sequences_is_one_prompt_how_it_began(tmp_path: Path) -> None:
+    """Its earlier parts stand in groups of their own, with ids below 0."""
+    [last] = make_templated_rollouts(
+        make_templated_model("qwen2.5"), CONVERSATIONS["call without content"], [3, 4, 5, 6, 7], size=1
+    )
+    parts = [
+        dataclasses.replace(last, group_id=-4411, prompt_token_ids=[3, 4, 5]),
+        dataclasses.replace(last, group_id=5),
+    ]
+    options = ClusterOptions.from_json({**OPTIONS, "stops": []})
+    written = write_prompts(tmp_path / "d.jsonl", parts, base_model="desk", recipe=RECIPE, options=options)
+    (line,) = (tmp_path / "d.jsonl").read_text().splitlines()
+    label = json.loads(json.loads(line)["label"])
+    assert (written.tasks, label["task"], label["prompt_token_ids"]) == (1, 5, [3, 4, 5])
 
 
 def test_a_running_job_sends_its_curves_home_and_is_stopped_when_asked(ray: Ray, tmp_path: Path) -> None:
