@@ -19,7 +19,7 @@ from gpu_workers.backends.memory import find_room, require_weights
 from gpu_workers.backends.plain_decoder import PlainDecoder
 from gpu_workers.backends.replaying import Replayer, ReplayError
 from gpu_workers.desk import base_directory
-from gpu_workers.engine.checkpoint import plain_shape, read_config, read_end_ids, read_weights
+from gpu_workers.engine.checkpoint import plain_shape, read_config, read_end_ids, read_weights, weight_files
 from gpu_workers.engine.errors import EngineError
 from gpu_workers.engine.hugging_face_model import open_module
 from gpu_workers.engine.text import TextCodec
@@ -216,6 +216,14 @@ def locate_base(name: str) -> Path:
     return base_directory() if name == DESK else Path(name).expanduser()
 
 
+def find_weights(directory: Path) -> list[Path]:
+    """The weights by which a base model is known, as the engine and every export read them; [] where it has none."""
+    try:
+        return weight_files(directory)
+    except EngineError:
+        return []
+
+
 def load_base(name: str, *, precision: str = "float32", uses_plain_path: bool = True) -> BaseModel:
     """The model of this name, from memory if its files have not changed since it was loaded.
 
@@ -227,14 +235,17 @@ def load_base(name: str, *, precision: str = "float32", uses_plain_path: bool = 
             logits are not a plain product of hidden states and head.
     """
     directory = locate_base(name)
-    files = sorted(directory.glob("*.safetensors")) if directory.is_dir() else []
-    if not files:
+    if not find_weights(directory):
         raise BaseModelError(
             f"the training process on {socket.gethostname()} wanted a model directory with *.safetensors, found none "
             f"at {directory}. A worker's base directory (base_directory) stands under the same path for the web, the "
             "queue processes and this one: mount it here, or change the worker's"
         )
-    watched = [*files, *sorted(directory.glob("*.json")), *sorted(directory.glob("*.jinja"))]
+    watched = [
+        *sorted(directory.glob("*.safetensors")),
+        *sorted(directory.glob("*.json")),
+        *sorted(directory.glob("*.jinja")),
+    ]
     stamps = tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in watched)
     return _load(directory, stamps, precision, uses_plain_path)
 
@@ -245,7 +256,7 @@ def _load(
 ) -> BaseModel:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype: torch.dtype = getattr(torch, precision)
-    files = sorted(directory.glob("*.safetensors"))
+    files = weight_files(directory)
     decoder: PlainDecoder | HuggingFaceDecoder
     try:
         config = read_config(directory)

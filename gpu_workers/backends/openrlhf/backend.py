@@ -15,6 +15,7 @@ from typing import Any
 from gpu_workers.artifacts import hash_files, write_file
 from gpu_workers.backends import TrainedAdapter
 from gpu_workers.backends.adapter_files import describe_adapter, package_versions, publish_adapter
+from gpu_workers.backends.base_models import find_weights
 from gpu_workers.backends.errors import CancelledError, TrainingError
 from gpu_workers.backends.openrlhf.curves import read_curves
 from gpu_workers.backends.openrlhf.planning import find_base, plan_job
@@ -150,7 +151,7 @@ def collect(
     if spec.purpose == "reward_model":
         return _collect_head(spec, output=output, is_cancelled=is_cancelled)
     recipe = Recipe.from_json(spec.recipe)
-    fields = describe_adapter(spec, recipe, hash_files(sorted(find_base(spec).glob("*.safetensors"))))
+    fields = describe_adapter(spec, recipe, hash_files(find_weights(find_base(spec))))
     directory, sha256 = publish_adapter(read_saved(output / "saved", recipe), fields, parent=output)
     updates = read_updates(output)
     summary = {name: updates[-1][name] for name in LAST_OF if updates and name in updates[-1]} | {

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpu_workers.artifacts import ArtifactError, hash_files, path_from_uri
 from gpu_workers.backends.adapter_files import open_parent, require_fit
-from gpu_workers.backends.base_models import locate_base
+from gpu_workers.backends.base_models import find_weights, locate_base
 from gpu_workers.backends.errors import BaseModelError
 from gpu_workers.backends.openrlhf.argv import REINFORCE, Places, reinforce
 from gpu_workers.backends.openrlhf.plugin.told import VARIABLE, Told
@@ -148,7 +148,7 @@ def _describe_stock(
 def find_base(spec: TrainSpec) -> Path:
     """The directory of the base model. Raises BaseModelError where it holds no weights."""
     directory = locate_base(spec.base_model)
-    if not any(directory.glob("*.safetensors")):
+    if not find_weights(directory):
         raise BaseModelError(f"wanted a model directory with *.safetensors, found none at {directory}")
     return directory
 

@@ -15,7 +15,7 @@ import tinker
 from gpu_workers.artifacts import hash_files, path_from_uri
 from gpu_workers.backends import TrainedAdapter
 from gpu_workers.backends.adapter_files import describe_adapter, package_versions, publish_adapter
-from gpu_workers.backends.base_models import locate_base
+from gpu_workers.backends.base_models import find_weights, locate_base
 from gpu_workers.backends.chat_templates import TokenizerReader
 from gpu_workers.backends.checkpoints import DIRECTORY
 from gpu_workers.backends.errors import CancelledError, DivergedError
@@ -110,7 +110,7 @@ def train(
         save_checkpoint(output, spec, left.state, metrics)
         checked = _check_imitation(service, left, held_out, recipe, metrics[-(len(plan) // recipe.epochs) :])
         fetch_export(service.export(adapter, _name(spec, len(plan)), keep_s=DAY_S), output / EXPORT)
-    weights = sorted(base.glob("*.safetensors"))
+    weights = find_weights(base)
     fields = describe_adapter(spec, recipe, hash_files(weights) if weights else "")
     tensors = read_export(output / EXPORT, recipe)
     directory, sha256 = publish_adapter(tensors, fields, parent=output, beside={LEFT_FILE: left.to_bytes()})

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, copytree
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
+from gpu_workers.backends.adapter_files import publish_adapter, start_adapter
+from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.exporting import ExportError, export, main
 
@@ -32,6 +35,20 @@ def test_a_merged_model_answers_as_its_adapter_does(
     wanted = engine.score([PROMPT], [ANSWER], "adapter")[0]
     assert Engine.open(str(merged)).score([PROMPT], [ANSWER])[0] == pytest.approx(wanted, abs=1e-4)
     assert engine.score([PROMPT], [ANSWER])[0] != pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_base_with_weights_beside_its_own_is_known_by_its_own(base: Path, tmp_path: Path) -> None:
+    """Publishers lay the same weights beside them in another form. What the trainer writes is what an export reads."""
+    directory = copytree(base, tmp_path / "base")
+    save_file({"tok_embeddings.weight": torch.ones(2, 2)}, directory / "consolidated.safetensors")
+    model, modules = load_base(str(directory)), ["q_proj"]
+    made = {"worker": "w", "base_model": str(directory), "base_sha256": model.sha256, "run_id": 1, "attempt": 1}
+    made |= {"parent_sha256": "", "recipe_hash": "0" * 64, "rollouts_sha256": "0" * 64}
+    tensors = start_adapter(model.find_linears(modules), rank=2, seed=0)
+    adapter, _ = publish_adapter(
+        tensors, {**made, "rank": 2, "alpha": 4.0, "target_modules": modules}, parent=tmp_path / "adapters"
+    )
+    assert export(adapter, form="merged", base=directory, out=tmp_path / "merged").is_dir()
 
 
 def test_a_base_in_half_precision_rounds_the_adapter_unless_float32_is_asked_for(
