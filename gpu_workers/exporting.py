@@ -23,6 +23,7 @@ from gpu_workers.engine.lora import CONFIG_FILE, WEIGHTS_FILE, read_adapter
 from gpu_workers.engine.plain_model import PlainModel
 from gpu_workers.engine.products import Dense, lay_out_plainly
 from tentalis.core.learning.preflight_rules import ask_quantised
+from tentalis.kept_models import MANIFEST
 
 FORMATS = ("peft", "merged", "gguf", "ollama")
 AUTO, FLOAT32 = "auto", "float32"
@@ -98,7 +99,7 @@ def _merge(adapter: Path, base: Path, staging: Path, dtype: str) -> None:
     staging.mkdir()
     for pattern in _NOT_WEIGHTS:
         for file in base.glob(pattern):
-            if "safetensors.index" not in file.name:
+            if "safetensors.index" not in file.name and file.name != MANIFEST:  # whose files these are no more
                 shutil.copyfile(file, staging / file.name)
     kinds = {name: one.dtype for path in weight_files(base) for name, one in load_file(path).items()}
     if dtype == FLOAT32:

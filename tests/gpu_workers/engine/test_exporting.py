@@ -14,6 +14,7 @@ from gpu_workers.backends.adapter_files import publish_adapter, start_adapter
 from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.exporting import ExportError, export, main
+from tentalis.kept_models import MANIFEST
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
 
@@ -49,6 +50,16 @@ def test_a_base_with_weights_beside_its_own_is_known_by_its_own(base: Path, tmp_
         tensors, {**made, "rank": 2, "alpha": 4.0, "target_modules": modules}, parent=tmp_path / "adapters"
     )
     assert export(adapter, form="merged", base=directory, out=tmp_path / "merged").is_dir()
+
+
+def test_a_merged_model_does_not_say_that_it_is_its_base(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    directory = copytree(base, tmp_path / "base")
+    (directory / MANIFEST).write_text("{}")
+    merged = export(write_adapter(tmp_path / "adapter"), form="merged", base=directory, out=tmp_path / "merged")
+    assert not (merged / MANIFEST).exists()
+    assert (merged / "config.json").is_file()
 
 
 def test_a_base_in_half_precision_rounds_the_adapter_unless_float32_is_asked_for(
