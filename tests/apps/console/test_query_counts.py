@@ -68,7 +68,7 @@ QUERIES: Mapping[str, int] = {
     "environment": 13,
     "repo_tasks": 10,
     "tasksets": 11,
-    "taskset": 12,
+    "taskset": 13,
     "taskset_new": 9,
     "taskset_add": 11,
     "taskset_split": 10,
