@@ -212,12 +212,13 @@ def find_taken_back(adapter: Adapter) -> str:
     Beside something newer it is tried, and so is what a person released. What serves is locked in the running
     transaction.
     """
-    words = "" if adapter.suspicion else find_outdated(adapter)
+    if adapter.suspicion or not (words := find_outdated(adapter)):
+        return ""
     compared = Adapter.objects.filter(
         worker=adapter.worker_id,
         name__in=adapter.verdicts.filter(question=Verdict.Question.SAFE).values("compared_with"),
     ).first()
-    if not words or compared is None:
+    if compared is None:
         return ""
     serving = find_deployed(adapter.worker, end_user=adapter.end_user)
     return words if serving is None or serving.version < compared.version else ""

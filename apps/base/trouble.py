@@ -43,9 +43,7 @@ def holds_nul(error: BaseException | None) -> bool:
 
 def refuse_nul(request: HttpRequest) -> HttpResponse:
     """400: problem details for programs, a page for people."""
-    if request.path.startswith(PROGRAMS):
-        return _say_problem(request, 400, NUL_CODE, NUL_DETAIL)
-    return render(None, "400.html", status=400)  # without a request: its user would be read
+    return _refuse(request, NUL_CODE, NUL_DETAIL)
 
 
 def answer_trouble(request: HttpRequest, error: BaseException) -> HttpResponse:
@@ -63,11 +61,9 @@ def answer_trouble(request: HttpRequest, error: BaseException) -> HttpResponse:
 
 def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """What Django refuses before any view: a Host header that is none or not ours, fields without number."""
-    if not request.path.startswith(PROGRAMS):
-        return render(None, "400.html", status=400)
-    is_host = isinstance(exception, DisallowedHost)
-    detail = "The Host header names no address of this server." if is_host else "The request cannot be read."
-    return _say_problem(request, 400, "bad_host" if is_host else "bad_request", detail)
+    if isinstance(exception, DisallowedHost):
+        return _refuse(request, "bad_host", "The Host header names no address of this server.")
+    return _refuse(request, "bad_request", "The request cannot be read.")
 
 
 def show_server_error(request: HttpRequest) -> HttpResponse:
@@ -90,6 +86,12 @@ def describe_problem(request: Any, *, status: int, code: str, detail: str) -> di
         "code": code,
         "request_id": getattr(request, "request_id", ""),
     }
+
+
+def _refuse(request: HttpRequest, code: str, detail: str) -> HttpResponse:
+    if request.path.startswith(PROGRAMS):
+        return _say_problem(request, 400, code, detail)
+    return render(None, "400.html", status=400)  # without a request: its user would be read
 
 
 def _say_problem(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:

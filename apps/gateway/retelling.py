@@ -7,6 +7,7 @@ import orjson
 
 from apps.gateway.bounds import BeyondBoundsError, load_bounded
 from apps.gateway.dialects import ErrorWords, read_error
+from apps.gateway.dialects.errors import find_own_error
 from apps.gateway.dialects.wire import DONE, dump_data
 
 _WHOLE = (b"{", b"[", b"<")
@@ -43,8 +44,7 @@ def tell_as_events(raw: bytes) -> bytes:
     except (orjson.JSONDecodeError, BeyondBoundsError):
         raise NotAnAnswerError(f"wanted events, found {raw[:80]!r}") from None
     is_object = isinstance(answer, dict)
-    error = (answer.get("error") or (answer if answer.get("object") == "error" else None)) if is_object else None
-    if error:
+    if is_object and (error := find_own_error(answer)):
         words = read_error(raw)
         raise NotAnAnswerError(words.message, status=_read_status(error), words=words)
     if not is_object or not isinstance(answer.get("choices"), list):

@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.serializers.rows import RowOut, may_know
+from apps.api.serializers.rows import TO_MANAGERS, RowOut, may_know
 from apps.api.serializers.strict import AnyJSONField, StrictSerializer, TextField
 from apps.checks.models import NamedCheck
 from apps.checks.services import MAX_ENVIRONMENT_CHARS
@@ -27,9 +27,7 @@ SHOWN_CHARS = 2_000
 class CheckOut(RowOut[NamedCheck]):
     """One version of a check of a project."""
 
-    spec = serializers.SerializerMethodField(
-        help_text="As stored, with what it uses written out. null for all but owners and managers of the project."
-    )
+    spec = serializers.SerializerMethodField(help_text=f"As stored, with what it uses written out. {TO_MANAGERS}")
 
     class Meta:
         model = NamedCheck

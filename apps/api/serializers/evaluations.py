@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.serializers.returns import ComparisonOut
-from apps.api.serializers.rows import RowOut, may_know
+from apps.api.serializers.rows import TO_MANAGERS, RowOut, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
     NumberField,
@@ -75,9 +75,7 @@ class TryRecordOut(RowOut[TryRecord]):
     )
     request = serializers.DictField(help_text="What the first turn was asked with beside the messages: tools.")
     sampling = serializers.DictField()
-    verification = serializers.SerializerMethodField(
-        help_text="What was verified; null for all but owners and managers of the project."
-    )
+    verification = serializers.SerializerMethodField(help_text=f"What was verified; {TO_MANAGERS}")
     turn_tokens = serializers.ListField(
         child=serializers.IntegerField(), help_text="How many of the tokens each turn wrote; none where none are known."
     )

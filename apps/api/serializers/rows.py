@@ -38,6 +38,10 @@ class RowOut(serializers.ModelSerializer[Row]):
         return serializers.IntegerField, {"source": f"{field_name}_id", **({"allow_null": True} if column.null else {})}
 
 
+TO_MANAGERS = "null for all but owners and managers of the project."
+"""What help texts say of a field that `may_know` guards."""
+
+
 def may_know(serializer: serializers.BaseSerializer[Any], project_id: int) -> bool:
     """Whether the caller leads the project, and so is told what is right. One query a request."""
     context = cast("dict[str, Any]", serializer.context)

@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.serializers.rows import RowOut, may_know
+from apps.api.serializers.rows import TO_MANAGERS, RowOut, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
@@ -23,7 +23,6 @@ from tentalis.core.field_limits import MAX_ABOUT_CHARS
 from tentalis.limits import LIMITS
 
 MAX_DRAWN = 10_000
-TOLD = "null for all but owners and managers of the project."
 
 
 class TasksetOut(RowOut[Taskset]):
@@ -38,8 +37,8 @@ class ItemOut(RowOut[Item]):
     """A task of a set; `split` says what it is for."""
 
     messages = serializers.ListField(child=serializers.DictField())
-    reference = serializers.SerializerMethodField(help_text=f"The right answer. {TOLD}")
-    checks = serializers.SerializerMethodField(help_text=f"What a right answer is, as data. {TOLD}")
+    reference = serializers.SerializerMethodField(help_text=f"The right answer. {TO_MANAGERS}")
+    checks = serializers.SerializerMethodField(help_text=f"What a right answer is, as data. {TO_MANAGERS}")
 
     @extend_schema_field(AnyJSONField(allow_null=True))
     def get_reference(self, item: Item) -> Any:

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.serializers.learning import UseOut
-from apps.api.serializers.rows import RowOut, may_know
+from apps.api.serializers.rows import TO_MANAGERS, RowOut, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
@@ -142,9 +142,7 @@ class TaskOut(RowOut[Task]):
         help_text="It is a try of this evaluation: done like any, graded, and never learnt from. null: it is work.",
     )  # fmt: skip
 
-    reference = serializers.SerializerMethodField(
-        help_text="What a right answer holds. null for all but owners and managers of the project."
-    )
+    reference = serializers.SerializerMethodField(help_text=f"What a right answer holds. {TO_MANAGERS}")
     checks = serializers.SerializerMethodField(
         help_text="What else it is checked by, named checks written out. null for all but owners and managers."
     )

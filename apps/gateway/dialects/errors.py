@@ -82,14 +82,17 @@ def read_error(raw: bytes) -> ErrorWords:
     )
 
 
+def find_own_error(answer: Body) -> Any:
+    """The error that an answer is, or holds in its place; None where it has none."""
+    return answer.get("error") or (answer if answer.get("object") == "error" else None)  # the latter as vLLM wrote it
+
+
 def find_failure(answer: Body) -> ErrorWords | None:
     """An error in an answer, or in a piece of one: in its place, beside its choices or in one of them.
 
     A finish reason "error" is one without words: vLLM ends so what it could not go on with, and OpenRouter too.
     """
-    error = answer.get("error")
-    if not error and answer.get("object") == "error":  # as vLLM wrote it before
-        error = answer
+    error = find_own_error(answer)
     if not error:
         for choice in answer.get("choices") or ():
             if isinstance(choice, Mapping) and (choice.get("error") or choice.get("finish_reason") == "error"):
