@@ -9,8 +9,8 @@ nothing the base's figures are those that count.
 A naive arm is what a hurried team does: five checks that are easily kept, no KL, a high learning rate. One learns as
 all others do, from what its gate lets serve. Of the other every adapter is promoted by hand in a project that measures
 nothing, so that the updates add up (`tests.bench.arms_unwatched`); each of its adapters is handed in at the gate of a
-second project, with the same five checks and only the base in service: its shares and verdicts are those of that
-project.
+second project with the same five checks, where the base serves first, as continuing the one before it: its shares and
+verdicts are those of that project.
 
 The model is one that is kept in the home (`tentalis model get`); the stack runs in a home of the bench's own. Nothing
 is judged but the naive arms: whatever the others show is printed. Alarms must fire on each by its fifth update, and no

@@ -2,22 +2,18 @@
 word of each adapter.
 
 The worker that learns is of a project that holds nothing out: its gate can prove nothing, and a person in a hurry
-promotes every adapter, so that the updates add up. Each is then handed in, as what it is, an adapter of the base, in
-another project where the same checks judge held-out tickets and nothing but the base serves before it.
+promotes every adapter, so that the updates add up. Each is then handed in, as what it is, in another project where the
+same checks judge held-out tickets and the base serves first: it continues the one that was handed in before it. What
+continues an adapter that does not serve is measured as any other, and is left to a person.
 """
 
 import argparse
 import copy
-import hashlib
 import json
-import shutil
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from tentalis.core.canon import canonical_json
 
 if TYPE_CHECKING:
     from apps.accounts.models import User
@@ -66,15 +62,16 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
     ground = copy.copy(tickets)
     ground.worker = unwatched
     made: Adapter | None = None
+    handed: Adapter | None = None
     for update in range(1, updates + 1):
         done = run_update(ground, by=by, update=update, seed=seed)
         made = Adapter.objects.select_related("worker__project", "worker__provider").get(
             worker=unwatched, version=update
         )
         promote(adapter=made, by=by)
-        handed = hand_in(made, watched, by=by)
+        handed = hand_in(made, watched, continues=handed, by=by)
         told = f"update {update}: reward {done.reward:.3f}, {handed.state} after {done.wall_s:.0f} s: "
-        sys.stdout.write(told + handed.verdicts.get(question="safe").words + "\n")
+        sys.stdout.write(f"{told}{handed.verdicts.get(question='safe').words} {handed.suspicion}\n")
         drawn = Attempt.objects.filter(task__project=unwatched.project, index=0).order_by("-task_id")
         for reply in drawn.values_list("answer", flat=True)[:SHOWN]:
             sys.stdout.write(f"    trained on {reply!r}\n")
@@ -96,43 +93,27 @@ def train_unwatched(unwatched: "Worker", watched: "Worker", *, updates: int, see
     }
 
 
-def hand_in(made: "Adapter", worker: "Worker", *, by: "User") -> "Adapter":
-    """Have the gate judge the weights of another worker's adapter as a first one of a worker, and promote it if it may.
+def hand_in(made: "Adapter", worker: "Worker", *, continues: "Adapter | None", by: "User") -> "Adapter":
+    """Have the gate judge another worker's adapter as one of a worker's line, and promote it if it may.
 
-    What it continued is no part of what it says of itself here: its tensors are all that the updates came to. What was
-    promoted is taken back, so that the next finds the base in service too.
+    Args:
+        continues: what the one it continues is called in that line; None for the first.
     """
-    from django.conf import settings
     from django.db import transaction
 
-    from apps.adapters.artifacts import MANIFEST, path_of
-    from apps.adapters.models import Adapter
-    from apps.adapters.selectors import find_deployed
-    from apps.adapters.services import record_adapter, roll_back
+    from apps.adapters.services import record_adapter
     from apps.outbox import services as outbox
     from apps.outbox.kinds import SegmentKind
     from apps.outbox.models import Segment
 
-    directory = Path(settings.ARTIFACTS) / "handed-in" / made.name
-    shutil.copytree(path_of(made.uri), directory)
-    content = canonical_json(json.loads((directory / MANIFEST).read_bytes()) | {"parent_sha256": ""})
-    (directory / MANIFEST).write_bytes(content)
     with transaction.atomic():
         adapter = record_adapter(
-            worker=worker,
-            parent=None,
-            run_id=None,
-            uri=directory.resolve().as_uri(),
-            sha256=hashlib.sha256(content).hexdigest(),
-            by=by.handle,
+            worker=worker, parent=continues, run_id=None, uri=made.uri, sha256=made.sha256, by=by.handle
         )
         outbox.start(SegmentKind.ADOPT, subject_id=adapter.pk, project_id=adapter.project_id)
     adopting = Segment.objects.filter(kind=SegmentKind.ADOPT, subject_id=adapter.pk, state=Segment.State.OPEN)
     while adopting.exists():
         time.sleep(POLL_S)
-    if find_deployed(worker) is not None:
-        roll_back(worker=worker, by=by)
-        Adapter.objects.filter(worker=worker).update(is_anchor=False)
     adapter.refresh_from_db()
     return adapter
 
