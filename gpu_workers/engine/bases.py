@@ -16,7 +16,7 @@ from gpu_workers.engine.checkpoint import EMBEDDING, HEAD, read_config, read_hea
 from gpu_workers.engine.engine import Engine
 from gpu_workers.engine.errors import EngineError, UnknownModelError
 from gpu_workers.engine.jobs import Job
-from gpu_workers.engine.models import LoadedModel
+from gpu_workers.engine.models import LoadedModel, name_taken
 from gpu_workers.engine.products import SMALL_NUMBERS
 from gpu_workers.engine.scheduler import Tally
 from gpu_workers.engine.served import Served
@@ -119,7 +119,8 @@ class Bases:
                 longest = read_config(one.directory).get("max_position_embeddings")
                 card = {"root": str(one.directory), "parent": None, "max_model_len": longest, "fingerprint": ""}
                 yield {"id": one.name, **card}
-                yield from ({"id": name, **card, "parent": one.name} for name in one.adapters)
+                for name, directory in one.adapters.items():
+                    yield {"id": name, **card, "root": str(directory), "parent": one.name}
 
     @asynccontextmanager
     async def hold(self, name: object) -> AsyncIterator[Served]:
@@ -152,6 +153,14 @@ class Bases:
         kept = next((one for one in self._kept.values() if name in one.heads), None)
         async with self.hold(kept.name if kept else None) as engine:
             yield engine
+
+    def require_free(self, engine: Served, name: str) -> None:
+        """Raises AdapterRefusedError where a name is another base's, or that of an adapter of another."""
+        owners = [one.engine for one in self._look_up().values() if name == one.name or name in one.adapters]
+        if name in self.first.models.now():
+            owners.append(self.first)
+        if any(owner is not engine for owner in owners):
+            raise name_taken(name, param="lora_name")
 
     def note(self, engine: Served, name: str, directory: Path | None, *, is_head: bool = False) -> None:
         """Remember what was loaded on an engine, so that it comes back with its base; None forgets it."""

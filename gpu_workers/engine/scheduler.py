@@ -217,8 +217,7 @@ class Scheduler:
                 if size > most and job.loaded.model.keeps_prefixes and not _needs_states(job):
                     self._waiting.popleft()
                     if self._part is None:
-                        self._begin(job, index)
-                        room -= job.options.n
+                        room -= self._begin(job, index, events)
                     else:
                         passed.append((job, index))
                     continue
@@ -250,10 +249,22 @@ class Scheduler:
             names = self._names[job, index] = hash_blocks(job.loaded.identity, prompt)
         return len(prompt) - prefixes.count(names[: job.states_from(index) // BLOCK_TOKENS])
 
-    def _begin(self, job: Job, index: int) -> None:
+    def _begin(self, job: Job, index: int, events: Events) -> int:
+        """Read a long prompt in parts from here on.
+
+        Returns:
+            Choices that will want room.
+        """
         prefixes = self._keeps(job.loaded)
-        known = prefixes.find(self._names[job, index]) if prefixes else None
+        try:
+            known = prefixes.find(self._names[job, index]) if prefixes else None
+        except Exception as error:  # as in step: the job is told, the rest goes on
+            logger.exception("what is known of a prompt for %s could not be put together", job.loaded.name)
+            self._note_admitted(job, index)
+            _give_up([(job, index)], error, events)
+            return 0
         self._part = _Part(job, index, known, 0 if known is None else known.shape[2])
+        return job.options.n
 
     def _read_on(self, events: Events) -> None:
         """Read a part of the long prompt; with the last one it is admitted."""

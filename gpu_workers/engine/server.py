@@ -120,6 +120,7 @@ class EngineServer:
         fields.finish()
         self._require_inside(path, "lora_path")
         async with self._bases.hold_for(path) as engine:
+            self._bases.require_free(engine, name)
             loaded = await asyncio.to_thread(engine.load_adapter, name, path)
             self._bases.note(engine, name, path)
         logger.info("loaded adapter %s from %s", name, path)

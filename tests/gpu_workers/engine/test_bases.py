@@ -47,6 +47,13 @@ async def ask(client: Client, model: str, status: int = 200) -> Any:
     return found["error"] if status != 200 else (response.headers[ADAPTER_HEADER], found["choices"][0]["token_ids"])
 
 
+def write_made_for(base: Path, adapter: Path) -> Path:
+    """The adapter, which says whose it is."""
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": str(base)}))
+    return adapter
+
+
 async def count_loaded(client: Client) -> str:
     text = await (await client.get("/metrics")).text()
     return next(line for line in text.splitlines() if line.startswith("tentalis_engine_bases ")).split()[1]
@@ -61,10 +68,7 @@ async def test_each_name_is_answered_by_its_own_model_and_who_was_asked_longest_
         engine = Engine(name, kept_in / name)
         prompt = engine.codec.encode([str(ASKED["prompt"])], add_special_tokens=True)
         alone[name] = [int(token) for token in engine.generate(prompt, max_tokens=3, temperature=0)[0][0].token_ids]
-    adapter = write_adapter(tmp_path / "a")
-    config = json.loads((adapter / "adapter_config.json").read_text())
-    made_for = {"base_model_name_or_path": str(kept_in / "qwen2")}
-    (adapter / "adapter_config.json").write_text(json.dumps(config | made_for))
+    adapter = write_made_for(kept_in / "qwen2", write_adapter(tmp_path / "a"))
     loading = {"lora_name": "w@v1", "lora_path": str(adapter)}
     assert (await client.post("/v1/load_lora_adapter", json=loading)).status == 200
     adapted = await ask(client, "w@v1")
@@ -80,6 +84,33 @@ async def test_each_name_is_answered_by_its_own_model_and_who_was_asked_longest_
     }
     assert (await client.post("/v1/unload_lora_adapter", json={"lora_name": "w@v1"})).status == 200
     assert "w@v1" not in {card["id"] for card in (await (await client.get("/v1/models")).json())["data"]}
+
+
+async def test_a_base_that_made_room_still_says_where_its_adapters_lie(
+    client: Client, kept_in: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Who loaded them compares: other weights under their name are refused for good."""
+    adapter = write_made_for(kept_in / "qwen2", write_adapter(tmp_path / "a"))
+    loading = {"lora_name": "w@v1", "lora_path": str(adapter)}
+    assert (await client.post("/v1/load_lora_adapter", json=loading)).status == 200
+    for name in ("llama", "gemma3"):
+        await ask(client, name)
+    cards = {card["id"]: card for card in (await (await client.get("/v1/models")).json())["data"]}
+    assert cards["qwen2"]["fingerprint"] == "", "it is in memory no more"
+    assert (cards["w@v1"]["root"], cards["w@v1"]["parent"]) == (str(adapter), "qwen2")
+
+
+@pytest.mark.parametrize("name", ["first", "qwen2", "llama", "w@v1"])
+async def test_an_adapter_takes_no_name_of_another_base_or_of_its_adapters(
+    client: Client, kept_in: Path, write_adapter: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    mine = write_made_for(kept_in / "qwen2", write_adapter(tmp_path / "a"))
+    loading = {"lora_name": "w@v1", "lora_path": str(mine)}
+    assert (await client.post("/v1/load_lora_adapter", json=loading)).status == 200
+    other = write_made_for(kept_in / "gemma3", write_adapter(tmp_path / "b"))
+    refused = await client.post("/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(other)})
+    assert (refused.status, (await refused.json())["error"]["code"]) == (400, "adapter_name_taken")
+    assert (await ask(client, name))[0] == name
 
 
 async def test_what_is_not_there_too_large_or_broken_is_named_and_harms_nobody(client: Client, kept_in: Path) -> None:

@@ -338,6 +338,31 @@ def test_a_long_prompt_that_is_cancelled_or_fails_half_way_leaves_room_for_the_n
     assert engine.scheduler.waiting_prompts == 0
 
 
+def test_a_long_prompt_whose_known_beginning_has_no_room_fails_alone(
+    model_directory: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine("tiny", model_directory("qwen2"), prefix_bytes=1 << 24)
+    monkeypatch.setattr(engine.base.model, "part_tokens", 16)
+    long, options = [1 + (7 * place) % 500 for place in range(90)], SamplingOptions(max_tokens=4, seed=2)
+    jobs = [Job(engine.base, [prompt], options) for prompt in (long, PROMPT, [2, *long])]
+    find, left = PrefixStore.find, [1]
+
+    def fail_once(store: PrefixStore, names: Any) -> Any:
+        if left:
+            left.clear()
+            raise RuntimeError("no memory left")
+        return find(store, names)
+
+    monkeypatch.setattr(PrefixStore, "find", fail_once)
+    for job in jobs:
+        engine.submit(job)
+    drain(engine)
+    with pytest.raises(EngineError, match="no memory left"):
+        jobs[0].finished_samples()
+    assert [len(job.finished_samples()[0].token_ids) for job in jobs[1:]] == [4, 4]
+    assert engine.scheduler.waiting_prompts == 0
+
+
 def test_a_full_queue_says_when_to_come_back(model_directory: Callable[[str], Path]) -> None:
     engine = Engine("tiny", model_directory("qwen2"), max_rows=1, max_waiting=2)
     options = SamplingOptions(max_tokens=50, seed=1, ignores_eos=True)
