@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,8 +140,11 @@ def _carry_stretch(stretch: _Stretch, config: Any, name: str) -> None:
     Raises:
         MakingError: the config would say something else than the file.
     """
-    told = dict(getattr(config, "rope_parameters", None) or {})
-    if stretch.kind != "none" and (told.get("rope_type"), told.get("factor")) != (stretch.kind, stretch.factor):
+    told = deepcopy(getattr(config, "rope_parameters", None) or {})
+    if stretch.kind == "linear" and told:  # of a model with windows the layers without one alone are stretched
+        told.get("full_attention", told).update(rope_type="linear", factor=stretch.factor)
+        config.rope_parameters = told
+    elif stretch.kind != "none" and (told.get("rope_type"), told.get("factor")) != (stretch.kind, stretch.factor):
         raise MakingError(
             f"{name} stretches positions ({stretch.kind}, by {stretch.factor:g}), which is lost when a "
             f"{stretch.architecture} file is read: take the model's safetensors instead"

@@ -61,17 +61,20 @@ def write_llama(path: Path, *, divisors: Sequence[float] = (), stretch: tuple[st
     writer.close()
 
 
-def write_gguf(path: Path, *, template: str = "", vocabulary: int = len(PIECES)) -> None:
+def write_gguf(
+    path: Path, *, template: str = "", vocabulary: int = len(PIECES), layers: int = LAYERS, stretched_by: float = 0.0
+) -> None:
     """Gemma 3's architecture in float32.
 
     Args:
         vocabulary: rows of the embedding, beside the tokens that the tokenizer has.
+        stretched_by: factor of the linear way that its larger models stretch positions; 0: the header names none.
     """
     draw = np.random.default_rng(3)
     writer = gguf.GGUFWriter(path, "gemma3")
     writer.add_context_length(128)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(INNER)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(1)
@@ -80,6 +83,9 @@ def write_gguf(path: Path, *, template: str = "", vocabulary: int = len(PIECES))
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(1_000_000.0)
     writer.add_sliding_window(16)
+    if stretched_by:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(stretched_by)
     writer.add_tokenizer_model("llama")
     writer.add_token_list(PIECES)
     writer.add_token_scores([-float(number) for number in range(len(PIECES))])
@@ -93,7 +99,7 @@ def write_gguf(path: Path, *, template: str = "", vocabulary: int = len(PIECES))
     if template:
         writer.add_chat_template(template)
     shapes: dict[str, tuple[int, ...]] = {"token_embd": (vocabulary, WIDTH), "output_norm": (WIDTH,)}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         own = {"attn_q": (HEADS * HEAD_WIDTH, WIDTH), "attn_k": (HEAD_WIDTH, WIDTH), "attn_v": (HEAD_WIDTH, WIDTH)}
         own |= {"attn_output": (WIDTH, HEADS * HEAD_WIDTH), "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH)}
         norms: dict[str, tuple[int, ...]] = {"attn_q_norm": (HEAD_WIDTH,), "attn_k_norm": (HEAD_WIDTH,)}

@@ -100,11 +100,27 @@ def test_divisors_that_change_nothing_are_no_stretch(tmp_path: Path) -> None:
     assert shape.ropes == (Rope(500_000.0),)
 
 
+def test_positions_that_are_stretched_evenly_stay_so(tmp_path: Path) -> None:
+    write_llama(tmp_path / "m.gguf", stretch=("linear", 4.0))
+    make_from_gguf(tmp_path / "m.gguf", tmp_path / "made", template="none")
+    shape = plain_shape(read_config(tmp_path / "made"))
+    assert shape is not None
+    assert shape.ropes == (Rope(500_000.0, 4.0),)
+
+
+def test_of_a_model_with_windows_the_layers_without_one_alone_are_stretched(tmp_path: Path) -> None:
+    """Gemma 3 of 4 billion weights and more."""
+    write_gguf(tmp_path / "m.gguf", layers=6, stretched_by=8.0)
+    make_from_gguf(tmp_path / "m.gguf", tmp_path / "made", template="none")
+    shape = plain_shape(read_config(tmp_path / "made"))
+    assert shape is not None
+    assert shape.ropes == (*[Rope(10_000.0)] * 5, Rope(1_000_000.0, 8.0))
+
+
 @pytest.mark.parametrize(
     ("told", "words"),
     [
         ({"divisors": [1.0] * 16 + [8.0] * 16}, "by rope_freqs.weight in another way than Llama 3 does"),
-        ({"stretch": ("linear", 4.0)}, r"stretches positions \(linear, by 4\), which is lost"),
         ({"stretch": ("yarn", 16.0)}, r"stretches positions \(yarn, by 16\), which is lost"),
     ],
 )
