@@ -173,6 +173,11 @@ class Bases:
         else:
             loaded[name] = directory
 
+    def forget(self, name: str) -> bool:
+        """Unload an adapter of a base that is not in memory, which need not be read for that; whether it is of one."""
+        away = (one for one in self._kept.values() if one.engine is None and one.opening is None)
+        return any(one.adapters.pop(name, None) is not None for one in away)
+
     def _find(self, name: object) -> _Kept | None:
         if self._root is None or not isinstance(name, str) or not name or name in self.first.models.now():
             return None

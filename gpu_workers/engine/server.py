@@ -131,9 +131,10 @@ class EngineServer:
         name = fields.string("lora_name")
         fields.take("lora_int_id")
         fields.finish()
-        async with self._bases.hold(name) as engine:
-            engine.unload_adapter(name)
-            self._bases.note(engine, name, None)
+        if not self._bases.forget(name):
+            async with self._bases.hold(name) as engine:
+                engine.unload_adapter(name)
+                self._bases.note(engine, name, None)
         logger.info("unloaded adapter %s", name)
         return _text(f"Success: LoRA adapter '{name}' removed successfully.", name)
 

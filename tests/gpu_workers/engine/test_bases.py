@@ -98,6 +98,12 @@ async def test_a_base_that_made_room_still_says_where_its_adapters_lie(
     cards = {card["id"]: card for card in (await (await client.get("/v1/models")).json())["data"]}
     assert cards["qwen2"]["fingerprint"] == "", "it is in memory no more"
     assert (cards["w@v1"]["root"], cards["w@v1"]["parent"]) == (str(adapter), "qwen2")
+    assert (await client.post("/v1/unload_lora_adapter", json={"lora_name": "w@v1"})).status == 200
+    cards = {card["id"]: card for card in (await (await client.get("/v1/models")).json())["data"]}
+    assert "w@v1" not in cards
+    assert cards["qwen2"]["fingerprint"] == "", "its base was not read for that"
+    await ask(client, "qwen2")
+    assert (await ask(client, "w@v1", 404))["code"] == "model_not_found"
 
 
 @pytest.mark.parametrize("name", ["first", "qwen2", "llama", "w@v1"])
