@@ -262,7 +262,7 @@ class Relay:
             found = []
             for payload in payloads:
                 try:
-                    found.append(self._load_event(payload))
+                    found.append(self._load_loosely(payload))
                 except ValueError:
                     self.failure = ErrorWords(f"an event of its stream is no JSON: {payload[:80]!r}", "", "")
                     break
@@ -273,8 +273,8 @@ class Relay:
 
     def _read(self, raw: bytes) -> Json:
         try:
-            answer = self._load(raw)
-        except orjson.JSONDecodeError:
+            answer = self._load_loosely(raw)
+        except ValueError:
             raise UnreadableAnswerError(f"wanted JSON, found {raw[:80]!r}") from None
         if not isinstance(answer, dict):
             raise UnreadableAnswerError(f"wanted a JSON object, found {raw[:80]!r}")
@@ -287,7 +287,7 @@ class Relay:
         except BeyondBoundsError as beyond:
             raise self._refuse_unbounded(beyond) from None
 
-    def _load_event(self, raw: bytes) -> Any:
+    def _load_loosely(self, raw: bytes) -> Any:
         """As `_load`; what orjson refuses, such as an emoji cut in halves, as it is recorded. Raises ValueError."""
         try:
             return self._load(raw)

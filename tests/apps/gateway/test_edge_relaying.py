@@ -166,6 +166,17 @@ def test_halves_of_a_character_do_not_take_their_words_with_them(api: str) -> No
         assert (found.text, found.error) == ("AB\ufffd\ufffdC", "")
 
 
+@pytest.mark.parametrize("api", ["chat", "messages"])
+def test_half_a_character_does_not_take_a_whole_answer_with_it(api: str) -> None:
+    relay = make_relay(ASKED_MESSAGES if api == "messages" else ASKED, api=api)
+    message = b'{"role":"assistant","content":"AB\\ud83d"}'
+    raw = b'{"model":"m","choices":[{"index":0,"message":%s,"finish_reason":"stop"}]}' % message
+    assert b'"AB' in relay.carry(raw)
+    kept, is_merged = relay.record()
+    [found] = capture(Record({**make_header(1, "s"), "is_merged": is_merged}, b"{}", kept))
+    assert (found.text, found.error) == ("AB\ufffd", "")
+
+
 def test_an_event_that_lies_too_deep_is_refused_whoever_reads_it() -> None:
     deep = b"[" * 300 + b"]" * 300
     relay = make_relay(ASKED | {"stream": True})
