@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import count
 from typing import Any, Final
 
 from django.utils import timezone
@@ -45,6 +46,9 @@ class Instead:
     words: str
     call: ToolCall | None = None
     answer: str = ""
+
+
+TOO_LATE: Final = Instead(words="not done: the episode had ended")
 
 
 @dataclass(kw_only=True)
@@ -113,6 +117,16 @@ class PlayedTurn:
             overlap = 0 if begins_with_answer(self.draft.text) else None
             steps[-1] = replace(steps[-1], token_start=0, token_end=len(self.draft.token_ids), token_overlap=overlap)
         return [*steps, DraftStep(kind="answer", text=self.taken_over)] if self.taken_over else steps
+
+    @property
+    def done_instead(self) -> list[Instead | None]:
+        """Of each of its steps, what was done in place of its call; None where that was made as it is or could not be
+        read, and of a step without one."""
+        numbers = count()
+        return [self._find_instead(next(numbers)) if step.kind == "call" else None for step in self.steps]
+
+    def _find_instead(self, number: int) -> Instead | None:
+        return TOO_LATE if len(self.seen or ()) <= number < len(self.calls) else self.instead.get(number)
 
     @property
     def text(self) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Final
 
 from django.conf import settings
@@ -15,7 +16,7 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.base.texts import make_storable
-from apps.worlds.episodes import TAKEN_OVER, Episode, PlayedTurn, Seen
+from apps.worlds.episodes import TAKEN_OVER, Episode, Instead, PlayedTurn, Seen
 from apps.worlds.registry import WORLDS
 from apps.worlds.screenshots import read_png_size
 from apps.worlds.verifying import MOST_WORDS, verify_answer
@@ -43,6 +44,8 @@ TOGETHER_S: Final = 0.02
 """Worlds that act are waited for so long, so that those that are quick are asked about and written down together."""
 LOOK_S: Final = 1.0
 NOT_DONE: Final = "not done: somebody took over"
+NOT_MADE: Final = "its call was not made"
+CHANGED: Final = "somebody changed its call before it was made"
 NEXT_TURN: Final = 7_919
 """Added to an episode's seed for each turn of it."""
 
@@ -416,12 +419,36 @@ def _verify(world: World, episode: Episode) -> Verification | None:
 
 
 def _look(world: World, episode: Episode, draft: AttemptDraft) -> Verification | None:
-    """What the world says of its end; where the state is gone that it ended in, the episode is lost."""
+    """What the world says of its end; where the state is gone that it ended in, the episode is lost.
+
+    Of the steps it is shown those whose calls came to it: which call is which it may tell by their order.
+    """
+    instead = [one for turn in episode.turns for one in turn.done_instead]
+    steps = [
+        step if one is None else replace(step, tool_result=step.tool_result.removeprefix(f"{one.words}\n"))
+        for step, one in zip(draft.steps, instead, strict=True)
+        if one is None or one.call is not None
+    ]
     try:
-        return world.verify_state(episode.prompt, episode.reference, episode.state, draft)
+        found = world.verify_state(episode.prompt, episode.reference, episode.state, replace(draft, steps=steps))
     except (StateLostError, SandboxError) as error:
         episode.lost = f"{type(error).__name__}: {error}"[:MOST_WORDS]
         raise
+    if isinstance(found, Verification) and found.step_scores and any(instead):
+        return _keep_own(found, instead)
+    return found
+
+
+def _keep_own(found: Verification, instead: Sequence[Instead | None]) -> Verification:
+    """A world's word with a place for every step; of one whose call was not its model's own, nothing is said."""
+    said, kept = zip_longest(found.step_scores, found.step_reasons), list[tuple[float | None, str]]()
+    for one in instead:
+        if one is not None and one.call is None:
+            kept.append((None, NOT_MADE))
+        else:
+            score, why = next(said, (None, ""))
+            kept.append((score, why or "") if one is None else (None, CHANGED))
+    return replace(found, step_scores=[score for score, _ in kept], step_reasons=[why for _, why in kept])
 
 
 def _note_facts(episode: Episode, found: Verification | None) -> Verification | None:

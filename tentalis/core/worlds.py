@@ -381,6 +381,9 @@ class World:
     def verify_state(self, prompt: str, reference: Any, state: Any, draft: AttemptDraft) -> Verification | None:
         """Check an episode at its end; `draft`: all its turns as one try. As `verify`, which knows no state.
 
+        Of its calls `draft` has those that `act` was asked to make, in order, and those that could not be read, whose
+        result begins with "error: "; none that others refused.
+
         Raises:
             StateLostError, SandboxError: its state is gone.
         """
