@@ -103,6 +103,7 @@ class _Player:
     def play(self, episodes: Sequence[Episode]) -> None:
         self.pool = ScopedThreadPool(AT_ONCE)
         self.acting: dict[Future[None], tuple[Episode, float]] = {}
+        self.last: dict[Episode, Future[None]] = {}
         self.asking: dict[Future[list[TurnDraft]], tuple[list[Episode], list[Mapping[str, Any]], datetime]] = {}
         self.failure: BaseException | None = None
         begin = partial(_begin, begun={})
@@ -115,8 +116,8 @@ class _Player:
                 raise self.failure
         finally:
             self.pool.shutdown(wait=False, cancel_futures=True)
-            for episode in episodes:
-                _close(self.world, episode)
+            for episode in list(self.last):
+                self._give_back(episode)
 
     def _go_on(self) -> None:
         at_work: set[Future[Any]] = {*self.acting, *self.asking}
@@ -188,15 +189,21 @@ class _Player:
     def _act(self, what: Callable[[World, Episode], None], episode: Episode) -> None:
         future = self.pool.submit(_closing_connections, partial(what, self.world, episode))
         self.acting[future] = episode, time.monotonic()
+        self.last[episode] = future
 
     def _drop_hanging(self) -> None:
         for future, (episode, since) in list(self.acting.items()):
             left = max(self.world.limits.seconds - episode.elapsed_s, LOOK_S)
             if not future.done() and time.monotonic() - since > left:
                 episode.lost = f"{self.world.name} did not come back within {left:.0f} s"
-                episode.is_over, episode.is_open = True, False
+                episode.is_over = True
                 del self.acting[future]
+                self._give_back(episode)
                 self.journal.keep_end([episode])
+
+    def _give_back(self, episode: Episode) -> None:
+        """Close its state as soon as its world does nothing more in it: it may even be opened only then."""
+        self.last.pop(episode).add_done_callback(lambda _: _close(self.world, episode))
 
 
 def _closing_connections(do: Callable[[], Any]) -> Any:
