@@ -10,8 +10,8 @@ from django.db.utils import Error as DatabaseError
 
 from apps.accounts.browser_sessions import hash_cookie
 from apps.base.tasks import cancel_and_wait
-from apps.console.live import Feed, Listener, current_feed, write_frame
-from apps.console.selectors.live import PAGE, Announcement, Sight, replay_announcements
+from apps.console.live import Feed, Listener, current_feed
+from apps.console.selectors.live import PAGE, Announcement, AnnouncementBatch, Sight, replay_announcements
 
 BAD_REQUEST = 4400
 TRY_AGAIN = 1013
@@ -21,9 +21,11 @@ TOO_MANY = 4429
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """`/ws/live/?after=<audit id>`: replays from there, then tells what happens. Without `after` only the latter.
 
-    A frame is a JSON list of announcements. One may come twice, none is left out.
+    A frame is one announcement, `{id, kind, subject, project, at}`; with `batched=1` it is a list of them, which is
+    written once for all who may see the same. An announcement may come twice, none is left out.
     """
 
+    is_batched = False
     listener: Listener | None = None
     sender: asyncio.Task[None] | None = None
 
@@ -33,10 +35,15 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close()
             return
         await self.accept()
-        given = parse_qs(self.scope["query_string"].decode("latin-1")).get("after", [""])[0]
+        asked = parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = asked.get("after", [""])[0]
         if given and not (given.isascii() and given.isdigit() and len(given) < 19):
             await self.close(code=BAD_REQUEST, reason="after: wanted the id of an audit entry")
             return
+        if asked.get("batched", ["1"]) != ["1"]:
+            await self.close(code=BAD_REQUEST, reason="batched: wanted 1, or no such parameter")
+            return
+        self.is_batched = "batched" in asked
         session = self.scope.get("session")
         listener = Listener(user.pk, hash_cookie(session.session_key or "") if session is not None else "")
         if not current_feed().seat(listener):
@@ -61,12 +68,16 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             listener.projects = sight.list_projects(listener.user_id)
             if after is not None:
                 async for page in self._replay(feed, sight, after):
-                    await self.send(text_data=write_frame(page))
-            while (frame := await listener.next()) is not None:
-                await self.send(text_data=frame)
+                    await self._tell(AnnouncementBatch(page))
+            while (batch := await listener.next()) is not None:
+                await self._tell(batch)
         except DatabaseError:
             pass  # the page comes back and replays
         await self.close(code=TRY_AGAIN)
+
+    async def _tell(self, batch: AnnouncementBatch) -> None:
+        for text in [batch.text] if self.is_batched else [item.text for item in batch.announcements]:
+            await self.send(text_data=text)
 
     async def _replay(self, feed: Feed, sight: Sight, after: int) -> AsyncIterator[list[Announcement]]:
         """From memory where that reaches back far enough; in pages, none of them empty."""

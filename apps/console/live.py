@@ -1,7 +1,7 @@
 """The live feed of one web process: one LISTEN on Postgres, fanned out to every open page.
 
 Postgres announces each audit entry when its transaction commits. The feed gathers ids for a moment, reads their rows
-and the rights of all listeners once, and writes one frame for all who may see the same. What it read lately it keeps,
+and the rights of all listeners once, and makes one batch for all who may see the same. What it read lately it keeps,
 so that pages which come back together after a cut replay from memory and not from five hundred queries.
 """
 
@@ -25,6 +25,7 @@ from apps.base.tasks import cancel_and_wait
 from apps.console.selectors.live import (
     LATE_COMMIT,
     Announcement,
+    AnnouncementBatch,
     Sight,
     find_announcements,
     find_announcements_since,
@@ -57,11 +58,11 @@ class Listener:
         self.user_id = user_id
         self.session = session
         self.projects: frozenset[int] = frozenset()
-        self._waiting: asyncio.Queue[str | None] = asyncio.Queue(BACKLOG)
+        self._waiting: asyncio.Queue[AnnouncementBatch | None] = asyncio.Queue(BACKLOG)
 
-    def offer(self, frame: str) -> None:
+    def offer(self, batch: AnnouncementBatch) -> None:
         try:
-            self._waiting.put_nowait(frame)
+            self._waiting.put_nowait(batch)
         except asyncio.QueueFull:
             self.drop()
 
@@ -71,8 +72,8 @@ class Listener:
             self._waiting.get_nowait()
         self._waiting.put_nowait(None)
 
-    async def next(self) -> str | None:
-        """The next frame; None when some were lost, or the user may not sign in any more."""
+    async def next(self) -> AnnouncementBatch | None:
+        """The next batch; None when some were lost, or the user may not sign in any more."""
         return await self._waiting.get()
 
 
@@ -228,24 +229,22 @@ class Feed:
             await self._spread(page)
 
     async def _spread(self, announcements: Sequence[Announcement]) -> None:
-        """Write one frame for all who may see the same; a user who may not sign in any more is shown the door."""
+        """Make one batch for all who may see the same; a user who may not sign in any more is shown the door."""
         self.recent.add(announcements, now_s=time.monotonic())
         listeners = list(self._listeners)
         sessions = {one.session for one in listeners if one.session}
         sight = await _read(find_sight, {one.user_id for one in listeners}, announcements, sessions)
-        written: dict[tuple[int, ...], str] = {}
-        frames: dict[int, str] = {}
+        made: dict[tuple[int, ...], AnnouncementBatch] = {}
+        batches: dict[int, AnnouncementBatch] = {}
         for user_id in sight.active:
             seen = [item for item in announcements if sight.covers(user_id, item)]
-            ids = tuple(item.id for item in seen)
-            if ids and ids not in written:
-                written[ids] = write_frame(seen)
-            frames[user_id] = written.get(ids, "")
+            if seen:
+                batches[user_id] = made.setdefault(tuple(item.id for item in seen), AnnouncementBatch(seen))
         for listener in listeners:
             if not _may_listen(listener, sight):
                 listener.drop()
-            elif frame := frames[listener.user_id]:
-                listener.offer(frame)
+            elif batch := batches.get(listener.user_id):
+                listener.offer(batch)
         self._last_id = max(self._last_id or 0, *(item.id for item in announcements), 0)
         if any(item.kind in ENDS_SIGHT for item in announcements):
             await self._look_after()
@@ -254,11 +253,6 @@ class Feed:
 def _may_listen(listener: Listener, sight: Sight) -> bool:
     is_signed_in = not listener.session or (listener.session, listener.user_id) in sight.sessions
     return is_signed_in and listener.user_id in sight.active
-
-
-def write_frame(announcements: Iterable[Announcement]) -> str:
-    """A list of announcements, as JSON."""
-    return f"[{','.join(item.text for item in announcements)}]"
 
 
 async def _read(do: Callable[..., T], *given: Any) -> T:

@@ -48,7 +48,7 @@ function refresh() {
 
 function connect() {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const socket = new WebSocket(`${scheme}//${location.host}${page.livePath}?after=${last}`);
+  const socket = new WebSocket(`${scheme}//${location.host}${page.livePath}?batched=1&after=${last}`);
   socket.addEventListener("open", () => {
     failures = 0;
     show("live", "Live");

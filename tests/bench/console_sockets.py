@@ -101,7 +101,7 @@ class Ear:
             await self._may_come_back.wait()
             with suppress(OSError, WebSocketException, TimeoutError):
                 async with connect(
-                    f"{self._address}?after={self._last}",
+                    f"{self._address}?batched=1&after={self._last}",
                     additional_headers={"Cookie": self._cookie},
                     origin=self._origin,  # type: ignore[arg-type]
                     open_timeout=GIVE_UP_S,

@@ -234,7 +234,7 @@ class Ear:
         scope: dict[str, Any] = {
             "type": "websocket",
             "path": "/ws/live/",
-            "query_string": b"after=0",
+            "query_string": b"batched=1&after=0",
             "headers": list(headers),
         }
         self.pipe: Any = ApplicationCommunicator(served, scope if user is None else scope | {"user": user})  # type: ignore[no-untyped-call]

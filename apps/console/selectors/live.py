@@ -1,7 +1,7 @@
 """Announcements for open pages: audit entries as the live socket says them, for those who may see them."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -41,6 +41,18 @@ class Announcement:
                 "at": self.at.isoformat().replace("+00:00", "Z"),
             }
         )
+
+
+@dataclass(frozen=True)
+class AnnouncementBatch:
+    """What is told together to all who may see the same, oldest first."""
+
+    announcements: Sequence[Announcement]
+
+    @cached_property
+    def text(self) -> str:
+        """As a JSON list; written once, however many listen."""
+        return f"[{','.join(item.text for item in self.announcements)}]"
 
 
 HEARD_WITH: Mapping[str, Right] = {

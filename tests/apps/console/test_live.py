@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,6 +32,7 @@ from apps.console.selectors.live import (
     HEARD_WITH,
     LOOK_BACK,
     Announcement,
+    AnnouncementBatch,
     find_announcements_since,
     replay_announcements,
     right_to_hear,
@@ -57,7 +57,6 @@ class Socket:
         }
         if session is not None:
             scope["session"] = session
-        self._heard: deque[dict[str, Any]] = deque()
         self._pipe: Any = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)  # type: ignore[no-untyped-call]
 
     async def connect(self) -> bool:
@@ -67,14 +66,12 @@ class Socket:
     async def receive(self) -> dict[str, Any]:
         return dict(await self._pipe.receive_output(SOON_S))
 
-    async def hear(self) -> dict[str, Any]:
-        """The next announcement; a frame holds some."""
-        while not self._heard:
-            self._heard.extend(json.loads((await self.receive())["text"]))
-        return self._heard.popleft()
+    async def hear(self) -> Any:
+        """What the next frame says: an announcement, or a list of them where batches were asked for."""
+        return json.loads((await self.receive())["text"])
 
     async def hears_nothing(self) -> bool:
-        return not self._heard and bool(await self._pipe.receive_nothing(timeout=QUIET_S))
+        return bool(await self._pipe.receive_nothing(timeout=QUIET_S))
 
     async def disconnect(self) -> None:
         await self._pipe.send_input({"type": "websocket.disconnect", "code": 1000})
@@ -83,9 +80,9 @@ class Socket:
 
 @asynccontextmanager
 async def listening(
-    user: User | AnonymousUser, after: str = "", session: SessionStore | None = None
+    user: User | AnonymousUser, after: str = "", session: SessionStore | None = None, *, also: str = ""
 ) -> AsyncIterator[Socket]:
-    socket = Socket(user, f"after={after}" if after else "", session)
+    socket = Socket(user, (f"after={after}" if after else "") + also, session)
     try:
         yield socket
     finally:
@@ -121,6 +118,21 @@ async def test_a_member_hears_what_is_committed_with_every_field_of_the_contract
         assert heard["subject"] == f"task:{task_subject.pk}"
         assert heard["project"] == "shop"
         assert heard["at"].endswith("Z")
+        assert set(heard) == {"id", "kind", "subject", "project", "at"}
+
+
+async def test_a_page_asks_for_batches_and_hears_the_same_in_lists(alice: User, task_subject: Any) -> None:
+    said = [(await say(kind, task_subject)).pk for kind in (Kind.TASK_SUBMITTED, Kind.TASK_STARTED)]
+    async with listening(alice, after="0", also="&batched=1") as page, listening(alice, after="0") as script:
+        for one in (page, script):
+            await one.connect()
+        replayed = await page.hear()
+        assert [item["id"] for item in replayed] == said
+        assert [await script.hear() for _ in said] == replayed
+        done = await say(Kind.TASK_DONE, task_subject)
+        [told] = await page.hear()
+        assert told["id"] == done.pk
+        assert await script.hear() == told
 
 
 async def test_an_outsider_and_a_stranger_hear_nothing(charlie: User, task_subject: Any) -> None:
@@ -378,7 +390,7 @@ def test_a_replay_reads_the_end_of_the_audit_and_not_its_beginning(alice: User, 
 async def test_a_page_that_does_not_read_is_told_to_come_back() -> None:
     listener = Listener(1)
     for number in range(live.BACKLOG + 1):
-        listener.offer(f"[{number}]")
+        listener.offer(AnnouncementBatch([announce(number, number)]))
     assert await listener.next() is None
 
 
@@ -389,6 +401,15 @@ async def test_an_unreadable_place_to_start_is_refused_with_words(alice: User, a
         closed = await socket.receive()
         assert (closed["type"], closed["code"]) == ("websocket.close", 4400)
         assert "after" in closed["reason"]
+
+
+@pytest.mark.parametrize("batched", ["", "0", "true", "1&batched=1"])
+async def test_an_unreadable_wish_for_batches_is_refused_with_words(alice: User, batched: str) -> None:
+    async with listening(alice, after="0", also=f"&batched={batched}") as socket:
+        await socket.connect()
+        closed = await socket.receive()
+        assert (closed["type"], closed["code"]) == ("websocket.close", 4400)
+        assert "batched" in closed["reason"]
 
 
 async def test_nobody_listening_leaves_no_connection_behind(alice: User, task_subject: Any) -> None:
