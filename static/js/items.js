@@ -15,8 +15,8 @@ function step(by) {
 
 new Keys(
   [
-    { id: "item-next", target: "[data-item]", run: () => step(1) },
-    { id: "item-previous", run: () => step(-1) },
+    { id: "item-next", target: "[data-item]", repeats: true, run: () => step(1) },
+    { id: "item-previous", repeats: true, run: () => step(-1) },
     { id: "item-further", target: "[data-key=further]", run: () => document.querySelector("[data-key=further]")?.click() },
   ],
   { dialog: document.getElementById("keys") },

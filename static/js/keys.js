@@ -1,6 +1,6 @@
 // What keys do. Which key does it, how that is called and grouped, the page says: one list on the server, with what the
 // account chose, feeds handlers, help, aria-keyshortcuts and the tests. A single key never acts in a text field; only
-// what has `everywhere` does. People switch single keys off or give them other letters (WCAG 2.1.4): their account's
+// what has `everywhere` does. A key that is held down acts once, but for what has `repeats`. People switch single keys off or give them other letters (WCAG 2.1.4): their account's
 // choice stands in the page, and the box in the help is this browser's. Several scripts of a page share one help.
 const OFF = "tentalis.keys";
 
@@ -22,6 +22,7 @@ export class Keys {
     const name = (combined ? "Control+" : "") + event.key;
     const entry = this.entries.find((one) => one.key.split(" ").includes(name));
     if (!entry || (!entry.everywhere && (this.on !== "on" || isText(event.target)))) return;
+    if (event.repeat && !entry.repeats) return event.preventDefault();
     if (entry.run(event) !== false) event.preventDefault();
   }
 

@@ -58,8 +58,8 @@ function tick() {
 function startKeys() {
   new Keys(
     [
-      { id: "proposal-next", run: () => choose(1) },
-      { id: "proposal-previous", run: () => choose(-1) },
+      { id: "proposal-next", repeats: true, run: () => choose(1) },
+      { id: "proposal-previous", repeats: true, run: () => choose(-1) },
       ...ANSWERS.map((word) => ({ id: `proposal-${word}`, target: `[data-answer="${word}"]`, run: () => answer(word) })),
       { id: "proposal-fold", everywhere: true, run: leave },
     ],

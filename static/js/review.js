@@ -198,10 +198,10 @@ const marks = new Marks(form);
 
 new Keys(
   [
-    { id: "next-step", run: () => move(1) },
-    { id: "previous-step", run: () => move(-1) },
-    { id: "next-answer", run: () => moveAnswer(1) },
-    { id: "previous-answer", run: () => moveAnswer(-1) },
+    { id: "next-step", repeats: true, run: () => move(1) },
+    { id: "previous-step", repeats: true, run: () => move(-1) },
+    { id: "next-answer", repeats: true, run: () => moveAnswer(1) },
+    { id: "previous-answer", repeats: true, run: () => moveAnswer(-1) },
     ...Object.entries(SCORES).map(([place, value]) => ({ id: `score-${place}`, run: () => score(value) })),
     { id: "thumb-up", run: () => thumb("1") },
     { id: "thumb-down", run: () => thumb("0") },
