@@ -43,6 +43,19 @@ document.addEventListener(
   true,
 );
 
+// A form on its way is not sent a second time while the page waits. It may be sent again where the page stays: a file was
+// the answer, or the reader stopped it.
+const WAITS_MS = 10_000;
+const sent = new Map();
+addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || form.getAttribute("method")?.toLowerCase() !== "post") return;
+  const button = event.submitter ?? form;
+  if (Date.now() - (sent.get(button) ?? -Infinity) < WAITS_MS) event.preventDefault();
+  else sent.set(button, Date.now());
+});
+addEventListener("pageshow", () => sent.clear());
+
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = !navigator.clipboard;
   button.addEventListener("click", async () => {
