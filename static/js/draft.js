@@ -1,19 +1,30 @@
 // Keeps what is typed: on the server within a second, in this browser while the server is away. It also holds the
-// review and counts the seconds somebody works on it. Nothing typed is ever thrown away by what goes wrong here.
+// review and counts the seconds somebody works on it. Nothing typed is ever thrown away by what goes wrong here: this
+// browser lets its copy go when the server has it, or says that the judgement is recorded.
+import { SIGNED_OUT, isElsewhere } from "./answers.js";
+
 const SAVE_MS = 700;
 const HOLD_MS = 30_000;
 const IDLE_MS = 60_000;
 const TICK_MS = 1_000;
+const KEPT_OUT = ["csrfmiddlewaretoken", "draft_version", "active_s"];
+
+export function placeOf(path) {
+  return `tentalis.draft.${path}`;
+}
 
 export class Draft {
   constructor(form, { state, trouble, restored }) {
     Object.assign(this, { form, state, trouble, restored });
-    this.place = `tentalis.draft.${form.dataset.draft}`;
+    this.place = placeOf(form.dataset.draft);
     this.seen = this.ticked = Date.now();
     this.seconds = Number(form.elements.active_s.value || 0);
     this.saved = this.read();
     this.bring();
-    form.addEventListener("input", () => this.change());
+    form.addEventListener("input", () => {
+      this.left = false; // it was sent, and the page is still here
+      this.change();
+    });
     form.addEventListener("change", () => this.change());
     form.addEventListener("submit", () => this.leave());
     for (const kind of ["keydown", "pointerdown", "pointermove", "scroll"]) {
@@ -22,15 +33,37 @@ export class Draft {
     setInterval(() => this.tick(), TICK_MS);
     setInterval(() => this.hold(), HOLD_MS);
     addEventListener("online", () => this.dirty && this.save());
+    addEventListener("pageshow", (event) => event.persisted && (this.left = false));
   }
 
-  // What the server holds was rendered into the form; what only this browser holds is newer than that.
+  // What the server holds was rendered into the form. What only this browser holds is newer, unless another draft was
+  // saved since: then which of them it shall be is the reader's choice.
   bring() {
     const kept = localStorage.getItem(this.place);
     if (!kept) return;
     const { data, version } = JSON.parse(kept);
-    if (version !== this.form.elements.draft_version.value) return localStorage.removeItem(this.place);
-    for (const [name, value] of Object.entries(data)) put(this.form, name, value);
+    if (version === this.form.elements.draft_version.value) this.take(data);
+    else this.offer(data);
+  }
+
+  offer(data) {
+    const note = document.createElement("p");
+    note.className = "note warning";
+    note.textContent = "A draft was saved after the one that this browser kept. ";
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "small plain";
+    button.textContent = "Take what this browser kept";
+    button.addEventListener("click", () => {
+      note.remove();
+      this.take(data);
+    });
+    note.append(button);
+    this.trouble.before(note);
+  }
+
+  take(data) {
+    for (const name of new Set([...this.form.elements].map((field) => field.name))) put(this.form, name, data[name] ?? "");
     this.say(this.form.dataset.wordsRestored ?? "Restored what this browser kept");
     this.change();
     this.restored();
@@ -39,7 +72,7 @@ export class Draft {
 
   read() {
     const data = new FormData(this.form);
-    for (const name of ["csrfmiddlewaretoken", "draft_version", "active_s"]) data.delete(name);
+    for (const name of KEPT_OUT) data.delete(name);
     return new URLSearchParams(data).toString();
   }
 
@@ -66,7 +99,8 @@ export class Draft {
       const body = new URLSearchParams(new FormData(this.form));
       const answer = await fetch(this.form.dataset.draft, { method: "POST", body, credentials: "same-origin" });
       const said = answer.headers.get("content-type")?.includes("json") ? await answer.json() : {};
-      if (answer.ok) this.keep(sent, said.version);
+      if (isElsewhere(answer, this.form.dataset.draft)) this.refuse(answer.status, { message: `${SIGNED_OUT}. This browser keeps your draft` });
+      else if (answer.ok) this.keep(sent, said.version);
       else this.refuse(answer.status, said);
     } catch {
       this.say("The server is away; this browser keeps your draft");
@@ -102,7 +136,8 @@ export class Draft {
     const body = new URLSearchParams({ csrfmiddlewaretoken: this.form.elements.csrfmiddlewaretoken.value });
     try {
       const answer = await fetch(this.form.dataset.hold, { method: "POST", body, credentials: "same-origin" });
-      if (answer.status === 409) this.complain(`${(await answer.json()).message}. What you wrote stays here as a draft.`);
+      if (isElsewhere(answer, this.form.dataset.hold)) this.complain(`${SIGNED_OUT}. This browser keeps your draft`);
+      else if (answer.status === 409) this.complain(`${(await answer.json()).message}. What you wrote stays here as a draft.`);
       else if (answer.ok) this.trouble.replaceChildren();
     } catch {
       this.say("The server is away; this browser keeps your draft");
@@ -121,7 +156,6 @@ export class Draft {
     this.tick();
     this.left = true;
     clearTimeout(this.timer);
-    localStorage.removeItem(this.place);
   }
 
   say(words) {
@@ -138,7 +172,7 @@ export class Draft {
 
 function put(form, name, value) {
   const field = form.elements[name];
-  if (!field || name === "csrfmiddlewaretoken" || name === "draft_version") return;
+  if (!field || field.type === "submit" || KEPT_OUT.includes(name)) return;
   if (field instanceof RadioNodeList) field.value = value;
   else if (field.type === "checkbox") field.checked = Boolean(value);
   else field.value = value;

@@ -1,5 +1,6 @@
 // Approvals by keyboard, and the time that is left. The keys of an answer act on the card that is focused, and never
 // while somebody types. Without this file every button and form works.
+import { now } from "./clock.js";
 import { Keys } from "./keys.js";
 
 const TICK_MS = 1000;
@@ -49,7 +50,7 @@ function say(seconds) {
 
 function tick() {
   for (const time of document.querySelectorAll("[data-deadline]")) {
-    const left = Math.max(0, Math.round((Date.parse(time.dateTime) - Date.now()) / 1000));
+    const left = Math.max(0, Math.round((Date.parse(time.dateTime) - now()) / 1000));
     time.textContent = say(left);
     time.closest(".deadline").classList.toggle("is-late", left <= LATE_S);
   }
