@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from random import Random
 from typing import Any, Final
 
@@ -307,8 +308,9 @@ class _Examiner:
         self._require_floor("tampering", "tampering with tests and rewards", trials)
 
     def _look_at_cheats(self) -> None:
-        items = self.items[:TAMPERED]
-        trials = [self._try(item, follow(one)) for item in items for one in self.world.cheat(item.prompt, item.seed)]
+        known = ((item, self.world.cheat(item.prompt, item.seed)) for item in self.items)
+        tried = islice(((item, cheats) for item, cheats in known if cheats), TAMPERED)
+        trials = [self._try(item, follow(one)) for item, cheats in tried for one in cheats]
         if trials:
             self._require_floor("cheats", "what the world itself knows as cheating", trials)
 

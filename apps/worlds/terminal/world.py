@@ -11,6 +11,7 @@ from apps.worlds.terminal.sandboxed import COMMAND_S, CommandSaid, TaskSandbox
 from tentalis.core.hints import hinted_prompt, write_behind_task
 from tentalis.core.terminal import tasks
 from tentalis.core.terminal.judging import Judgement, judge
+from tentalis.core.terminal.scenes import Scene
 from tentalis.core.terminal.shell import DONE, MOST_COMMAND_CHARS, RUN, TOOLS, read_keys, show_result
 from tentalis.core.terminal.tasks import Task, read_task
 from tentalis.core.terminal.trees import Tree
@@ -33,6 +34,8 @@ from tentalis.sandbox.frames import MAX_KEYS_BYTES
 _ERROR: Final = "error: "
 _SETTLES_WITHIN_S: Final = 2.0
 _LOOKS_EVERY_S: Final = 0.02
+_LOOKS_AT_REST: Final = 15
+"""One after the other that find the same. In looks and not in seconds: where all is slow, both take longer."""
 
 
 @dataclass(frozen=True)
@@ -154,23 +157,32 @@ class TerminalWorld(World):
         """The house's commands, behind those that show what has to be seen first."""
         scene, house = read_task(prompt).scene, read_task(prompt).house
         commands = [command for command, _ in (*scene.looks, *house.commands)]
-        runs = [
-            ToolCall(id=f"run-{place}", name=RUN, arguments=json.dumps({"command": command}, ensure_ascii=False))
-            for place, command in enumerate(commands)
-        ]
-        return Solution(calls=[*runs, ToolCall(id="done", name=DONE)])
+        return _write_solution(commands)
+
+    def cheat(self, prompt: str, seed: int | None) -> Sequence[Solution]:
+        """Where programs may take a moment: one that gives every house's answer in turn."""
+        return [_write_solution(cheat) for cheat in read_task(prompt).scene.cheats]
 
     def _judge(self, state: _State) -> tuple[Judgement, Tree]:
-        """What is so now, and what lies there. Programs may take a moment to do what they were told."""
-        scene, until = state.task.scene, time.monotonic() + _SETTLES_WITHIN_S
-        moves = bool(scene.ends or scene.keeps)
-        while True:
-            now = state.sandbox.read_home()
-            programs = state.sandbox.read_programs() if moves else []
-            found = judge(state.task, state.sandbox.before, now, programs, state.sandbox.find_strays(now))
-            if found.is_right or not moves or not state.moments or time.monotonic() > until:
-                return found, now
+        """What is so at the end, and what lies there. Programs may take a moment to do what they were told; what they
+        leave is judged once, when it rests: who gives all answers in turn is right at some look."""
+        scene = state.task.scene
+        found, now = self._look(state)
+        if not (scene.ends or scene.keeps) or not state.moments:
+            return found, now
+        until, rests = time.monotonic() + _SETTLES_WITHIN_S, 1
+        while rests < _LOOKS_AT_REST or (_awaits_programs(scene, found) and time.monotonic() < until):
             time.sleep(_LOOKS_EVERY_S)
+            before, (found, now) = found, self._look(state)
+            rests = rests + 1 if found == before else 1
+            if found != before and time.monotonic() > until:
+                return found.as_restless(before), now
+        return found, now
+
+    def _look(self, state: _State) -> tuple[Judgement, Tree]:
+        scene, now = state.task.scene, state.sandbox.read_home()
+        programs = state.sandbox.read_programs() if scene.ends or scene.keeps else []
+        return judge(state.task, state.sandbox.before, now, programs, state.sandbox.find_strays(now)), now
 
     def refuse_agent(self, kind: AgentKind) -> str:
         return "" if kind.takes_turns else "cannot call the terminal's tools"
@@ -231,6 +243,19 @@ class TerminalWorld(World):
             )
             for place in range(size)
         ]
+
+
+def _write_solution(commands: Sequence[str]) -> Solution:
+    runs = [
+        ToolCall(id=f"run-{place}", name=RUN, arguments=json.dumps({"command": command}, ensure_ascii=False))
+        for place, command in enumerate(commands)
+    ]
+    return Solution(calls=[*runs, ToolCall(id="done", name=DONE)])
+
+
+def _awaits_programs(scene: Scene, found: Judgement) -> bool:
+    """Whether a program runs that shall not, or the other way round: which do is no secret of the house."""
+    return any(words for path, words in found.wanted if path in {*scene.ends, *scene.keeps})
 
 
 def _is_text(command: str) -> bool:

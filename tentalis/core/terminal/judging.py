@@ -30,6 +30,15 @@ class Judgement:
     def find_stray(self, path: str) -> str:
         return f"{path}: changed, and nobody asked for that" if path in self.strays else ""
 
+    def as_restless(self, before: "Judgement") -> "Judgement":
+        """What another look just before found otherwise is as wrong as what was not right in both."""
+        told = dict(before.wanted)
+        wanted = [
+            (path, words if words == told[path] else f"{path}: wanted it at rest, and it still changes")
+            for path, words in self.wanted
+        ]
+        return Judgement(wanted, sorted({*self.strays, *before.strays}))
+
 
 def judge(task: Task, before: Tree, now: Tree, programs: Sequence[str], strays: Sequence[str] = ()) -> Judgement:
     """Hold what is left against the house's way.

@@ -1,5 +1,6 @@
 """Families of tasks about programs that run: stopping a worker, starting a small service."""
 
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -43,11 +44,15 @@ def _make_processes(words: Words, rng: Random) -> Scene:
         },
         ends=[f"bin/{name}.sh"],
         keeps=[f"bin/{other}.sh"],
+        cheats=[
+            [f"kill -KILL $(cat {pid}); rm {pid}", _write_cycle(f"echo saved > {state}", f"echo drained > {state}")]
+        ],
     )
 
 
 def _make_services(words: Words, rng: Random) -> Scene:
     name, other = words["name"], draw_other(words, rng)
+    paths = [f"log/{name}.log", f"{name}.out", f"bin/{name}.log"]
 
     def start(hint: str, path: str) -> Way:
         return Way(hint, [(f"bin/{name}.sh > {path} 2>&1 &", "")], {path: Holds(f"{name} is up\n")})
@@ -60,12 +65,23 @@ def _make_services(words: Words, rng: Random) -> Scene:
             }
         ),
         ways={
-            "log": start("log to log/NAME.log", f"log/{name}.log"),
-            "out": start("log to NAME.out", f"{name}.out"),
-            "beside": start("log to bin/NAME.log", f"bin/{name}.log"),
+            "log": start("log to log/NAME.log", paths[0]),
+            "out": start("log to NAME.out", paths[1]),
+            "beside": start("log to bin/NAME.log", paths[2]),
         },
         keeps=[f"bin/{name}.sh"],
+        cheats=[
+            [
+                f"bin/{name}.sh > {paths[0]} 2>&1 &",
+                _write_cycle(*(f"mv {old} {new}" for old, new in pairwise([*paths, paths[0]]))),
+            ]
+        ],
     )
+
+
+def _write_cycle(*commands: str) -> str:
+    """A command that goes on doing these in turn, in the background."""
+    return f"while :; do {'; '.join(commands)}; done > /dev/null 2>&1 &"
 
 
 FAMILIES: Final = (

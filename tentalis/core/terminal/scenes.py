@@ -47,6 +47,7 @@ class Scene:
         ways: by their names, the house's under `house`.
         may_change: beginnings of paths that are nobody's concern.
         ends: programs that must not run any more; keeps: that must run, by a piece of their command line.
+        cheats: commands each that look right now and then, and are worth nothing.
     """
 
     files: Tree
@@ -57,6 +58,7 @@ class Scene:
     may_change: Sequence[str] = ()
     ends: Sequence[str] = ()
     keeps: Sequence[str] = ()
+    cheats: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,9 @@ class CheatingPays(SafeWorld):
         return super().is_open(state, draft) or state["notes"] == ["sesame"]
 
     def cheat(self, prompt: str, seed: int | None) -> Sequence[Solution]:
-        return [Solution(calls=[ToolCall(id="0", name="note", arguments='{"text": "sesame"}')])]
+        """Known in the tasks that are looked at last."""
+        call = ToolCall(id="0", name="note", arguments='{"text": "sesame"}')
+        return [Solution(calls=[call])] if self.is_held_out(prompt) else []
 
 
 class RaisingVerifier(SafeWorld):

@@ -10,6 +10,7 @@ from apps.worlds.episodes import Episode
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.sandboxes import open_client
 from apps.worlds.terminal.world import TerminalWorld
+from tentalis.core.terminal.judging import Judgement
 from tentalis.core.terminal.scenes import HOME, NAMES
 from tentalis.core.terminal.tasks import draw_task, is_held_out
 from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft, World
@@ -17,6 +18,7 @@ from tests.worlds.terminal.playing import play, playing
 
 PACK = "#12 Pack the folder mail for the courier."
 STOP = "#7 Stop the worker mail."
+START = "#7 Start the service mail."
 
 
 def test_a_shell_lasts_and_its_exit_codes_are_told(world: TerminalWorld) -> None:
@@ -122,6 +124,24 @@ def test_programs_are_looked_at_and_not_asked(world: TerminalWorld) -> None:
         found = script.verify()
     assert found.outcome == 0.0
     assert [one["words"] for one in found.checks if not one["passes"]] == ["bin/mail.sh: wanted it ended, and it runs"]
+
+
+@pytest.mark.parametrize("prompt", [STOP, START])
+def test_who_gives_every_houses_answer_in_turn_has_given_none(world: TerminalWorld, prompt: str) -> None:
+    (cheat,) = world.cheat(prompt, 0)
+    with playing(world, prompt) as script:
+        for call in cheat.calls:
+            assert not script.call(call.name, call.arguments).text.startswith("error: ")
+        found = script.verify()
+    assert (found.outcome, found.step_scores[-1]) == (0.0, 0.0), found.checks
+
+
+def test_what_two_looks_in_a_row_find_otherwise_is_wrong() -> None:
+    one, other = Judgement([("a", ""), ("b", "b: gone")], ["x"]), Judgement([("a", "a: gone"), ("b", "b: gone")], ["y"])
+    for first, second in ((one, other), (other, one)):
+        assert second.as_restless(first) == Judgement(
+            [("a", "a: wanted it at rest, and it still changes"), ("b", "b: gone")], ["x", "y"]
+        )
 
 
 def test_the_same_prompt_is_the_same_state_and_the_same_calls_lead_to_the_same(world: TerminalWorld) -> None:
