@@ -9,12 +9,14 @@ from tentalis.core.terminal.trees import Gone, Holds, Want, file, with_parents
 
 WORKER: Final = """#!/bin/bash
 echo $$ > run/NAME.pid
-echo busy > run/NAME.state
 end() { kill $!; echo $1 > run/NAME.state; rm run/NAME.pid; exit 0; }
 trap 'end saved' TERM
 trap 'end drained' USR1
-while :; do sleep 600 & wait $!; done
+sleep 600 &
+echo busy > run/NAME.state
+while :; do wait $!; sleep 600 & done
 """
+"""Busy when all its processes are there: the next worker's number, which its file tells, is the same each time."""
 SERVICE: Final = """#!/bin/bash
 echo NAME is up
 while :; do sleep 600 & wait $!; done
@@ -36,7 +38,7 @@ def _make_processes(words: Words, rng: Random) -> Scene:
                 "run/readme": file("Who works\n"),
             }
         ),
-        starts=[f"bin/{one}.sh & disown; until [ -s run/{one}.state ]; do sleep 0.01; done" for one in (name, other)],
+        starts=[f"bin/{one}.sh & disown; until [ -s run/{one}.state ]; do :; done" for one in (name, other)],
         ways={
             "save": stop("let it save", "TERM", "saved\n"),
             "drain": stop("let it drain", "USR1", "drained\n"),

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -9,10 +10,13 @@ from apps.evals.holding import is_kept_by_world
 from apps.worlds.episodes import Episode
 from apps.worlds.playing import play as play_episodes
 from apps.worlds.sandboxes import open_client
+from apps.worlds.terminal.sandboxed import TaskSandbox
 from apps.worlds.terminal.world import TerminalWorld
 from tentalis.core.terminal.judging import Judgement
+from tentalis.core.terminal.programs import WORKER
 from tentalis.core.terminal.scenes import HOME, NAMES
-from tentalis.core.terminal.tasks import draw_task, is_held_out
+from tentalis.core.terminal.tasks import draw_task, is_held_out, read_task
+from tentalis.core.terminal.trees import file
 from tentalis.core.worlds import AttemptDraft, ToolCall, TurnAsked, TurnDraft, World
 from tests.worlds.terminal.playing import play, playing
 
@@ -157,6 +161,24 @@ def test_the_same_prompt_is_the_same_state_and_the_same_calls_lead_to_the_same(w
             hashes.append(told)
     assert hashes[0] == hashes[1]
     assert len(set(hashes[0])) == 4
+
+
+def test_workers_have_the_same_numbers_however_long_one_takes_to_begin(world: TerminalWorld) -> None:
+    """Delayed before each of its lines in turn, without a process of its own."""
+    delay = "until=$((${EPOCHREALTIME/./} + 50000)); while ((${EPOCHREALTIME/./} < until)); do :; done"
+    scene, numbers = read_task(STOP).scene, []
+    for place in range(1, len(WORKER.splitlines())):
+        files = dict(scene.files)
+        for path, one in files.items():
+            if path.endswith(".sh") and one.content:
+                first, *rest = one.content.decode().splitlines()
+                lines = [first, *rest[: place - 1], delay, *rest[place - 1 :]]
+                files[path] = file("\n".join([*lines, ""]), one.mode)
+        sandbox = TaskSandbox.make(replace(scene, files=files))
+        sandbox.destroy()
+        numbers.append({path: one.content for path, one in sandbox.before.items() if path.endswith(".pid")})
+    assert len(numbers[0]) == 2
+    assert numbers == [numbers[0]] * len(numbers)
 
 
 def test_a_call_that_is_asked_again_is_not_made_again(world: TerminalWorld) -> None:
