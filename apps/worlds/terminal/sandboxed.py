@@ -191,16 +191,21 @@ def _read_untouched() -> Tree:
 def _read_tree(client: SandboxClient, name: str, path: str, *, without: Sequence[str] = ()) -> Tree:
     found, left_out = client.read_tree(name, path, without=without)
     tree = {
-        one.path: Entry(
+        _spell_name(one.path): Entry(
             one.kind if one.kind in {"file", "directory", "link"} else "other",  # type: ignore[arg-type]
             one.content if one.kind == "file" else b"",
             one.mode,
-            one.target,
+            _spell_name(one.target),
             one.size_bytes,
         )
         for one in found
     }
     return {**tree, _LEFT_OUT: Entry("other", size_bytes=left_out)} if left_out else tree
+
+
+def _spell_name(name: str) -> str:
+    """As text that can be kept, another for each other name: bytes that are no text, and backslashes, as escapes."""
+    return name.replace("\\", r"\\").encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _pack(files: Tree) -> bytes:

@@ -114,6 +114,34 @@ def test_whatever_else_is_written_is_wrong(world: TerminalWorld) -> None:
     assert play(world, PACK, ["echo x > more", "rm more", *right])[0].outcome == 1.0
 
 
+@pytest.mark.parametrize(
+    ("command", "paths"),
+    [
+        (r"touch $'a\xff\xfeb' 'a\xff\xfeb'", [r"a\\xff\\xfeb", r"a\xff\xfeb"]),
+        (r"ln -s x $'l\xff'; ln -s $'\xff' k", ["k", r"l\xff"]),
+        (r"touch $'/opt/\xff'", [r"/opt/\xff"]),
+    ],
+    ids=["file", "link", "outside"],
+)
+def test_a_name_that_is_no_text_is_as_wrong_as_another(world: TerminalWorld, command: str, paths: list[str]) -> None:
+    class Naming:
+        """A model that works well, and makes this beside it."""
+
+        def take_turns(self, asked: Sequence[TurnAsked], **_: Any) -> list[TurnDraft]:
+            run = json.dumps({"command": f"tar -czf mail.tgz mail; {command}"})
+            call = ToolCall(id="d", name="done") if asked[0].turn else ToolCall(id="c", name="run", arguments=run)
+            return [TurnDraft(draft=AttemptDraft(), calls=[call])]
+
+    episode = Episode(key="e", prompt=PACK)
+    play_episodes([episode], world=world, agent=Naming(), model="m")
+    assert episode.lost == ""
+    assert episode.verification is not None
+    assert episode.verification.outcome == 0.0
+    checks = episode.verification.checks
+    assert [one["path"] for one in checks if one["check"] == "untouched"] == paths
+    json.dumps(checks, ensure_ascii=False).encode()
+
+
 def test_who_locks_the_home_or_moves_it_away_is_wrong_and_the_episode_goes_on(world: TerminalWorld) -> None:
     lock = ("chmod 0 .", "chmod 600 mail", "touch /x; chmod 600 /", "cd /; mv work tmp/work; touch work")
     for command in lock:
