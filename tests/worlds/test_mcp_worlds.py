@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -57,8 +57,12 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 
 @contextmanager
-def notebook(*, json_response: bool) -> Iterator[str]:
-    """The address of a server that the protocol's own library makes."""
+def notebook(*, json_response: bool, others: Sequence[str] = ()) -> Iterator[str]:
+    """The address of a server that the protocol's own library makes.
+
+    Args:
+        others: names of tools beside its own.
+    """
     server: MCPServer[Any] = MCPServer("notebook", log_level="ERROR")
     notes: list[str] = []
 
@@ -70,6 +74,8 @@ def notebook(*, json_response: bool) -> Iterator[str]:
         notes.append(text)
         return ", ".join(notes)
 
+    for name in others:
+        server.tool(name=name, description=f"{name}.")(add)
     bound = socket.create_server(("127.0.0.1", 0))
     app = server.streamable_http_app(json_response=json_response)
     web = uvicorn.Server(uvicorn.Config(app, log_level="error"))
@@ -102,6 +108,15 @@ def test_a_servers_tools_are_called_over_http(json_response: bool) -> None:
         assert world.act(state, call("erase"), "d").text == "error: there is no tool 'erase'"
         world.close(state)
         assert (world.keeps_nothing, world.idempotent) == (False, False)
+
+
+@pytest.mark.parametrize("others", [("notes.delete", "notes_delete"), ("x" * 64 + "1", "x" * 64 + "2")])
+def test_two_tools_that_a_model_would_call_alike_are_refused_by_name(others: tuple[str, str]) -> None:
+    with notebook(json_response=True, others=others) as url:
+        world = McpWorld("notebook", ToolServer(url=url, allow_private=True))
+        with pytest.raises(ToolServerError, match="wanted one tool that a model can call") as raised:
+            world.reset("Note that.", 1)
+        assert all(repr(name) in str(raised.value) for name in others)
 
 
 def test_no_server_on_this_machine_is_asked_unless_an_admin_allows_it() -> None:

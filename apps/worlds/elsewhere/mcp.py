@@ -69,9 +69,17 @@ class McpWorld(World):
         """By the name that the chat API allows."""
         session = self._open()
         try:
-            return {_UNNAMEABLE.sub("_", str(one["name"]))[:MOST_NAME_CHARS]: one for one in session.list_tools()}
+            listed = session.list_tools()
         finally:
             session.close()
+        found: dict[str, Mapping[str, Any]] = {}
+        for tool in listed:
+            name = _UNNAMEABLE.sub("_", str(tool["name"]))[:MOST_NAME_CHARS]
+            other = found.setdefault(name, tool)
+            if other != tool:
+                both = f"{other['name']!r:.200} and {tool['name']!r:.200}"
+                raise ToolServerError(f"{self.name}: wanted one tool that a model can call {name!r}, found {both}")
+        return found
 
     def _open(self) -> McpSession:
         make = SandboxMcpSession if self._server.command else HttpMcpSession
