@@ -55,9 +55,19 @@ class FaultyDoors(DoorsWorld):
         raise OSError("the lamp is out")
 
 
+class ActingDoors(DoorsWorld):
+    """Whose button is pressed by a tool that is called as a server's one action is here."""
+
+    name = "acting"
+
+    def tools(self, prompt: str) -> Any:
+        look, press = super().tools(prompt)
+        return [look, {**press, "function": {**press["function"], "name": "act"}}]
+
+
 @pytest.fixture(autouse=True)
 def worlds(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = {"doors": Doors(), "faulty": FaultyDoors()}
+    mine = {"doors": Doors(), "faulty": FaultyDoors(), "acting": ActingDoors()}
     monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, **mine}, ()))
     Doors.closed = 0
 
@@ -256,8 +266,8 @@ def test_a_world_nobody_knows_is_not_served() -> None:
 class Opening:
     """An agent that looks and presses what the lamp says, or what it is told to."""
 
-    def __init__(self, choose: Callable[[str], str] = OPENS.__getitem__) -> None:
-        self.choose = choose
+    def __init__(self, choose: Callable[[str], str] = OPENS.__getitem__, press: str = "press") -> None:
+        self.choose, self.press = choose, press
 
     def take_turns(self, asked: Any, *, tools: Any, **_: Any) -> list[TurnDraft]:
         return [self._take(one) for one in asked]
@@ -267,7 +277,7 @@ class Opening:
         if len(told) == 2:
             return TurnDraft(draft=AttemptDraft(text="Done.", answer="Done."))
         call = ToolCall(id="c", name="look") if not told else ToolCall(
-            id="c", name="press", arguments=json.dumps({"button": self.choose(told[0].removeprefix("the lamp is "))})
+            id="c", name=self.press, arguments=json.dumps({"button": self.choose(told[0].removeprefix("the lamp is "))})
         )  # fmt: skip
         return TurnDraft(draft=AttemptDraft(messages=asked.messages), calls=[call])
 
@@ -278,12 +288,19 @@ def play_one(world: World, agent: Any, prompt: str) -> Episode:
     return episode
 
 
+@contextmanager
+def far(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenEnvWorld]:
+    """A world of ours at a server, as one of another's."""
+    with serving(make_app(get_world(name))) as url:
+        world = OpenEnvWorld("far", WorldServer(url=url, turns=6))
+        monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, "far": world}, ()))
+        yield world
+
+
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenEnvWorld]:
     """Doors at a server, whose first observation tells of the lamp."""
-    with serving(make_app(get_world("doors"))) as url:
-        world = OpenEnvWorld("far", WorldServer(url=url, turns=6))
-        monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, "far": world}, ()))
+    with far("doors", monkeypatch) as world:
         yield world
 
 
@@ -297,6 +314,14 @@ def test_a_servers_tools_are_tools_and_its_reward_is_the_outcome(elsewhere: Open
     wrong = play_one(elsewhere, Opening(lambda lamp: next(one for one in "abc" if one != OPENS[lamp])), prompt)
     assert wrong.verification is not None
     assert wrong.verification.outcome == 0.0
+
+
+def test_a_server_may_name_a_tool_as_its_one_action_would_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with far("acting", monkeypatch) as world:
+        episode = play_one(world, Opening(press="act"), "Play. seed 1")
+    assert [seen.text for turn in episode.turns for seen in turn.seen or ()][1].startswith("pressed")
+    assert episode.verification is not None
+    assert episode.verification.outcome == 1.0
 
 
 def test_the_same_seed_begins_in_the_same_state_and_is_shown_again(elsewhere: OpenEnvWorld) -> None:
@@ -339,6 +364,26 @@ def test_a_reward_beyond_what_the_setting_says_is_a_fault_and_no_reward() -> Non
         with pytest.raises(ServerFaultError, match=r"reward: wanted -2.0 to -1.0, found 0.0"):
             world.verify_state("Play. seed 1", None, state, AttemptDraft(answer="Done."))
         world.close(state)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "outcome"),
+    [([1 / 9] * 9, 1.0), ([0.1] * 10, 1.0), ([0.3, -0.1, -0.1, -0.1], 0.0), ([0.5, 0.25], 0.75), ([1.01], None)],
+)
+def test_rewards_that_add_up_to_a_bound_but_for_rounding_are_worth_what_it_is(
+    rewards: list[float], outcome: float | None
+) -> None:
+    with serving(make_app(get_world("doors"))) as url:
+        world = OpenEnvWorld("far", WorldServer(url=url, reward="sum"))
+        state = world.reset("Play. seed 1", 1)
+        world.close(state)
+        state.rewards, state.is_done = rewards, True
+        if outcome is None:
+            with pytest.raises(ServerFaultError, match=r"reward: wanted 0.0 to 1.0, found 1.01"):
+                world.verify_state("Play. seed 1", None, state, AttemptDraft())
+        else:
+            found = world.verify_state("Play. seed 1", None, state, AttemptDraft())
+            assert (found.outcome, found.details["rewards"]) == (outcome, rewards)
 
 
 @pytest.mark.parametrize(

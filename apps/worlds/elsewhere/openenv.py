@@ -40,6 +40,8 @@ LOOK: Final = ("look", "look_around", "look_again")
 ACT: Final = "act"
 TOOL_NAME: Final = "tool_name"
 ANSWER: Final = "answer"
+ROUNDING: Final = 1e-9
+"""Share of the range of rewards that is as good as nothing beside a bound: nine rewards of 1/9 are more than 1."""
 THEIR_FAULT: Final = "VALIDATION_ERROR"
 _SEED: Final = re.compile(r"\bseed (\d{1,10})\.?$")
 
@@ -113,7 +115,7 @@ class OpenEnvWorld(World):
     @cached_property
     def _tools(self) -> Sequence[Mapping[str, Any]]:
         schema = self._schema
-        if TOOL_NAME not in schema.get("properties", {}):
+        if not self._has_tools:
             properties = {name: one for name, one in schema.get("properties", {}).items() if name != "metadata"}
             required = [name for name in schema.get("required", ()) if name in properties]
             wanted = {**schema, "properties": properties, "required": required}
@@ -132,7 +134,7 @@ class OpenEnvWorld(World):
 
     @property
     def _has_tools(self) -> bool:
-        return all(tool["function"]["name"] != ACT for tool in self._tools)
+        return TOOL_NAME in self._schema.get("properties", {})
 
     @cached_property
     def _schema(self) -> Mapping[str, Any]:
@@ -187,7 +189,8 @@ class OpenEnvWorld(World):
         server = self._server
         given = [*state.rewards] or [0.0]
         reward = sum(given) if server.reward == SUM else given[-1]
-        outcome = (reward - server.low) / (server.high - server.low)
+        share = (reward - server.low) / (server.high - server.low)
+        outcome = next((bound for bound in (0.0, 1.0) if abs(share - bound) <= ROUNDING), share)
         if not 0 <= outcome <= 1:
             raise ServerFaultError(f"reward: wanted {server.low} to {server.high}, found {reward}")
         details = {"rewards": state.rewards, "done": state.is_done}
