@@ -2,7 +2,8 @@
 {"use": "name@version"}, maybe with facts that it takes its values from (`apps.checks.facts`).
 
 A check that cannot be read is refused where it is written. Reading takes bounded time and so does running: patterns run
-in RE2, schemas have no circles, and what would take too long is left unscored. The kinds `scorer` and `judge`, and
+in RE2, schemas have no circles, and an answer that is longer or deeper than is looked at is wrong: whoever writes it
+could choose to be unscored otherwise. The kinds `scorer` and `judge`, and
 graders that ask a judge, ask somebody, last of all, and only where what was checked before them leaves it open.
 """
 
@@ -19,6 +20,7 @@ from typing import Any, Final, NoReturn
 
 import re2
 
+from apps.base.texts import make_storable
 from apps.checks import schemas, tongues
 from apps.checks.facts import Facts, bind, find_facts, find_open, is_fact, read_given
 from apps.checks.graders import SCORERS, asks_model, open_asked
@@ -38,6 +40,7 @@ from apps.inference.errors import raise_if_paced
 from tentalis.core.field_limits import MAX_PROMPT_CHARS
 from tentalis.core.json_bounds import is_deeper
 from tentalis.core.scoring.judging import RUBRIC_CHARS
+from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.strict_json import StrictJsonError, check_text
 from tentalis.plugins import GRADERS, REGISTRIES
 
@@ -101,19 +104,19 @@ class Check:
     facts: frozenset[str] = frozenset()
 
     def run(self, answer: str, ask: Ask | None = None) -> CheckResult:
-        """What it says of an answer. Whatever goes wrong in it leaves it unscored, but for PacedError.
+        """What it says of an answer, NUL and half characters in it replaced. Whatever goes wrong in it leaves it
+        unscored, but for PacedError.
 
         Args:
             ask: None: nobody is asked, and what asks is unscored.
         """
-        if len(answer) > MOST_ANSWER:
-            return leave_unscored(
-                self.kind, f"wanted an answer of at most {MOST_ANSWER:,} characters, found {len(answer):,}"
-            )
         if self.facts:
             return leave_unscored(self.kind, f"it wants facts of a task or an item: {_list(sorted(self.facts))}")
+        if len(answer) > MOST_ANSWER:
+            why = f"wanted an answer of at most {MOST_ANSWER:,} characters, found {len(answer):,}"
+            return decide(self.kind, passes=False, why=why)
         try:
-            return self.do(answer, ask)
+            return self.do(clean_text(answer), ask)
         except Exception as error:
             raise_if_paced(error)
             logger.warning("a check of kind %s could not be run", self.kind, exc_info=True)
@@ -424,9 +427,10 @@ def _read_regex(fields: CheckFields) -> Run:
         fields.refuse("pattern", f"a pattern of at most {MOST_PROGRAM:,} instructions ({pattern.programsize:,})")
 
     def run(answer: str) -> CheckResult:
-        if (work := pattern.programsize * len(answer)) > MOST_PATTERN_WORK:
-            wanted = f"wanted at most {MOST_PATTERN_WORK:,} steps, found {work:,}"
-            return leave_unscored("regex", f"the pattern is too large for so long an answer: {wanted}")
+        if pattern.programsize * len(answer) > MOST_PATTERN_WORK:
+            most = MOST_PATTERN_WORK // pattern.programsize
+            why = f"wanted an answer of at most {most:,} characters, for so large a pattern, found {len(answer):,}"
+            return decide("regex", passes=False, why=why)
         found = pattern.fullmatch(answer.strip()) if is_whole else pattern.search(answer)
         return _compare("regex", found is not None, "the pattern matches", "the pattern does not match")
 
@@ -450,14 +454,17 @@ def _read_schema(fields: CheckFields) -> Run:
     def run(answer: str) -> CheckResult:
         fenced = _FENCED.fullmatch(answer.strip())
         try:
-            value = json.loads(fenced[1] if fenced else answer, parse_constant=_refuse_constant)
+            value = json.loads(
+                fenced[1] if fenced else answer, parse_constant=_refuse_constant, parse_float=_read_float
+            )
+            too_deep = is_deeper(value, MOST_ANSWER_LEVELS)
         except RecursionError:
-            return leave_unscored("json_schema", f"wanted at most {MOST_ANSWER_LEVELS} levels, found more")
+            too_deep = True
         except ValueError as error:
             return decide("json_schema", passes=False, why=f"the answer is no JSON: {error}"[:300])
-        if is_deeper(value, MOST_ANSWER_LEVELS):
-            return leave_unscored("json_schema", f"wanted at most {MOST_ANSWER_LEVELS} levels, found more")
-        fault = next(schemas.find_faults(schema, value), None)
+        if too_deep:
+            return decide("json_schema", passes=False, why=f"wanted at most {MOST_ANSWER_LEVELS} levels, found more")
+        fault = next(schemas.find_faults(schema, make_storable(value)), None)
         words = (
             "the answer is as the schema says" if fault is None else f"the answer is not as the schema says: {fault}"
         )
@@ -468,6 +475,13 @@ def _read_schema(fields: CheckFields) -> Run:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"found {name}")
+
+
+def _read_float(text: str) -> float:
+    """What no float can hold is none: the library would take it for null, which no bound of numbers is for."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"found {text[:40]}")
+    return value
 
 
 def _read_length(fields: CheckFields) -> Run:

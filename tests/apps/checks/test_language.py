@@ -56,6 +56,10 @@ UNKNOWN = {"check": "language", "languages": ["en"]}
         ({"check": "json_schema", "schema": PERSON}, '{"name": 3}', False),
         ({"check": "json_schema", "schema": PERSON}, '{"name": "Ada", "age": NaN}', False),
         ({"check": "json_schema", "schema": PERSON}, "Ada", False),
+        ({"check": "json_schema", "schema": {"items": {"maximum": 10}}}, "[1e999]", False),
+        ({"check": "json_schema", "schema": PERSON}, '{"name": "half \\ud800"}', True),
+        ({"check": "regex", "pattern": "^A.B$"}, "A\ud800B", True),
+        ({"check": "forbidden", "words": ["free"]}, "free\x00\ud800", False),
         ({"check": "json_schema", "schema": False}, "1", False),
         ({"check": "length", "unit": "words", "min": 2, "max": 3}, " one two ", True),
         ({"check": "length", "max": 3}, "four", False),
@@ -193,17 +197,25 @@ def test_a_schema_whose_references_double_is_refused() -> None:
 @pytest.mark.parametrize(
     ("spec", "answer", "words"),
     [
-        ({"check": "regex", "pattern": "(?:a?){900}[^a]$"}, "a" * 300_000, "too large for so long an answer"),
-        ({"check": "contains", "value": "a"}, "b" * 400_001, "wanted an answer of at most 400,000 characters"),
+        ({"check": "regex", "pattern": "(?:a?){900}[^a]$"}, "a" * 300_000, "for so large a pattern, found 300,000"),
+        ({"check": "contains", "value": "a"}, "a" * 400_001, "wanted an answer of at most 400,000 characters"),
+        ({"any": [PASSES, PASSES]}, "a" * 400_001, "wanted an answer of at most 400,000 characters"),
         ({"check": "json_schema", "schema": True}, "[" * 100_000, "levels"),
         ({"check": "json_schema", "schema": True}, "[" * 300 + "]" * 300, "levels"),
-        ({"check": "language", "languages": ["en"]}, "17", "too short to tell"),
     ],
 )
-def test_what_would_take_too_long_is_unscored(spec: dict[str, Any], answer: str, words: str) -> None:
+def test_an_answer_that_is_longer_or_deeper_than_is_looked_at_is_wrong(
+    spec: dict[str, Any], answer: str, words: str
+) -> None:
     found = read_check(spec).run(answer)
-    assert (found.verdict, found.share) == ("unscored", None)
+    assert (found.verdict, found.share) == ("failed", 0.0)
     assert words in found.words
+
+
+def test_a_language_that_nobody_can_tell_is_unscored() -> None:
+    found = read_check(UNKNOWN).run("17")
+    assert (found.verdict, found.share) == ("unscored", None)
+    assert "too short to tell" in found.words
 
 
 @pytest.mark.parametrize(
