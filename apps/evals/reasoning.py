@@ -185,10 +185,9 @@ def _is_arithmetic(text: str, *, names: frozenset[str], functions: frozenset[str
     if len(text) > 2_000:
         return False
     try:
-        tree = ast.parse(text, mode="eval").body
+        return _is_term(ast.parse(text, mode="eval").body, names, functions)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return False
-    return _is_term(tree, names, functions)
 
 
 def _is_term(node: ast.AST, names: frozenset[str], functions: frozenset[str]) -> bool:

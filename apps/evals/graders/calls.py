@@ -140,7 +140,7 @@ def _read_turns(told: Any) -> list[Mapping[str, Any]]:
 GRADERS: Final = (
     Grader(
         name="bfcl",
-        version="1",
+        version="2",
         about="Calls of functions: the right ones, and no others.",
         grade=grade_calls,
         options={"language": f"what calls are written in: {', '.join(LANGUAGES)}; {PYTHON} where nothing is said"},

@@ -96,13 +96,14 @@ def _has_more(text: str, end: int, known: str) -> bool:
 
     "B, I think", "B, a mammal" and, as a sentence of its own, "B; C fails" name no other; "B or a cat" does.
     """
-    more = _MORE.match(text[end : end + 80])
-    if more is None:
+    while (more := _MORE.match(text[end : end + 80])) is not None:
+        joint, also, letter = more.groups()
+        end += more.end(3)
+        if letter.upper() in known:
+            break
+    else:
         return False
-    joint, also, letter = more.groups()
-    if letter.upper() not in known:
-        return _has_more(text, end + more.end(3), known)
-    if not _reads_on(text[end + more.end(3) : end + more.end(3) + 40]):
+    if not _reads_on(text[end : end + 40]):
         return True
     if also or joint not in (",", ";"):
         return letter not in "Ii"
@@ -137,7 +138,7 @@ def grade_choice(task: GradedTask, episode: AttemptContext) -> Grade:
 GRADERS: Final = (
     Grader(
         name="choice",
-        version="3",
+        version="4",
         about="One of some choices, by its letter or by its text.",
         grade=grade_choice,
         options={"choices": "the texts of the choices, in order"},

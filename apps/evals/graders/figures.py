@@ -1,6 +1,7 @@
 """Answers that are numbers, expressions or rankings."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
@@ -69,7 +70,7 @@ def _read_value(found: FoundNumber, *, percent: bool) -> Fraction:
 
 
 def _spell(value: Fraction) -> str:
-    return str(value) if len(str(value)) <= 20 else f"{float(value):.12g}"
+    return str(value) if len(str(value)) <= 20 else f"{Decimal(value.numerator) / value.denominator:.12g}"
 
 
 # --- countdown
@@ -215,7 +216,7 @@ GRADERS: Final = (
     ),
     Grader(
         name="countdown",
-        version="1",
+        version="2",
         about="An expression of given numbers that comes to a target.",
         grade=grade_countdown,
         check=check_countdown,

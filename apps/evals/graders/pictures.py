@@ -101,7 +101,7 @@ def find_points(answer: str) -> list[tuple[float, float]]:
 GRADERS: Final = (
     Grader(
         name="iou",
-        version="1",
+        version="2",
         about="A box in a picture, by intersection over union.",
         grade=grade_iou,
         check=check_iou,

@@ -36,7 +36,7 @@ def grade_reasoning(task: GradedTask, episode: AttemptContext) -> Grade:
 GRADERS: Final = (
     Grader(
         name="reasoning_gym",
-        version="1",
+        version="2",
         about="Right where the generator of reasoning-gym that made the question says so.",
         grade=grade_reasoning,
         check=check_reasoning,

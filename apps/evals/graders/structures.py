@@ -156,7 +156,7 @@ def _list_changes(patch: list[FilePatch]) -> Iterator[tuple[str, str, str]]:
 GRADERS: Final = (
     Grader(
         name="json_schema",
-        version="1",
+        version="2",
         about="JSON that is as a schema says.",
         grade=grade_json_schema,
         check=check_json_schema,
@@ -171,7 +171,7 @@ GRADERS: Final = (
     ),
     Grader(
         name="diff",
-        version="1",
+        version="2",
         about="A patch, by what it makes of files.",
         grade=grade_diff,
         check=check_diff,

@@ -14,12 +14,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from tentalis.core.graders.reading import is_number
 from tentalis.core.graders.words import has_word
 
 PYTHON, JAVA, JAVASCRIPT = "python", "java", "javascript"
 LANGUAGES: Final = (PYTHON, JAVA, JAVASCRIPT)
 MOST_CHARS: Final = 100_000
 """Of a text that is read for calls."""
+MOST_LEVELS: Final = 50
+"""Of brackets within each other, in Java and JavaScript."""
 LEFT_OUT: Final = ""
 """Among the values of a parameter: it may be left out."""
 KINDS: Final[Mapping[str, Mapping[str, type]]] = {
@@ -78,7 +81,7 @@ def _read_python(text: str) -> list[CalledFunction]:
         if not isinstance(parsed, ast.List):
             raise UnreadableCallError("wanted a list of calls")
         return [_read_call(one) for one in parsed.elts]
-    except (SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError) as error:
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, ArithmeticError) as error:
         raise UnreadableCallError(f"wanted calls, found {text[:80]!r}: {error}"[:300]) from None
 
 
@@ -165,7 +168,7 @@ def _split(text: str, language: str) -> list[str]:
     """The parts between commas that stand in no bracket and no quotes.
 
     Raises:
-        UnreadableCallError: a bracket or a quote is left open.
+        UnreadableCallError: a bracket or a quote is left open, or brackets lie too deep within each other.
     """
     parts, waiting, quote, start, place = list[str](), list[str](), "", 0, 0
     while place < len(text):
@@ -186,6 +189,8 @@ def _split(text: str, language: str) -> list[str]:
         elif sign == "," and not waiting:
             parts.append(text[start:place])
             start = place + 1
+        if len(waiting) > MOST_LEVELS:
+            raise UnreadableCallError(f"wanted at most {MOST_LEVELS} brackets within each other, found more")
         place += 1
     if waiting or quote:
         raise UnreadableCallError("a bracket or a quote is left open")
@@ -438,7 +443,7 @@ def _match_argument(value: Any, described: Mapping[str, Any], values: Sequence[A
         value = (read_java if language == JAVA else read_javascript)(value, kind, inner)
     elif kind == "tuple" and isinstance(value, tuple):
         value = list(value)
-    elif kind == "float" and type(value) is int:
+    elif kind == "float" and type(value) is int and is_number(value):
         value = float(value)
     written = _find_type(values)
     if type(value) is expected and (held is None or _holds(value, values, held)):

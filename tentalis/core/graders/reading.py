@@ -1,8 +1,8 @@
 """What graders read: references and options where a check is written, JSON and lists in answers."""
 
 import json
-import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -114,5 +114,5 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number, as JSON has it."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a finite number, as JSON has it, that a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

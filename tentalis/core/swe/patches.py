@@ -10,7 +10,7 @@ Files = Mapping[str, bytes]
 """Path from the repository's root, with slashes -> content."""
 MAX_PATCH_BYTES: Final = 2**21
 MAX_PATCH_FILES: Final = 500
-_HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _ESCAPES: Final = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "r": "\r", "v": "\v"}
 _NO_NEWLINE: Final = "\\ No newline at end of file"
 LINK, SUBMODULE = "120000", "160000"
@@ -214,7 +214,7 @@ def _unquote(path: str) -> str:
         return path
 
     def read(found: "re.Match[str]") -> str:
-        return chr(int(found[1], 8)) if found[1][0].isdigit() else _ESCAPES.get(found[1], found[1])
+        return chr(int(found[1], 8)) if len(found[1]) == 3 else _ESCAPES.get(found[1], found[1])
 
     plain = re.sub(r"\\([0-7]{3}|.)", read, path[1:-1])
     try:

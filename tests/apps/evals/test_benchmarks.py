@@ -65,7 +65,7 @@ def install(caller: Caller, numbers: range, **changes: Any) -> Any:
 def test_a_benchmark_is_installed_from_rows_and_run_as_an_evaluation(as_alice: Caller, worker: Worker) -> None:
     made = install(as_alice, range(1, 7), origin="numbers.jsonl")
     assert made.status == 201, made
-    assert (made.body["name"], made.body["version"], made.body["grader"]) == (ENTRY.name, 1, "choice@3")
+    assert (made.body["name"], made.body["version"], made.body["grader"]) == (ENTRY.name, 1, "choice@4")
     assert install(as_alice, range(1, 7)).body["id"] == made.body["id"]
     assert install(as_alice, range(1, 8)).body["version"] == 2
 
