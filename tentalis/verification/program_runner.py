@@ -46,12 +46,12 @@ def main():
         wanted = json.loads(_read_part())
         secret = wanted["secret"]
         try:
-            found = _run_calls(program, wanted) if job["kind"] == "calls" else _run_check(program, job, wanted)
+            found = _run_calls(program, job, wanted) if job["kind"] == "calls" else _run_check(program, job, wanted)
         except _SetUpError as error:
             found = {"unusable": str(error)}
         except BaseException as error:
             found = {"passed": False, "words": "it could not be checked: %s" % _name(error)}
-        found["ended"] = program.ended
+        found["ended"] = program.ended or found.get("ended", "")
         if found["ended"] and "passed" in found:
             found.update(passed=False, words=found["ended"])
     _end_all()
@@ -497,6 +497,13 @@ class _Program:
 
     def ask(self, **asked):
         """What it answers. Raises what it raised, as far as Python has that."""
+        said = self.hear(**asked)
+        if "error" in said:
+            raise _make_error(said)
+        return said
+
+    def hear(self, **asked):
+        """What it answers, or says that it raised."""
         if self.ended:
             raise _Ended(self.ended)
         self.calls += asked["do"] == "call"
@@ -504,10 +511,7 @@ class _Program:
             _send(self.asks, asked)
         except OSError:
             raise self._end("") from None
-        said = self._hear()
-        if "error" in said:
-            raise _make_error(said)
-        return said
+        return self._hear()
 
     def _hear(self):
         try:
@@ -542,7 +546,7 @@ class _Program:
         """A value that it told."""
         try:
             return decode(told, self._find)
-        except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
             raise self._end("it does not answer as Python does") from None
 
     def _find(self, held):
@@ -613,18 +617,41 @@ class _Remote:
         return self._program.open(self._program.ask(**dict(asked, **self._at))["value"])
 
 
-def _make_error(said):
-    """The nearest of Python's own errors to what the program raised; never one that ends us."""
+def _find_kind(names):
+    """The first of them that is one of Python's own exceptions; of none, what all of these are."""
     import builtins
 
-    for name in said.get("kinds") or ():
+    for name in names if isinstance(names, list) else ():
         kind = getattr(builtins, str(name), None)
-        if isinstance(kind, type) and issubclass(kind, Exception):
-            try:
-                return kind(str(said.get("words", "")))
-            except TypeError:
-                return ValueError("it raised %s" % name)
-    return RuntimeError("it raised %s" % str(said.get("error"))[:80])
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            return kind
+    return BaseException
+
+
+def _make_error(said):
+    """The nearest of Python's own errors to what the program raised; never one that ends us."""
+    kind, words = _find_kind(said.get("kinds")), str(said.get("words", ""))
+    if not issubclass(kind, Exception):
+        return RuntimeError("it raised %s" % str(said["error"])[:80])
+    try:
+        return kind(words)
+    except TypeError:  # some want more than words: other errors, or what could not be read as text
+        return kind.__new__(kind, words, [Exception(words)])
+
+
+def _name_error(said):
+    """The names that what the program raised goes by: its class's own, and those of the nearest of Python's own errors
+    and of what that stands on.
+
+    That is what raising a class of that name gives. What else the program's process tells counts for nothing: it could
+    tell all names there are, and would have raised whatever is wanted.
+    """
+    import builtins
+
+    name, kinds = str(said["error"])[:80], said.get("kinds")
+    nearest = _find_kind([name, *(kinds if isinstance(kinds, list) else ())])
+    stands_on = [one for one, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(nearest, kind)]
+    return [name, *stands_on]
 
 
 class _Names(dict):
@@ -642,6 +669,15 @@ class _Names(dict):
         return self.program.open(self.program.ask(do="find", name=name)["value"])
 
 
+def _start(program, job):
+    """Wait until the program has run. Returns why nothing of it can be called; "" where it can."""
+    raised = program.start()
+    if raised:
+        return "it raised %s" % str(raised["error"])[:80]
+    entry = job["entry"]
+    return "wanted %s in it, found none" % entry if entry and entry not in program.names else ""
+
+
 def _run_check(program, job, wanted):
     names = _Names(program)
     try:
@@ -649,12 +685,9 @@ def _run_check(program, job, wanted):
         tests = [compile(one, "check", "exec", dont_inherit=True) for one in wanted["tests"]]
     except Exception as error:
         raise _SetUpError("its check cannot be run: %s" % _name(error)) from None
-    raised = program.start()
-    if raised:
-        return {"passed": False, "words": "it raised %s" % raised["error"]}
+    if words := _start(program, job):
+        return {"passed": False, "words": words}
     entry = job["entry"]
-    if entry and entry not in program.names:
-        return {"passed": False, "words": "wanted %s in it, found none" % entry}
     if entry:
         names[entry] = _Remote(program, {"name": entry}, "function")
     names.pop("check", None)
@@ -675,19 +708,20 @@ def _run_check(program, job, wanted):
     return {"passed": True, "words": "every check passes", "calls": program.calls}
 
 
-def _run_calls(program, wanted):
-    raised = program.start()
-    if raised:
-        return {"raised": raised["error"], "cases": []}
+def _run_calls(program, job, wanted):
+    if ended := _start(program, job):
+        return {"ended": ended, "cases": []}
     cases = []
     for case in wanted["cases"]:
         try:
-            said = program.ask(do="call", name=case["function"], args=case["args"], kwargs=case["kwargs"])
-            cases.append({"value": said["value"]})
+            said = program.hear(do="call", name=case["function"], args=case["args"], kwargs=case["kwargs"])
+            if "error" in said:
+                cases.append({"raised": _name_error(said)})
+            else:
+                program.open(said.get("value"))  # what is no data ends it here, and nobody else has to read it
+                cases.append({"value": said.get("value")})
         except _Ended:
             break
-        except Exception as error:
-            cases.append({"raised": [one.__name__ for one in type(error).__mro__]})
     return {"cases": cases}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from tentalis.core.scoring.quoting import clean_text
 from tentalis.core.swe.repo_tasks import Environment
 from tentalis.sandbox.client import Result, SandboxClient
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
@@ -161,6 +162,6 @@ def _read_findings(done: Result, secret: str) -> ProgramFindings:
     if told.get("unusable"):
         raise ProgramError(str(told["unusable"]))
     return ProgramFindings(
-        ended=str(told.get("ended") or told.get("raised") or ""), passed=told.get("passed") is True,
-        words=str(told.get("words") or ""), cases=list(told.get("cases") or ()),
+        ended=clean_text(str(told.get("ended") or "")), passed=told.get("passed") is True,
+        words=clean_text(str(told.get("words") or "")), cases=list(told.get("cases") or ()),
     )  # fmt: skip

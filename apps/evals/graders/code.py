@@ -152,16 +152,15 @@ def _match_cases(job: ProgramJob, found: ProgramFindings, task: GradedTask) -> i
 
 def _match_told(told: Any, wanted: Any, tolerance: float | None) -> bool:
     try:
-        value = decode(told, lambda held: object())
+        return match_value(decode(told, lambda held: object()), wanted, tolerance=tolerance)
     except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
         return False
-    return match_value(value, wanted, tolerance=tolerance)
 
 
 GRADERS: Final = (
     Grader(
         name="code",
-        version="1",
+        version="2",
         about="A program, by what it prints, what its functions give back, or a check that is called.",
         grade=grade_code,
         options={

@@ -67,6 +67,118 @@ def test_a_program_that_is_killed_took_no_longer_than_it_did_however_long_it_ran
     assert grade.evidence == {"passed": 11, "cases": 12, "why": "it was ended by signal 9"}
 
 
+@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("KeyError", "def f():\n    return {}[1]"),
+        ("LookupError", "def f():\n    return {}[1]"),
+        ("IOError", "def f():\n    open('/none')"),
+        ("UnicodeDecodeError", "def f():\n    return b'\\xff'.decode()"),
+        ("ValueError", "def f():\n    return b'\\xff'.decode()"),
+        ("JSONDecodeError", "import json\n\n\ndef f():\n    return json.loads('{')"),
+        ("ValueError", "import json\n\n\ndef f():\n    return json.loads('{')"),
+        ("OutOfStock", "class OutOfStock(LookupError):\n    pass\n\n\ndef f():\n    raise OutOfStock('none')"),
+        ("LookupError", "class OutOfStock(LookupError):\n    pass\n\n\ndef f():\n    raise OutOfStock('none')"),
+        ("SystemExit", "def f():\n    raise SystemExit(1)"),
+    ],
+)
+def test_what_is_raised_goes_by_its_own_name_and_by_those_of_pythons_own_errors(name: str, program: str) -> None:
+    assert ask_grader("code", {"function": "f", "cases": [{"raises": name}]}, program).value == 1.0
+    for other in ("OutOfReach", "TypeError", "ArithmeticError"):
+        assert ask_grader("code", {"function": "f", "cases": [{"raises": other}]}, program).value == 0.0
+
+
+_NAMES = "('KeyError', 'TypeError', 'OutOfStock', 'ZeroDivisionError', 'OutOfReach')"
+
+
+@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.parametrize(
+    "program",
+    [
+        "class Odd(KeyError, TypeError, ZeroDivisionError):\n    pass\n\n\ndef f(_):\n    raise Odd",
+        f"last = Exception\nfor name in (*{_NAMES}, 'Odd'):\n    last = type(name, (last,), {{}})\n\n\n"
+        "def f(_):\n    raise last",
+        "class Meta(type):\n    __name__ = property(lambda cls: Every())\n\n\nclass Every(str):\n"
+        "    __eq__ = lambda *_: True\n    __hash__ = None\n\n\nclass Odd(Exception, metaclass=Meta):\n    pass\n\n\n"
+        "def f(_):\n    raise Odd",
+        "import json\nimport os\n\n\ndef f(_):\n"
+        f"    told = json.dumps({{'error': 'Odd', 'kinds': list({_NAMES}), 'raised': list({_NAMES}), 'words': ''}})\n"
+        "    for end in range(3, 256):\n        try:\n            os.write(end, b'%12d' % len(told) + told.encode())\n"
+        "        except OSError:\n            pass\n",
+        "import json\nimport os\n\n\ndef f(_):\n    told = json.dumps({'value': {'object': []}})\n"
+        "    for end in range(3, 256):\n        try:\n            os.write(end, b'%12d' % len(told) + told.encode())\n"
+        "        except OSError:\n            pass\n",
+    ],
+    ids=[
+        "several at once",
+        "a line of them",
+        "a name that equals every name",
+        "tells names",
+        "tells what is no object",
+    ],
+)
+def test_a_program_that_says_that_it_raises_everything_has_not_raised_what_was_wanted(program: str) -> None:
+    """One line of Python's own errors at most, as any class has; never two, and never another's name."""
+    won = [
+        name
+        for name in ("KeyError", "TypeError", "OutOfStock", "ZeroDivisionError", "OutOfReach", "IndexError")
+        if ask_grader("code", {"function": "f", "cases": [{"args": [1], "raises": name}]}, program).is_correct
+    ]
+    assert won in ([], ["KeyError"])
+
+
+@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.parametrize("name", ["KeyError", "LookupError", "Exception", "NameError"])
+def test_a_program_without_the_function_raises_nothing_that_was_wanted(name: str) -> None:
+    grade = ask_grader("code", {"function": "f", "cases": [{"args": [1], "raises": name}]}, "x = 1")
+    assert (grade.value, grade.evidence["why"]) == (0.0, "wanted f in it, found none")
+    failed = ask_grader("code", {"function": "f", "cases": [{"args": [1], "raises": name}]}, "raise KeyError")
+    assert (failed.value, failed.evidence["why"]) == (0.0, "it raised KeyError")
+
+
+@pytest.mark.usefixtures("sandboxes")
+def test_a_check_catches_errors_that_are_made_of_more_than_words() -> None:
+    program = "def f(number):\n    return b'\\xff'.decode() if number else int('x')\n"
+    test = "try:\n    f({number})\nexcept UnicodeDecodeError:\n    pass\nelse:\n    raise AssertionError"
+    assert ask_grader("code", {"test": test.format(number=1)}, program).is_correct
+    assert ask_grader("code", {"test": test.format(number=0)}, program).value == 0.0
+
+
+@pytest.mark.usefixtures("sandboxes")
+@pytest.mark.parametrize(
+    "given_back",
+    ["10**400", "10**5_000", "{10**5_000: 1}", "{(10**5_000,): 1}", "float('inf')", "[[10**400]]", "object()"],
+)
+def test_what_no_float_and_no_text_can_hold_is_wrong(given_back: str) -> None:
+    for wanted in (2.0, {"a": 1}, [[2.0]]):
+        asked = {"function": "f", "cases": [{"returns": wanted}]}
+        assert ask_grader("code", asked, f"def f():\n    return {given_back}\n", tolerance=1e-6).value == 0.0
+
+
+@pytest.mark.usefixtures("sandboxes")
+def test_who_tells_what_nobody_can_read_is_wrong() -> None:
+    """Brackets that a reader of JSON takes and its writer does not."""
+    program = (
+        "import os\n\n\ndef f():\n    told = b'{{\"value\": ' + b'[' * {deep} + b']' * {deep} + b'}}'\n"
+        "    for end in range(3, 256):\n        try:\n            os.write(end, b'%12d' % len(told) + told)\n"
+        "        except OSError:\n            pass\n"
+    )
+    for deep in (110, 900, 960, 985, 20_000):
+        asked = {"function": "f", "cases": [{"returns": []}]}
+        assert ask_grader("code", asked, program.format(deep=deep)).value == 0.0, deep
+
+
+@pytest.mark.usefixtures("sandboxes")
+def test_what_a_program_says_of_itself_can_be_kept() -> None:
+    program = (
+        "import os\n\ntold = b'{\"error\": \"\\\\u0000\\\\ud800' + b'x' * 10_000 + b'\"}'\nfor end in range(3, 256):\n"
+        "    try:\n        os.write(end, b'%12d' % len(told) + told)\n    except OSError:\n        pass\n"
+    )
+    found = ask_grader("code", {"function": "f", "cases": [{"returns": 1}]}, program)
+    assert (found.value, found.evidence["why"]) == (0.0, f"it raised \ufffd\ufffd{'x' * 78}")
+
+
 def test_who_searches_its_own_memory_finds_what_is_there() -> None:
     """So that the cheat is one: it does find where it may look."""
     kept, names = CHECKED["test"], dict[str, Any]()
