@@ -13,7 +13,9 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Ro
 Project = Annotated[str, typer.Option("--project", "-p", help="Slug of the project; default: your only one.")]
 Worker = Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")]
 
-MAX_CELL_CHARS = 60
+BEGINNINGS = frozenset({"about", "answer", "description", "prompt", "text", "tool_result"})
+"""Columns that only begin what can be pages long: `show` or --json has all of it. Every other cell is whole."""
+MAX_BEGINNING_CHARS = 60
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*")
 
 
@@ -30,7 +32,7 @@ def print_result(value: Any, message: str, *, as_json: bool) -> None:
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str) -> None:
-    """A list as a table of some columns, or whole as one JSON list."""
+    """A list as a table of some columns, a row a line however wide, or whole as one JSON list."""
     found = list(rows)
     if as_json:
         print_json(found)
@@ -38,17 +40,18 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_
     if not found:
         typer.echo(empty)
         return
-    from rich.console import Console
-    from rich.table import Table
+    from rich.cells import cell_len
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        values = [row.get(name) for row in found]
-        is_number = all(isinstance(value, int | float | None) for value in values)
-        table.add_column(name.replace("_", " "), justify="right" if is_number else "left")
-    for row in found:
-        table.add_row(*(to_cell(row.get(name)) for name in columns))
-    Console(soft_wrap=True, highlight=False, markup=False).print(table)
+    lines = [[to_cell(row.get(name), is_beginning=name in BEGINNINGS) for name in columns] for row in found]
+    lines.insert(0, [name.replace("_", " ") for name in columns])
+    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+    numbers = [all(isinstance(row.get(name), int | float | None) for row in found) for name in columns]
+    for place, cells in enumerate(lines):
+        padded = [
+            " " * (width - cell_len(cell)) + cell if is_number else cell + " " * (width - cell_len(cell))
+            for cell, width, is_number in zip(cells, widths, numbers, strict=True)
+        ]
+        typer.secho("  ".join(padded).rstrip(), bold=place == 0)
 
 
 def print_row(row: Mapping[str, Any], *, as_json: bool, skip: Iterable[str] = ()) -> None:
@@ -63,8 +66,8 @@ def print_row(row: Mapping[str, Any], *, as_json: bool, skip: Iterable[str] = ()
         typer.echo(f"{name.replace('_', ' '):<{width}}  {to_line(text, indent=width + 2)}")
 
 
-def to_cell(value: Any) -> str:
-    """One line, short; an empty cell for nothing."""
+def to_cell(value: Any, *, is_beginning: bool = False) -> str:
+    """One line, of which only the beginning may be wanted; an empty cell for nothing."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -74,7 +77,7 @@ def to_cell(value: Any) -> str:
     text = to_printable(" ".join(str(value).split()))
     if TIME.fullmatch(text):
         return text[:16].replace("T", " ")
-    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
+    return text[: MAX_BEGINNING_CHARS - 1] + "…" if is_beginning and len(text) > MAX_BEGINNING_CHARS else text
 
 
 def to_line(text: str, *, indent: int) -> str:

@@ -44,8 +44,9 @@ def show(review_id: ReviewId, as_json: AsJson = False) -> None:
     for attempt in attempts:
         typer.echo()
         print_row({f"attempt {attempt['index']}": attempt["answer"] or attempt["error"]}, as_json=False)
-        rows = [{"step": row["index"], **row} for row in attempt["steps"]]
-        print_rows(rows, ("step", "kind", "text", "tool_result"), as_json=False, empty="no steps")
+        for step in attempt["steps"]:
+            told = {f"step {step['index']}": step["text"], "kind": step["kind"], "tool result": step["tool_result"]}
+            print_row(told, as_json=False)
 
 
 @app.command()

@@ -130,11 +130,11 @@ def test_bad_use_is_exit_2_and_changes_nothing(signed_in: Run, arguments: tuple[
 def test_a_review_is_shown_and_given(signed_in: Run) -> None:
     task = make_task(Project.objects.get(), state=Task.State.IN_REVIEW, group_size=1)
     attempt = Attempt.objects.create(task=task, index=0, worker=task.worker, answer="hi\x1b[31m", text="hi")
-    Step.objects.create(attempt=attempt, index=0, kind="step", text="think")
+    Step.objects.create(attempt=attempt, index=0, kind="step", text="think " * 20 + "twice")
     review = Review.objects.create(project=task.project, task=task, audience="human")
     assert str(review.pk) in signed_in("review", "list").out
     shown = signed_in("review", "show", str(review.pk)).out
-    assert "think" in shown
+    assert "think " * 20 + "twice" in shown, "who judges it reads it whole"
     assert "\x1b" not in shown
     step = "0=0.5 wrong rule"
     given = signed_in(
