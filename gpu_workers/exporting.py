@@ -42,8 +42,8 @@ def export(
     adapter: Path,
     *,
     form: str,
-    base: Path,
     out: Path,
+    base: Path | None = None,
     converter: Path | None = None,
     ollama_model: str = "",
     dtype: str = AUTO,
@@ -51,7 +51,7 @@ def export(
     """Write an adapter in another form.
 
     Args:
-        base: directory of the model it was trained on.
+        base: directory of the model it was trained on; None: where its manifest says that it was trained.
         ollama_model: what Ollama calls that model, for `ollama`; "": it imports the directory.
         out: a directory that is not there yet; for `gguf` the file's.
         converter: llama.cpp's `convert_lora_to_gguf.py`.
@@ -71,11 +71,11 @@ def export(
             case "peft":
                 shutil.copytree(adapter, staging)
             case "merged":
-                _merge(adapter, base, staging, dtype)
+                _merge(adapter, base or _find_base(adapter), staging, dtype)
             case "gguf":
-                _convert(adapter, base, staging, converter)
+                _convert(adapter, base or _find_base(adapter), staging, converter)
             case "ollama":
-                _write_for_ollama(adapter, base, staging, converter, ollama_model)
+                _write_for_ollama(adapter, base or _find_base(adapter), staging, converter, ollama_model)
             case _:
                 raise ExportError(f"format must be one of {', '.join(FORMATS)}, found {form!r}")
         staging.rename(out)
@@ -116,16 +116,38 @@ def _merge(adapter: Path, base: Path, staging: Path, dtype: str) -> None:
     save_file(merged, staging / "model.safetensors", {"format": "pt"})
 
 
+def _place_base(name: str) -> Path:
+    return base_directory() if name == "desk" else Path(name).expanduser()
+
+
+def _find_base(adapter: Path) -> Path:
+    """Where its manifest says that it was trained. Raises ExportError where nothing is there, or nothing is said."""
+    named = _read_manifest(adapter).get("base_model")
+    if not named:
+        raise ExportError("it does not say which base model it was trained on: give that model's directory as --base")
+    if not (base := _place_base(named)).is_dir():
+        raise ExportError(f"it was trained on {named}, which is not there: give that model's directory as --base")
+    return base
+
+
 def _check_base(adapter: Path, base: Path) -> None:
+    manifest = _read_manifest(adapter)
+    if manifest and (wanted := manifest.get("base_sha256")) != (found := hash_files(weight_files(base))):
+        raise ExportError(
+            f"the base model must hash to {wanted}, as {manifest.get('base_model')} did when it was trained on it; "
+            f"{base} hashes to {found}: give the directory of that model as --base"
+        )
+
+
+def _read_manifest(adapter: Path) -> Mapping[str, str]:
+    """{} where it has none: another program's adapter."""
     try:
         manifest: Mapping[str, str] = json.loads((adapter / "manifest.json").read_bytes())
     except FileNotFoundError:
-        return
+        return {}
     except (OSError, ValueError) as error:
         raise ExportError(f"{adapter / 'manifest.json'} cannot be read: {error}") from error
-    found = hash_files(weight_files(base))
-    if (wanted := manifest.get("base_sha256")) != found:
-        raise ExportError(f"the base model must hash to {wanted}, which it was trained on; {base} hashes to {found}")
+    return manifest
 
 
 def _convert(adapter: Path, base: Path, staging: Path, converter: Path | None) -> None:
@@ -169,18 +191,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpu_workers.exporting", description="An adapter for others.")
     parser.add_argument("adapter", type=Path)
     parser.add_argument("--format", choices=FORMATS, default="peft")
-    parser.add_argument("--base", default="desk", help="desk, or the directory of the model it was trained on")
+    parser.add_argument("--base", help="desk, or the directory of the model it was trained on; default: as it says")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--converter", type=Path, help=f"path to llama.cpp's {CONVERTER}")
     parser.add_argument("--ollama-model", default="", help="what Ollama calls the base, like llama3.2:1b")
     parser.add_argument("--dtype", choices=(AUTO, FLOAT32), default=AUTO, help="of merged weights; auto: the base's")
     given = parser.parse_args(argv)
-    base = base_directory() if given.base == "desk" else Path(given.base).expanduser()
     try:
         written = export(
             given.adapter,
             form=given.format,
-            base=base,
+            base=_place_base(given.base) if given.base else None,
             out=given.out,
             converter=given.converter,
             ollama_model=given.ollama_model,

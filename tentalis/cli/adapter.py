@@ -123,7 +123,7 @@ def export(
     name: Name,
     out: Out = None,
     form: Form = "peft",
-    base: Base = "desk",
+    base: Base = "",
     converter: Converter = None,
     ollama_model: OllamaModel = "",
     dtype: Dtype = "auto",

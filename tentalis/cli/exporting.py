@@ -18,7 +18,10 @@ FORMATS = ("peft", "merged", "gguf", "ollama")
 DTYPES = ("auto", "float32")
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where; default: NAME.zip, or a directory NAME.")]
 Form = Annotated[str, typer.Option("--format", help="peft, merged, gguf or ollama.")]
-Base = Annotated[str, typer.Option(help="Directory of the base model, for all but peft.")]
+Base = Annotated[
+    str,
+    typer.Option(help="Directory of the base model, for all but peft; default: where the adapter says that it was."),
+]
 Converter = Annotated[Path | None, typer.Option(help="llama.cpp's convert_lora_to_gguf.py, for gguf.")]
 Dtype = Annotated[
     str, typer.Option(help="Of merged weights: auto, the base's own, or float32, into which no adapter is rounded.")
@@ -85,7 +88,8 @@ def _convert(
     manifest = next(directory.rglob("adapter_config.json"), None)
     if manifest is None:
         raise typer.BadParameter("the download holds no adapter_config.json")
-    argv = [sys.executable, "-m", "gpu_workers.exporting", str(manifest.parent), "--format", form, "--base", base]
+    argv = [sys.executable, "-m", "gpu_workers.exporting", str(manifest.parent), "--format", form]
+    argv += ["--base", base] if base else []
     argv += ["--dtype", dtype, "--out", str(out), *(["--converter", str(converter)] if converter else [])]
     argv += ["--ollama-model", ollama_model] if ollama_model else []
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -50,7 +50,7 @@ def export(
     fit: FitId,
     out: Out = None,
     form: Form = "peft",
-    base: Base = "desk",
+    base: Base = "",
     converter: Converter = None,
     ollama_model: OllamaModel = "",
     dtype: Dtype = "auto",

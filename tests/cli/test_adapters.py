@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from shutil import copytree
 from zipfile import ZipFile
 
 import pytest
@@ -48,12 +49,23 @@ def test_it_is_saved_as_a_zip_in_pefts_layout(signed_in: Run, adapter: Adapter, 
 
 
 @pytest.mark.torch
-def test_it_is_merged_into_its_base(signed_in: Run, adapter: Adapter, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_it_is_merged_into_its_base_as_its_page_prints_it(
+    signed_in: Run, adapter: Adapter, tmp_path: Path, *, is_kept: bool
+) -> None:
+    from safetensors.torch import load_file, save_file
+
     from gpu_workers.desk import base_directory
     from gpu_workers.engine.checkpoint import hash_files, weight_files
 
+    base, name = base_directory(), "desk"
+    if is_kept:
+        base = Path(copytree(base, tmp_path / "kept"))
+        name = str(base)
+        (weights,) = weight_files(base)
+        save_file({name: 2 * tensor for name, tensor in load_file(weights).items()}, weights)
     manifest = tmp_path / "made" / f"v1-{adapter.worker_id}" / "manifest.json"
-    made_for = json.loads(manifest.read_bytes()) | {"base_sha256": hash_files(weight_files(base_directory()))}
+    made_for = json.loads(manifest.read_bytes()) | {"base_model": name, "base_sha256": hash_files(weight_files(base))}
     manifest.write_bytes(canonical_json(made_for))
     Adapter.objects.update(sha256=hashlib.sha256(manifest.read_bytes()).hexdigest())
     out = tmp_path / "merged"

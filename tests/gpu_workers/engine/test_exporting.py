@@ -38,17 +38,21 @@ def test_a_merged_model_answers_as_its_adapter_does(
     assert engine.score([PROMPT], [ANSWER])[0] != pytest.approx(wanted, abs=1e-3)
 
 
+def train_on(base: Path, parent: Path) -> Path:
+    """An adapter as the trainer writes it."""
+    model, modules = load_base(str(base)), ["q_proj"]
+    made = {"worker": "w", "base_model": str(base), "base_sha256": model.sha256, "run_id": 1, "attempt": 1}
+    made |= {"parent_sha256": "", "recipe_hash": "0" * 64, "rollouts_sha256": "0" * 64}
+    tensors = start_adapter(model.find_linears(modules), rank=2, seed=0)
+    fields = {**made, "rank": 2, "alpha": 4.0, "target_modules": modules}
+    return publish_adapter(tensors, fields, parent=parent)[0]
+
+
 def test_a_base_with_weights_beside_its_own_is_known_by_its_own(base: Path, tmp_path: Path) -> None:
     """Publishers lay the same weights beside them in another form. What the trainer writes is what an export reads."""
     directory = copytree(base, tmp_path / "base")
     save_file({"tok_embeddings.weight": torch.ones(2, 2)}, directory / "consolidated.safetensors")
-    model, modules = load_base(str(directory)), ["q_proj"]
-    made = {"worker": "w", "base_model": str(directory), "base_sha256": model.sha256, "run_id": 1, "attempt": 1}
-    made |= {"parent_sha256": "", "recipe_hash": "0" * 64, "rollouts_sha256": "0" * 64}
-    tensors = start_adapter(model.find_linears(modules), rank=2, seed=0)
-    adapter, _ = publish_adapter(
-        tensors, {**made, "rank": 2, "alpha": 4.0, "target_modules": modules}, parent=tmp_path / "adapters"
-    )
+    adapter = train_on(directory, tmp_path / "adapters")
     assert export(adapter, form="merged", base=directory, out=tmp_path / "merged").is_dir()
 
 
@@ -111,6 +115,27 @@ def test_another_base_than_it_was_trained_on_is_refused(
     (adapter / "manifest.json").write_text(json.dumps({"base_sha256": "0" * 64}))
     with pytest.raises(ExportError, match="the base model must hash to 000"):
         export(adapter, form="merged", base=base, out=tmp_path / "merged")
+
+
+def test_its_base_is_found_where_it_was_trained_on_it(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = copytree(base, tmp_path / "base")
+    adapter = train_on(directory, tmp_path / "adapters")
+    merged = ["--format", "merged", "--out", str(tmp_path / "merged")]
+    assert main([str(adapter), *merged]) == 0
+    assert (tmp_path / "merged" / "model.safetensors").is_file()
+    directory.rename(tmp_path / "elsewhere")
+    merged[-1] += "-again"
+    foreign = write_adapter(tmp_path / "foreign")
+    for argv, words in (
+        ([str(adapter)], f"trained on {directory}, which is not there: give that model's directory as --base"),
+        ([str(adapter), "--base", "desk"], f"as {directory} did when it was trained on it"),
+        ([str(foreign)], "does not say which base model it was trained on: give that model's directory as --base"),
+    ):
+        assert main([*argv, *merged]) == 1
+        assert words in capsys.readouterr().err
+    assert main([str(adapter), "--base", str(tmp_path / "elsewhere"), *merged]) == 0
 
 
 def test_gguf_without_its_converter_is_refused_in_words(
