@@ -9,7 +9,12 @@ from django.shortcuts import render
 from django.utils.encoding import force_bytes
 from django.views import View
 from drf_spectacular.generators import SchemaGenerator
-from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
+from drf_spectacular.renderers import (
+    OpenApiJsonRenderer,
+    OpenApiJsonRenderer2,
+    OpenApiYamlRenderer,
+    OpenApiYamlRenderer2,
+)
 from drf_spectacular.utils import extend_schema
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
@@ -23,10 +28,10 @@ VERBS = ("get", "post", "patch", "delete")
 
 @extend_schema(exclude=True)
 class SchemaView(ApiView):
-    """The OpenAPI schema, as YAML or with `Accept: application/vnd.oai.openapi+json`; made once a process."""
+    """The OpenAPI schema, YAML, or JSON where that is accepted or `format=json` asks for it; made once a process."""
 
     rights: ClassVar = {"get": PUBLIC}
-    renderer_classes = [OpenApiYamlRenderer, OpenApiJsonRenderer]
+    renderer_classes = [OpenApiYamlRenderer, OpenApiJsonRenderer, OpenApiYamlRenderer2, OpenApiJsonRenderer2]
     content_negotiation_class = DefaultContentNegotiation  # type: ignore[assignment]
 
     def get(self, request: Request) -> HttpResponse:

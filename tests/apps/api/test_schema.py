@@ -37,6 +37,16 @@ def test_the_schema_is_served_as_yaml_and_json() -> None:
     assert Client().get("/api/schema/").headers["Content-Type"].startswith("application/vnd.oai.openapi")
     schema = Client().get("/api/schema/", headers={"Accept": "application/vnd.oai.openapi+json"}).json()
     assert schema["openapi"].startswith("3.1")
+    for accepted, media_type in (
+        ("application/json", "application/json"),
+        ("application/yaml", "application/yaml"),
+        ("application/json, text/plain, */*", "application/json"),
+        ("text/html, */*;q=0.8", "application/vnd.oai.openapi"),
+    ):
+        answer = Client().get("/api/schema/", headers={"Accept": accepted})
+        assert (answer.status_code, answer.headers["Content-Type"].partition(";")[0]) == (200, media_type)
+        if media_type.endswith("json"):
+            assert answer.json() == schema
     operations = [item for path in schema["paths"].values() for verb, item in path.items() if verb != "parameters"]
     for operation in operations:
         assert operation["operationId"]
