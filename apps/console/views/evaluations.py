@@ -70,7 +70,7 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
         "evaluation": evaluation,
         "tried": tried,
         "following": following,
-        "comparable": comparable,
+        "comparable": [(one, evaluations.name_side(one)) for one in comparable],
         "figures": evaluations.find_kept_figures(evaluation),
         "agreement": find_agreement(evaluation),
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),

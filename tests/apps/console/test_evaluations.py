@@ -72,6 +72,7 @@ def test_two_models_on_the_same_items_are_compared(client: Client, project: Proj
     page = read(client, path("evaluation", better.pk) + f"?beside={base.pk}")
     assert "+50.0 percentage points" in page
     assert "This one is better." in page
+    assert f"{base.pk}: {worker.name}, the base model</option>" in page
     assert '<a href="?start=20" rel="next">' in page
     assert page.count('data-label="Number"') == 20
     assert read(client, path("evaluation", better.pk) + "?start=20").count('data-label="Number"') == 20
