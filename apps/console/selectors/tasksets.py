@@ -1,5 +1,6 @@
 """What workers are measured on: tasksets with their items, and the tasks that worlds make up for the gate."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,6 +52,36 @@ class TasksetRow:
 
     taskset: Taskset
     counts: Mapping[str, int]
+
+
+def say_right(item: Item) -> str:
+    """What a right answer to it is, in words: `17, number`, and the checks by their names; "" where it says none."""
+    said = []
+    match item.reference:
+        case None:
+            pass
+        case {"match": how, "value": value}:
+            said.append(f"{_spell(value)}, {how}")
+        case other:
+            said.append(_spell(other))
+    return "; ".join([*said, *_name_checks(item.checks)])
+
+
+def _spell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _name_checks(spec: Any) -> list[str]:
+    match spec:
+        case {"use": name} | {"check": name}:
+            return [str(name)]
+        case {"all": parts} | {"any": parts} | {"weighted": parts}:
+            return _name_checks(parts)
+        case [int() | float(), part]:
+            return _name_checks(part)
+        case list():
+            return [name for part in spec for name in _name_checks(part)]
+    return []
 
 
 def find_panels(project: Project) -> list[PanelRow]:

@@ -62,7 +62,7 @@ def show_taskset(request: HttpRequest, scene: Scene, taskset_id: int) -> HttpRes
         "taskset": taskset,
         "splits": [(value, label, counts[value]) for value, label in Item.Split.choices],
         "split": split,
-        "items": items[: tasksets.SHOWN_ITEMS],
+        "items": [(item, tasksets.say_right(item)) for item in items[: tasksets.SHOWN_ITEMS]],
         "left": max(0, counts[split] - tasksets.SHOWN_ITEMS),
         "reach": tasksets.find_reach(counts[Item.Split.HELD_OUT]),
         "may_know": may_read_reference(scene.user, scene.project),

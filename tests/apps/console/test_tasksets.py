@@ -1,5 +1,7 @@
 """Tasksets in the console: made, filled, split, frozen, and a task that is kept with its correction."""
 
+from typing import Any
+
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
@@ -101,6 +103,36 @@ def test_a_rule_with_facts_is_written_and_holds_for_every_row_of_a_file(client: 
     lacking = client.post(address, {"split": "train", "checks": "house@1", "text": "prompt,customer\nNow?,Ann\n"})
     assert lacking.status_code == 400
     assert "wanted the fact &#x27;refund&#x27;" in lacking.content.decode()
+
+
+RIGHT: list[tuple[Any, Any, str]] = [
+    ({"match": "number", "value": 17}, None, "17, number"),
+    ({"match": "exact", "value": "Bern"}, None, "Bern, exact"),
+    ("Bern", None, "Bern"),
+    ({"files": ["a.txt"]}, None, "{&quot;files&quot;: [&quot;a.txt&quot;]}"),
+    (None, {"use": "mail-file@1", "is": {"check": "contains", "value": "Busch"}}, "mail-file@1"),
+    (None, [{"all": [{"use": "tone@2"}, {"any": [{"check": "regex"}, {"check": "length"}]}]}], "tone@2; regex; length"),
+    ("Bern", [{"weighted": [[2, {"use": "tone@2"}], [1, {"check": "length"}]]}], "Bern; tone@2; length"),
+    (None, None, '<span class="muted">none</span>'),
+]
+
+
+@pytest.mark.parametrize(("reference", "checks", "words"), RIGHT)
+def test_what_is_right_is_said_in_words(
+    client: Client, project: Project, reference: Any, checks: Any, words: str
+) -> None:
+    taskset = make(client)
+    Item.objects.create(
+        taskset=taskset,
+        split="held_out",
+        prompt="Where?",
+        reference=reference,
+        checks=checks,
+        content_hash="0",
+        bands=[],
+    )
+    cell = f'<td data-label="Reference or checks">{words}</td>'
+    assert cell in client.get(path("taskset", taskset.pk)).content.decode()
 
 
 def test_what_is_right_is_shown_to_who_leads_alone(client: Client, project: Project, bob: User) -> None:
