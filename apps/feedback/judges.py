@@ -10,6 +10,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import change_project, require_right
 from apps.base.errors import BadInputError
 from apps.feedback.managers import choose_manager
+from apps.feedback.models import Review
 from apps.feedback.rules import validate_review_policy
 from apps.inference.judges import find_judging_model
 from apps.inference.models import Provider
@@ -25,6 +26,9 @@ MOST_MODEL_CHARS: int = rule_of(ReviewPolicy, "model").most
 LEAST_RATE = 0.01
 """A share of the tasks that is none at all is said by who judges: nobody."""
 
+OF_WORK = (Review.Purpose.WORK, Review.Purpose.SECOND)
+"""Purposes of the reviews that the policy opens. Appeals and the rest are opened by people."""
+
 
 @dataclass(frozen=True)
 class Judges:
@@ -34,6 +38,7 @@ class Judges:
         model: of the AI manager: SERVER/MODEL; "" is the installation's.
         is_model_missing: an AI manager would say nothing here, because no model is configured for it.
         standing: of that model as a judge, by its probes, in words; "" without one.
+        left_open: open reviews of who is not asked any more: each waits to be judged or skipped, or until it is due.
     """
 
     who: str
@@ -42,6 +47,7 @@ class Judges:
     model: str
     is_model_missing: bool
     standing: str
+    left_open: int
 
 
 def find_judges(project: Project) -> Judges:
@@ -52,7 +58,16 @@ def find_judges(project: Project) -> Judges:
     kinds = set(Worker.objects.filter(project=project, is_active=True).values_list("kind", flat=True))
     homes = {find_kind(kind).environment or DEFAULT for kind in kinds} or {DEFAULT}
     is_asked = any(choose_manager(policy, home) == "llm" for home in homes)
-    return Judges(policy.who, policy.rate, policy.human_rate, policy.model, is_asked and not model, standing)
+    return Judges(
+        policy.who, policy.rate, policy.human_rate, policy.model, is_asked and not model, standing,
+        left_open=_count_left_open(project, policy),
+    )  # fmt: skip
+
+
+def _count_left_open(project: Project, policy: ReviewPolicy) -> int:
+    asked = {"none": [], "both": Review.Audience.values}.get(policy.who, [policy.who])
+    of_work = Review.objects.filter(project=project, state=Review.State.OPEN, purpose__in=OF_WORK)
+    return of_work.exclude(audience__in=asked).count()
 
 
 def find_named_judges(project: Project) -> list[tuple[Provider | None, str]]:

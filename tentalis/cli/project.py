@@ -132,4 +132,9 @@ def judges(
     with open_client() as client:
         chosen = choose_project(client, slug, command="tentalis project judges")
         found = client.choose_judges(chosen, **changes) if changes else client.get_judges(chosen)
-    print_row(found, as_json=as_json)
+    print_row(found, as_json=as_json, skip={"left_open"})
+    if found["left_open"] and not as_json:
+        typer.echo(
+            f"open reviews of who is not asked any more: {found['left_open']}; judge or skip them, or they wait until "
+            f"they are due: tentalis review list --project {chosen}"
+        )

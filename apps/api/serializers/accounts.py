@@ -92,6 +92,9 @@ class JudgesOut(serializers.Serializer[Any]):
     standing = serializers.CharField(
         help_text="Of the AI manager's model by its probes: above its bar, below it and why, or not probed."
     )
+    left_open = serializers.IntegerField(
+        help_text="Open reviews of who is not asked any more: each waits to be judged or skipped, or until it is due."
+    )
 
 
 class JudgesChange(StrictSerializer):

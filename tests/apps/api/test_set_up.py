@@ -28,7 +28,15 @@ def test_who_judges_is_read_and_chosen_and_the_rest_of_the_policy_stays(
 ) -> None:
     make_worker(project)
     Project.objects.update(review_policy={"patience_s": 60})
-    usual = {"who": "human", "rate": 1.0, "human_rate": 1.0, "model": "", "is_model_missing": True, "standing": ""}
+    usual = {
+        "who": "human",
+        "rate": 1.0,
+        "human_rate": 1.0,
+        "model": "",
+        "is_model_missing": True,
+        "standing": "",
+        "left_open": 0,
+    }
     assert as_alice.get("projects/shop/judges").body == usual
     assert as_alice.patch("projects/shop/judges", {"who": "none"}).status == 403
     said = {"who": "both", "rate": 0.25, "model": "box/judge"}

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from apps.accounts.models import ApiToken, Member, Project, Role, User
 from apps.adapters.models import Adapter
+from apps.feedback.models import Review
 from apps.inference.models import Exchange, Provider, Session
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -210,6 +211,10 @@ def test_who_judges_is_said_in_one_place_and_the_rest_of_the_policy_stays(owner:
     assert 'value="25"' in page
     assert "No model is configured" not in page
     assert owner.post(path("who-judges"), {"who": "both", "share": 0}).status_code == 400
+    Review.objects.create(project=project, task=make_task(project), audience=Review.Audience.HUMAN)
+    assert "not asked any more" not in read(owner.get(path("who-judges")))
+    page = read(owner.post(path("who-judges"), {"who": "none", "share": 100}, follow=True))
+    assert "1 open review is of somebody who is not asked any more" in page
 
 
 def test_a_manager_may_look_who_judges_and_not_change_it(alice: User, project: Project) -> None:
