@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from apps.base.errors import BadInputError, TentalisError
 from apps.inference.client import ModelClient
+from apps.inference.provider_kinds import find_kind
 from apps.inference.services import client_for
 from apps.workers.base_names import BUILT_IN, name_base
 from apps.workers.models import Worker
@@ -62,6 +63,21 @@ def say_missing(worker: Worker) -> str:
         f"{worker.name} has no base weights: {find_base_model(worker) or 'its model'!r} is served by {server}, and "
         "nobody said in which directory the training machine finds the same model (base_directory)"
     )
+
+
+def say_untrained(worker: Worker) -> str:
+    """Why nothing of a worker trains, and what to do; "" where it can. Base weights are no help where its model server
+    tells no tokens."""
+    server = worker.provider
+    kind = find_kind(server.kind if server else settings.TENTALIS["INFERENCE_BACKEND"])
+    if not kind.tells_tokens:
+        return f"{kind.label} does not tell the tokens of its answers, without which nothing trains"
+    if server and server.probe.get("tells_tokens") is False:
+        return (
+            f"{server.name} told no tokens of its answers when it was tested last, and without them nothing trains: "
+            f"`tentalis model test {server.name}` asks it again"
+        )
+    return say_missing(worker.line)
 
 
 def require_base(worker: Worker) -> str:

@@ -142,10 +142,12 @@ def compare(
 
 def _say_base(worker: "Json") -> None:
     facts = worker["base_facts"]
-    if worker["base_missing"]:
-        typer.echo(
-            f"it works and trains nothing: {worker['base_missing']}. Say it: tentalis worker change --base-directory"
-        )
+    if worker["untrained"]:
+        typer.echo(f"it works and trains nothing: {worker['untrained']}")
+        if worker["untrained"] == worker["base_missing"]:
+            typer.echo(
+                f"say it: tentalis worker change {worker['name']} --project {worker['project']} --base-directory DIR"
+            )
     elif facts:
         size = f", {facts['parameters']:,} parameters" if facts["parameters"] else ""
         typer.echo(

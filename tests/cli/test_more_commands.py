@@ -7,7 +7,7 @@ from django.utils import timezone
 from apps.accounts.invitations import invite
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role
 from apps.feedback.models import Feedback, Review
-from apps.inference.models import Exchange, Session
+from apps.inference.models import Exchange, Provider, Session
 from apps.outbox.models import Segment
 from apps.skills.models import Skill
 from apps.tasks.models import Attempt, Task
@@ -164,6 +164,22 @@ def test_a_trial_needs_an_adapter_that_can_be_tried(signed_in: Run) -> None:
     assert signed_in("canary", "start", "echo@v1-0", "90").code == 2
 
 
+def test_who_makes_a_worker_that_trains_nothing_is_told_why_and_what_to_type(signed_in: Run) -> None:
+    server = Provider.objects.create(
+        project=Project.objects.get(), name="box", kind="vllm", base_url="https://box.example/v1", default_model="m"
+    )
+    told = signed_in("worker", "create", "remote", "-k", "chat", "--provider", "box").out
+    assert "it works and trains nothing: remote has no base weights" in told
+    typed = "worker change remote --project shop --base-directory DIR"
+    assert f"say it: tentalis {typed}\n" in told
+    assert "an absolute path; found 'DIR'" in signed_in(*typed.split()).err
+    server.probe = {"tells_tokens": False}
+    server.save()
+    told = signed_in("worker", "create", "mute", "-k", "chat", "--provider", "box").out
+    assert "trains nothing: box told no tokens of its answers when it was tested last" in told
+    assert "base-directory" not in told
+
+
 def test_workers_learn_with_one_and_alone_again(signed_in: Run) -> None:
     assert signed_in("worker", "create", "sales", "-k", "desk").code == 0
     refused = signed_in("worker", "change", "sales", "--base-directory", "/no/such/model")
@@ -234,6 +250,19 @@ def test_control_items_are_added_listed_and_removed(signed_in: Run) -> None:
     assert [row["task"] for row in signed_in("gold", "list", "--project", "shop", "--json").json] == [task.pk]
     assert signed_in("gold", "remove", str(made["id"])).code == 0
     assert "no control items" in signed_in("gold", "list").out
+
+
+def test_who_is_asked_no_more_leaves_reviews_open_and_their_number_is_told(signed_in: Run) -> None:
+    Member.objects.filter(user__username="alice").update(role=Role.OWNER)
+    project = Project.objects.get()
+    for purpose, audience in (("work", "human"), ("second", "human"), ("work", "ai"), ("appeal", "human")):
+        task = make_task(project, state=Task.State.IN_REVIEW)
+        Review.objects.create(project=project, task=task, audience=audience, purpose=purpose)
+    for who, left in (("both", 0), ("ai", 2), ("human", 1), ("none", 3)):
+        told = signed_in("project", "judges", "--who", who)
+        said = f"open reviews of who is not asked any more: {left}; judge or skip them"
+        assert ("not asked any more" in told.out, said in told.out) == (bool(left), bool(left)), told
+    assert signed_in("project", "judges", "--json").json["left_open"] == 3
 
 
 def test_who_judges_and_tasks_out_of_sessions(signed_in: Run) -> None:

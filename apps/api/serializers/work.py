@@ -21,7 +21,7 @@ from apps.api.serializers.strict import (
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.training.provenance import trace_attempts
-from apps.workers.bases import say_missing
+from apps.workers.bases import say_missing, say_untrained
 from apps.workers.kinds import kind_choices
 from apps.workers.models import Worker
 from apps.workers.rules import MOST_BATCH_TASKS, MOST_FALLBACKS
@@ -76,18 +76,24 @@ class WorkerOut(RowOut[Worker]):
     base_missing = serializers.SerializerMethodField(
         help_text="Why nothing of it trains: nobody said where its base weights are. Empty: they are known."
     )
+    untrained = serializers.SerializerMethodField(
+        help_text="Why nothing of it trains: its model server tells no tokens, or base_missing. Empty: it can."
+    )
     adapter = serializers.SerializerMethodField(help_text="Name of the deployed adapter; null: the base model.")
 
     class Meta:
         model = Worker
         fields = (
             "id project name kind environment provider agent_server agent_id base_model base_directory base_facts "
-            "base_compared base_missing system_prompt sampling supervision adapters_per user_batch_tasks fallbacks "
-            "learns_with learners is_active adapter created_at"
+            "base_compared base_missing untrained system_prompt sampling supervision adapters_per user_batch_tasks "
+            "fallbacks learns_with learners is_active adapter created_at"
         )
 
     def get_base_missing(self, worker: Worker) -> str:
         return say_missing(worker.line)
+
+    def get_untrained(self, worker: Worker) -> str:
+        return say_untrained(worker)
 
     def get_adapter(self, worker: Worker) -> str | None:
         everybodys = next((one for one in worker.line.deployments.all() if not one.end_user), None)

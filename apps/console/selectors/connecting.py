@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
@@ -13,7 +12,7 @@ from apps.inference.models import Exchange, Provider
 from apps.inference.probes import Probe
 from apps.inference.provider_kinds import find_kind
 from apps.tasks.models import Task
-from apps.workers.bases import say_missing
+from apps.workers.bases import say_untrained
 from apps.workers.kinds import find_kind as find_worker_kind
 from apps.workers.models import Worker
 from apps.workers.selectors import find_base_model
@@ -90,16 +89,6 @@ def find_connected(project: Project, *, is_admin: bool) -> Connected:
         for provider in providers
     ]
     return Connected(workers, answerers, servers, say_calls(project), say_tasks(project))
-
-
-def say_untrained(worker: Worker) -> str:
-    """Why nothing of a worker trains, in words; "" where it can."""
-    kind = find_kind(worker.provider.kind if worker.provider else settings.TENTALIS["INFERENCE_BACKEND"])
-    if not kind.tells_tokens:
-        return _("%(kind)s does not tell the tokens of its answers: nothing of this worker trains.") % {
-            "kind": kind.label
-        }
-    return say_missing(worker.line)
 
 
 def say_calls(project: Project) -> list[TestNote]:
