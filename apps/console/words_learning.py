@@ -75,13 +75,14 @@ GATES: Mapping[str, Remedy] = {
     ),
     "G13": Remedy(
         _("Where it worked, right can be told from wrong"),
-        _("Examine the environment (tentalis world doctor), mend what is found, and try the run again."),
+        _("Examine the environment (`tentalis world doctor NAME`), mend what is found, and try the run again."),
     ),
 }
 
 EXAMINED: Mapping[str, Remedy] = {
     "tasks": Remedy(
-        _("There are tasks to try"), _("Name some: tentalis world doctor NAME --prompt; or let it make some up.")
+        _("There are tasks to try"),
+        _("Name some (`tentalis world doctor NAME --prompt TEXT`), or let it make some up."),
     ),
     "held out": Remedy(
         _("No task to train on is one to measure on"),

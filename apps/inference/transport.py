@@ -35,7 +35,7 @@ from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 
 CONNECT_TIMEOUT_S = 3.0
 HOW_TO_ALLOW = (
-    "An admin can allow private addresses for this model server: `tentalis model change <name> --allow-private`, or the"
+    "An admin can allow private addresses for this model server: `tentalis model change NAME --allow-private`, or the"
     " switch on its page in the console"
 )
 LONGEST_PACE_S = 600.0

@@ -236,7 +236,7 @@ DIRECTORY_RULES: Mapping[str, DirectoryRule] = {
     "artifacts/pieces": DirectoryRule(
         "rows of a benchmark that nobody asked for: they go after that long", _delete_old_of("pieces"), DAYS
     ),
-    "artifacts/repo_tasks": DirectoryRule("tasks of own repositories: kept until `tentalis repo-task remove`"),
+    "artifacts/repo_tasks": DirectoryRule("tasks of own repositories: kept until `tentalis repo-task remove NAME`"),
     "artifacts/uploads": DirectoryRule(
         "files that were sent for tasks: they go that long after a task was last made of them",
         _delete_old_of("uploads"),
@@ -261,6 +261,6 @@ DIRECTORY_RULES: Mapping[str, DirectoryRule] = {
     "postgres": DirectoryRule("the embedded database: its tables have rules of their own"),
     "redis": DirectoryRule("the embedded queue's data: does not grow with use"),
     "sandboxes": DirectoryRule("images and snapshots of the sandbox host: gone when it ends or is started again"),
-    "backups": DirectoryRule("as many as `tentalis backup --keep` says; older ones go when one is made"),
+    "backups": DirectoryRule("as many as `tentalis backup --keep COUNT` says; older ones go when one is made"),
 }
 """Directory, under the home or as an artifact store -> its rule. One that is written without a rule fails a test."""

@@ -35,8 +35,8 @@ def say_not_kept(worker: Worker) -> str:
         return ""
     names = ", ".join(model.name for model in list_kept()) or "none"
     return (
-        f"wanted a model kept on this machine ({names}; `tentalis model get` fetches one), or a model server; found "
-        f"{worker.base_model!r}"
+        f"wanted a model kept on this machine ({names}; `tentalis model get NAME` fetches one), or a model server; "
+        f"found {worker.base_model!r}"
     )
 
 

@@ -112,7 +112,7 @@ def list_kept(as_json: AsJson = False) -> None:
         typer.echo(f"{model.name}: {say_facts(model)}")
         typer.echo(f"  {model.size_bytes / 2**20:,.0f} MiB on the disk; licence: {model.licence or 'none is named'}")
     if not kept:
-        typer.echo("no models are kept here: `tentalis model get` fetches one")
+        typer.echo("no models are kept here: `tentalis model get NAME` fetches one")
 
 
 def check(

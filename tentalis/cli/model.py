@@ -79,7 +79,10 @@ def setup(
     elif probe is not None:
         _print_probe(probe)
         if not probe["ok"]:
-            typer.echo(f"It is kept all the same: `tentalis model change {name} …`, then `tentalis model test {name}`.")
+            typer.echo(
+                f"It is kept all the same: `tentalis model change {name} --help` tells how to mend it, "
+                f"`tentalis model test {name}` tests it again."
+            )
     if probe is not None and not probe["ok"]:
         raise typer.Exit(1)
 
@@ -249,7 +252,7 @@ def grants(
     if not as_json:
         rows = [{**row, **row["used"]} for row in rows]
     columns = ("id", "provider_name", "project", "tokens_per_day", "tokens_today", "usd_per_month", "usd_this_month")
-    print_rows(rows, columns, as_json=as_json, empty="no grants: `tentalis model grant` makes one")
+    print_rows(rows, columns, as_json=as_json, empty="no grants: `tentalis model grant SERVER PROJECT` makes one")
 
 
 @app.command()

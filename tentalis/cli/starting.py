@@ -102,8 +102,8 @@ def _require_model(client: "Client", slug: str, worker: Mapping[str, Any], serve
         )
     if found["granted_to"] != "everyone":
         raise typer.BadParameter(
-            f"--server: {server} is for the projects that it is granted to: tentalis project create {slug}, "
-            f"tentalis model grant {server} {slug}, and this again"
+            f"--server: {server} is for the projects that it is granted to: `tentalis project create {slug}`, "
+            f"`tentalis model grant {server} {slug}`, and this again"
         )
     if not (model or found["default_model"]):
         raise typer.BadParameter(f"name --model: {server} has no default model")

@@ -203,8 +203,9 @@ def _say_waiting(client: "Client", task: "Json") -> str:
     place = f"{client.url}/p/{task['project']}/reviews/{review['id']}/"
     until = f", until {review['due_at']} at the latest" if review["due_at"] else ""
     return (
-        f": a person is to judge it at {place}{until}; its answer is there already (tentalis task show {task['id']}). "
-        "Ctrl-C leaves it waiting. Who reviews is said in the project's settings (review_policy)"
+        f": a person is to judge it at {place}{until}; its answer is there already "
+        f"(`tentalis task show {task['id']}`). Ctrl-C leaves it waiting. "
+        "Who reviews is said in the project's settings (review_policy)"
     )
 
 

@@ -181,5 +181,5 @@ def _wording(name: str) -> Iterator[None]:
     except Exception as error:  # the client raises whatever its transport does
         raise KeptModelError(
             f"{hub} cannot be reached ({type(error).__name__}: {' '.join(str(error).split())[:200]}): fetching "
-            "by name takes a network; `tentalis model add` takes a directory or a GGUF file that you bring"
+            "by name takes a network; `tentalis model add PLACE` takes a directory or a GGUF file that you bring"
         ) from error

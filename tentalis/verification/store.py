@@ -124,7 +124,7 @@ class TaskStore:
             for split in SPLITS:
                 if (place := self.directory / split / name).is_dir():
                     return StoredTask(name, split, place)
-        raise RepoTaskError(f"wanted a task that was added (tentalis repo-task list), found {name!r:.80}")
+        raise RepoTaskError(f"wanted a task that was added (`tentalis repo-task list`), found {name!r:.80}")
 
     def remove(self, name: str) -> None:
         """Raises RepoTaskError where there is none of that name."""

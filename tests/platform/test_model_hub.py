@@ -115,5 +115,5 @@ def test_what_the_hub_has_not_or_sends_wrong_is_told_and_nothing_is_kept(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert _get("team/tiny", "--accept-licence") == 1
     assert "cannot be reached" in (said := capsys.readouterr().err)
-    assert "`tentalis model add` takes a directory" in said
+    assert "`tentalis model add PLACE` takes a directory" in said
     assert list_models(tmp_path / "home") == []

@@ -71,7 +71,7 @@ class ReposWorld(RepositoryWorld):
         names = [one.name for one in open_store().list_tasks("train")]
         more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
         return [
-            "A task that was added (tentalis repo-task add), its name and below it what is asked",
+            "A task that was added (`tentalis repo-task add DIRECTORY`), its name and below it what is asked",
             *names[:NAMED],
             *more,
         ]
