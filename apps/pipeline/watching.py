@@ -6,7 +6,6 @@ suspicion; while what serves is not what should, nothing of its line is trained.
 
 import logging
 from collections.abc import Sequence
-from statistics import fmean
 
 from django.db import transaction
 
@@ -17,20 +16,16 @@ from apps.adapters.serving import LOAD_S, client_of
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import ConflictError, TentalisError
+from apps.evals.grading import read_traits
 from apps.evals.models import Evaluation
-from apps.inference.models import Exchange
-from apps.tasks.models import Attempt
+from apps.rollouts.tokens import list_exchanges
+from apps.tasks.drafts import rebuild_draft, with_tokens
+from apps.tasks.models import WITH_CALLS, Attempt
 from apps.training.models import TrainingRun
 from apps.training.monitoring import raise_alarms
-from tentalis.core.learning.collapse import (
-    Alarm,
-    AnswerProfile,
-    AnswerTraits,
-    measure_repeated_words,
-    measure_self_overlap,
-    profile_answers,
-)
+from tentalis.core.learning.collapse import Alarm, AnswerProfile, profile_answers
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
+from tentalis.core.worlds import AttemptDraft
 from tentalis.outbound.scopes import CancelScope
 
 logger = logging.getLogger(__name__)
@@ -76,30 +71,25 @@ def _watch(deployment: Deployment) -> int:
 
 def _recent(adapter: Adapter) -> list[Attempt]:
     answered = Attempt.objects.filter(adapter=adapter, exchange__isnull=False).order_by("-pk")
-    return list(answered.select_related("exchange").prefetch_related("steps")[:RECENT])
+    return list(answered.select_related("exchange").prefetch_related("steps", WITH_CALLS)[:RECENT])
 
 
 def _find_changes(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm]:
     panel = Evaluation.objects.on_panels().filter(adapter=adapter).order_by("-pk").first()
-    traits = [_traits(one, one.exchange) for one in attempts if one.exchange is not None]
+    traits = [read_traits(_read_draft(one)) for one in attempts if not _is_lost(one)]
     if panel is None or not panel.profile or not traits:
         return ()
     return watch_traffic(profile_answers(traits), AnswerProfile(**panel.profile))
 
 
-def _traits(attempt: Attempt, exchange: Exchange) -> AnswerTraits:
-    sampled, logprobs = exchange.unpack_sampled(), exchange.unpack_logprobs()
-    chosen = [token for token, is_chosen in zip(exchange.unpack_token_ids(), sampled, strict=True) if is_chosen]
-    told = [value for value, is_chosen in zip(logprobs, sampled, strict=True) if is_chosen]
-    steps = attempt.steps.all()
-    return AnswerTraits(
-        has_broken_tags=any(step.kind in {"other", "bad"} for step in steps) or not steps,
-        has_end=exchange.finish_reason == "stop",
-        entropy_nats=-fmean(told) if told else 0.0,
-        length_tokens=len(chosen),
-        self_overlap=measure_self_overlap(chosen),
-        repeated_words=measure_repeated_words(attempt.answer or attempt.text),
-    )
+def _is_lost(attempt: Attempt) -> bool:
+    """Whether it says nothing of its model, as a try of a panel that is lost."""
+    return bool((attempt.verification or {}).get("infrastructure"))
+
+
+def _read_draft(attempt: Attempt) -> AttemptDraft:
+    """With the tokens of all its calls, as an answer of a panel has them."""
+    return with_tokens(rebuild_draft(attempt, list(attempt.steps.all())), list_exchanges(attempt))
 
 
 def _find_drift(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from django.db.models import Prefetch, prefetch_related_objects
+from django.db.models import prefetch_related_objects
 
 from apps.inference.models import Exchange
 from apps.inference.selectors import IncompleteConversationError, read_conversations
 from apps.tasks.drafts import CUT_OFF
-from apps.tasks.models import Attempt, FurtherExchange
+from apps.tasks.models import WITH_CALLS, Attempt
 from tentalis.core.conversation_delta import Conversation
 from tentalis.core.conversations.joining import Call, Joined, join_calls, split_chains
 from tentalis.core.packing import unpack_int32
@@ -35,8 +35,7 @@ class TokenPart(NamedTuple):
 def load_conversations(attempts: Iterable[Attempt]) -> dict[int, Conversation]:
     """The conversations of the attempts' exchanges, by exchange: two queries, however many."""
     attempts = list(attempts)
-    further = FurtherExchange.objects.select_related("exchange")
-    prefetch_related_objects(attempts, Prefetch("further", further, to_attr="further_calls"))
+    prefetch_related_objects(attempts, WITH_CALLS)
     return read_conversations(exchange for attempt in attempts for exchange in list_exchanges(attempt))
 
 

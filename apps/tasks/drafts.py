@@ -1,11 +1,13 @@
 """Reading an attempt back from its rows, as a world verifies it and as scorers and judges read it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import F, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
+from apps.inference.models import Exchange
 from apps.tasks.models import WITH_STEPS, Attempt, FurtherExchange, Step, Task
 from apps.worlds.verifying import read_step
 from tentalis.core.scoring.protocol import AttemptContext, Source
@@ -34,7 +36,9 @@ def with_finish_reasons(attempts: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def rebuild_draft(attempt: Attempt, steps: Sequence[Step]) -> AttemptDraft:
-    """What the agent handed back, without its tokens. What no model server cut off has ended by itself."""
+    """What the agent handed back, without its tokens. What neither its model server nor a limit of its world cut off
+    has ended by itself."""
+    limit = (attempt.verification or {}).get("details", {}).get("ended_by", "")
     return AttemptDraft(
         text=attempt.text,
         answer=attempt.answer,
@@ -43,8 +47,18 @@ def rebuild_draft(attempt: Attempt, steps: Sequence[Step]) -> AttemptDraft:
             for step in steps
         ],
         finish_reason=attempt.last_finish_reason,
-        ended=attempt.last_finish_reason != CUT_OFF,
+        ended=attempt.last_finish_reason != CUT_OFF and not limit,
         error=attempt.error,
+    )
+
+
+def with_tokens(draft: AttemptDraft, calls: Sequence[Exchange]) -> AttemptDraft:
+    """The draft with all that its model wrote in its calls, for what an answer looks like."""
+    return replace(
+        draft,
+        token_ids=[token for call in calls for token in call.unpack_token_ids()],
+        logprobs=[value for call in calls for value in call.unpack_logprobs()],
+        sampled=[chosen for call in calls for chosen in call.unpack_sampled()],
     )
 
 

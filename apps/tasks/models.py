@@ -260,6 +260,9 @@ class FurtherExchange(models.Model):
         return f"exchange {self.exchange_id} of attempt {self.attempt_id}"
 
 
+WITH_CALLS: Any = Prefetch("further", FurtherExchange.objects.select_related("exchange"), to_attr="further_calls")
+
+
 class EpisodeTurn(models.Model):
     """One turn of an episode: written before its calls are made, completed behind them. So whoever takes up an episode
     that was interrupted knows what was done, and what nobody knows the fate of.

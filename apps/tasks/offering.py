@@ -30,7 +30,7 @@ from apps.evals.results import IDENTITY, TRIED, WantedTries, commit, read_measur
 from apps.evals.streaming import ROUNDS
 from apps.inference.models import Exchange
 from apps.outbox.services import final_write
-from apps.tasks.drafts import CUT_OFF, rebuild_draft, with_finish_reasons
+from apps.tasks.drafts import CUT_OFF, rebuild_draft, with_finish_reasons, with_tokens
 from apps.tasks.handing_in import STORED_WITHIN_S, BoundCalls, bind, read_calls
 from apps.tasks.models import Attempt, Task
 from apps.tasks.selectors import find_submitter
@@ -269,12 +269,9 @@ def _read_draft(attempt: Attempt, calls: BoundCalls) -> AttemptDraft:
     draft = rebuild_draft(attempt, list(attempt.steps.all()))
     last = calls.calls[-1].finish_reason
     return replace(
-        draft,
+        with_tokens(draft, calls.calls),
         answer=attempt.answer,
         steps=draft.steps or [DraftStep(kind="answer", text=attempt.answer)],
-        token_ids=[token for call in calls.calls for token in call.unpack_token_ids()],
-        logprobs=[value for call in calls.calls for value in call.unpack_logprobs()],
-        sampled=[chosen for call in calls.calls for chosen in call.unpack_sampled()],
         finish_reason=last,
         ended=last != CUT_OFF,
     )

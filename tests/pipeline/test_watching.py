@@ -1,6 +1,6 @@
 """What serves is watched: another model's answers hold training up, and a canary that alarms is taken back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -9,15 +9,16 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
+from apps.evals.models import Evaluation
 from apps.inference.models import Exchange, Provider
 from apps.pipeline import canary_trials, watching
 from apps.pipeline.beat import SERVERS_TIMETABLE
-from apps.tasks.models import Attempt
+from apps.tasks.models import Attempt, FurtherExchange
 from apps.workers.models import Worker
 from tentalis.core.packing import pack_float32
 from tests.apps.adapters.test_canary import TruthfulServer
 from tests.apps.adapters.test_deployment import deploy, make_adapter
-from tests.factories import make_attempt, make_measured, make_task, make_worker
+from tests.factories import add_call, make_attempt, make_measured, make_task, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -53,8 +54,9 @@ def served(project: Project, server: TruthfulServer) -> Worker:
     return worker
 
 
-def answer(worker: Worker, version: int, *, times: int = 1, **changes: Any) -> None:
+def answer(worker: Worker, version: int, *, times: int = 1, **changes: Any) -> list[Attempt]:
     """Answers whose log-probs recompute: the server says a token's is minus an eighth of its number."""
+    attempts = []
     adapter = Adapter.objects.get(worker=worker, version=version)
     task = make_task(worker.project, worker, group_size=times)
     for index in range(times):
@@ -62,6 +64,8 @@ def answer(worker: Worker, version: int, *, times: int = 1, **changes: Any) -> N
         told = [-token / 8 if token != 12 else 0.0 for token in range(10, 16)]
         values = {"adapter_name": adapter.name, "finish_reason": "stop", "logprobs": pack_float32(told)}
         Exchange.objects.filter(pk=attempt.exchange_id or 0).update(**values | changes)
+        attempts.append(Attempt.objects.get(pk=attempt.pk))
+    return attempts
 
 
 def test_it_is_on_the_timetable() -> None:
@@ -102,3 +106,57 @@ def test_a_canary_whose_answers_fall_apart_is_taken_back_and_quarantined(served:
     assert (deployment.canary, adapter.state) == (None, "quarantined")
     assert "no end in 100.0% of answers" in adapter.suspicion
     assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "harm"
+
+
+def call_tools(worker: Worker, **last: Any) -> Sequence[int]:
+    """50 answers by version 2, of six calls each, as one in service gives them that version 2's panel was like.
+
+    Args:
+        last: fields of the last call, where they are not those of a good one.
+    Returns:
+        Ids of the attempts.
+    """
+    Evaluation.objects.filter(adapter__version=2).update(profile=PROFILE | {"length_tokens": 15.0, "entropy_nats": 0.9})
+    attempts = answer(worker, 2, times=50, finish_reason="tool_calls")
+    for attempt in attempts:
+        for place in range(1, 6):
+            add_call(attempt, [1, 2, 3], [30 + place, 40 + place], place=place)
+    ends = FurtherExchange.objects.filter(attempt__in=attempts, place=5).values("exchange")
+    Exchange.objects.filter(pk__in=ends).update(**{"finish_reason": "stop"} | last)
+    return [attempt.pk for attempt in attempts]
+
+
+def watch_canary() -> tuple[bool, str]:
+    """Whether version 2 is still tried out, and why it is under suspicion."""
+    watching.watch_served()
+    return Deployment.objects.get().canary is not None, Adapter.objects.get(version=2).suspicion
+
+
+def test_a_canary_that_calls_tools_is_looked_at_over_all_its_calls(served: Worker, alice: User) -> None:
+    canary_trials.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
+    call_tools(served)
+    assert watch_canary() == (True, "")
+
+
+def test_a_canary_whose_last_call_is_cut_off_is_taken_back(served: Worker, alice: User) -> None:
+    canary_trials.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
+    call_tools(served, finish_reason="length")
+    is_tried, why = watch_canary()
+    assert not is_tried
+    assert why.startswith("no end in 100.0% of answers")
+
+
+def test_a_canary_that_limits_must_end_is_taken_back(served: Worker, alice: User) -> None:
+    canary_trials.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
+    told = {"outcome": None, "details": {"turns": 6, "ended_by": "turns"}}
+    Attempt.objects.filter(pk__in=call_tools(served)).update(verification=told)
+    is_tried, why = watch_canary()
+    assert not is_tried
+    assert why.startswith("no end in 100.0% of answers")
+
+
+def test_what_a_world_lost_says_nothing_of_the_canary(served: Worker, alice: User) -> None:
+    canary_trials.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
+    told = {"outcome": None, "infrastructure": "the sandbox is away"}
+    Attempt.objects.filter(pk__in=call_tools(served, finish_reason="length")).update(verification=told)
+    assert watch_canary() == (True, "")
