@@ -67,7 +67,8 @@ def note_taught(adapter: Adapter, run: TrainingRun, *, by: str) -> None:
         taught = replace(taught, reach=Recipe.from_json(run.recipe).reach)
     with held_write():
         Adapter.objects.filter(pk=adapter.pk).update(taught=asdict(taught))
-        alarms = watch_batch(taught, stale=int(run.summary.get("refused_stale") or 0))
+        sequences, stale = (int(run.summary.get(name) or 0) for name in ("rollouts", "refused_stale"))
+        alarms = watch_batch(taught, sequences=sequences, stale=stale)
         raise_alarms(run, alarms, update=None, by=by)
 
 

@@ -37,7 +37,8 @@ class MonitorLimits:
             it stays at .01 and less. At the first update it is what the server's and the trainer's kernels differ by.
         most_length_drift: of the mean length of answers sampled in training, relative to the first update: what is paid
             by length drifts.
-        most_stale: share of a batch that was too old to train on: more means that serving and training have parted.
+        most_stale: share of a batch's sequences that was too old to train on: more means that serving and
+            training have parted.
         most_proxy_gap: mean reward over mean verified outcome of the same attempts: a reward so far above is earned by
             other things than being right.
         most_logprob_drift: nats a token between the log-probs that were served and those recomputed under that name;
@@ -148,16 +149,17 @@ def describe_batch(rewards: Sequence[float | None], outcomes: Sequence[float | N
     )
 
 
-def watch_batch(facts: BatchFacts, *, stale: int) -> tuple[Alarm, ...]:
+def watch_batch(facts: BatchFacts, *, sequences: int, stale: int) -> tuple[Alarm, ...]:
     """What a batch says of the line: too old, or paid for other things than being right.
 
     Args:
-        stale: rollouts that were refused for their age.
+        sequences: of tokens that its trainer was given, of which a rollout may be several. stale: of those, how many
+            were refused for their age.
     """
     found = []
-    if facts.rollouts:
-        words = f"{stale} of {facts.rollouts} attempts were too old"
-        found += _above("staleness", stale / facts.rollouts, LIMITS.most_stale, words)
+    if sequences:
+        words = f"{stale} of {sequences} sequences were too old"
+        found += _above("staleness", stale / sequences, LIMITS.most_stale, words)
     if facts.audited >= LIMITS.least_answers:
         means = f"a mean reward of {facts.reward:.2f} where {facts.outcome:.2f} is verified"
         words = f"{means}, on {facts.audited} attempts"

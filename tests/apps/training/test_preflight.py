@@ -121,6 +121,18 @@ def test_what_it_was_taught_with_goes_with_the_adapter(batch: Batch, store: Path
     assert (adapter.state, answers_of(run)["G5"], answers_of(run)["G7"]) == ("candidate", None, True)
 
 
+@pytest.mark.parametrize(
+    ("old", "alarms"), [(5, []), (6, [("staleness", "6 of 20 sequences were too old")])], ids=["a quarter", "more"]
+)
+def test_sequences_that_were_too_old_are_counted_among_sequences(
+    batch: Batch, store: Path, old: int, alarms: list[tuple[str, str]]
+) -> None:
+    run = ask(batch)  # of four attempts, of five calls each
+    send_home(run, store, summary={"rollouts": 20.0, "refused_stale": float(old)})
+    run.refresh_from_db()
+    assert [(one["detector"], one["words"]) for one in run.alarms] == alarms
+
+
 @pytest.mark.parametrize("backend", ["standalone", "tinker", "openrlhf"])
 def test_how_far_its_numbers_may_have_moved_is_known_of_the_own_optimiser_alone(
     batch: Batch, store: Path, backend: str

@@ -63,11 +63,13 @@ def test_what_the_trainer_does_not_tell_is_not_watched() -> None:
 
 
 def test_a_batch_that_is_too_old_or_paid_for_other_things_is_told() -> None:
-    assert watch_batch(BatchFacts(rollouts=100, reward=0.6, outcome=0.5, audited=100), stale=10) == ()
-    stale, gap = watch_batch(BatchFacts(rollouts=100, reward=0.9, outcome=0.5, audited=60), stale=40)
+    assert watch_batch(BatchFacts(rollouts=100, reward=0.6, outcome=0.5, audited=100), sequences=100, stale=10) == ()
+    facts = BatchFacts(rollouts=100, reward=0.9, outcome=0.5, audited=60)
+    stale, gap = watch_batch(facts, sequences=150, stale=40)
     assert (stale.detector, gap.detector) == ("staleness", "proxy_gap")
+    assert (stale.found, stale.words) == (40 / 150, "40 of 150 sequences were too old")
     assert "0.90 where 0.50 is verified" in gap.words
-    assert watch_batch(BatchFacts(rollouts=9, reward=1.0, outcome=0.0, audited=9), stale=0) == ()
+    assert watch_batch(BatchFacts(rollouts=9, reward=1.0, outcome=0.0, audited=9), sequences=9, stale=0) == ()
 
 
 def make_profile(answers: int = 100, **changes: float) -> AnswerProfile:
