@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 SEALED_FOR = timedelta(days=7)
 SLACK_S = 5.0
 """How far a gateway's clock may be ahead of the database's machine."""
-_BOUND_TO = "forgetting"
 HOLD_GATEWAYS = "LOCK TABLE inference_spoolposition IN EXCLUSIVE MODE"
 """Until the transaction ends, none of them stores what was said."""
 FIND_FORGOTTEN = """
@@ -85,7 +84,7 @@ def read_forgotten(rows: Sequence[Sequence[Any]]) -> list[ErasedPerson]:
 
 
 def seal_text(text: str) -> bytes:
-    return seal(text.strip().casefold(), bound_to=_BOUND_TO)
+    return seal(text.strip().casefold(), bound_to=Forgetting.BOUND_TO)
 
 
 def drop_sealed() -> int:
@@ -106,7 +105,7 @@ def hash_session(key: str, agent: str = "") -> str:
 
 def _open(sealed: bytes) -> str | None:
     try:
-        return unseal(bytes(sealed), bound_to=_BOUND_TO) or None
+        return unseal(bytes(sealed), bound_to=Forgetting.BOUND_TO) or None
     except SealedKeyError as error:
         logger.warning("a forgotten text cannot be read; what is older than it is not stored: %s", error)
         return None

@@ -14,7 +14,7 @@ from apps.audit.services import record
 from apps.base.sealing import SealedKeyError, read_ring, seal, unseal
 
 BATCH = 100
-SUFFIX = "_sealed"
+SEALED = "sealed"
 
 
 @dataclass
@@ -56,7 +56,7 @@ def renew_secrets(*, by: str) -> Rotation:
 
 
 def find_sealed_fields() -> list[tuple[type[models.Model], str]]:
-    """Every field that holds a sealed secret: binary, and named for it.
+    """Every field that holds a sealed secret: binary, with "sealed" among the words of its name.
 
     A model whose secrets are bound to something says to what: `sealed_for(field)`.
     """
@@ -64,7 +64,7 @@ def find_sealed_fields() -> list[tuple[type[models.Model], str]]:
         (model, field.name)
         for model in apps.get_models()
         for field in model._meta.local_concrete_fields
-        if isinstance(field, models.BinaryField) and field.name.endswith(SUFFIX)
+        if isinstance(field, models.BinaryField) and SEALED in field.name.split("_")
     ]
 
 

@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.core.management import call_command
 from django.db import connection, transaction
+from django.test import override_settings
 
 from apps.accounts.models import Project, User
+from apps.base.sealing import add_key
 from apps.conversations.forgotten import SEALED_FOR, drop_sealed
 from apps.conversations.models import Forgetting
 from apps.erasure.records import forget_person
@@ -122,3 +126,19 @@ def test_a_text_is_kept_sealed_for_a_while_and_what_is_older_is_not_stored(
     spool.append(*say(project, "hello", "new"))
     carry(spool)
     assert list(Exchange.objects.values_list("session__key", flat=True)) == ["new"]
+
+
+def test_a_text_is_still_known_once_the_keys_that_seal_were_renewed(
+    tmp_path: Path, project: Project, boss: User
+) -> None:
+    ring = tmp_path / "ring"
+    spool = FileSpool(tmp_path / "spool")
+    with override_settings(TENTALIS=settings.TENTALIS | {"KEY_RING": ring}):
+        add_key(ring)
+        spool.append(*say(project, "call Grace Hopper", "hers"))
+        spool.append(*say(project, "hello", "innocent"))
+        forget_person(project=project, by=boss, text="Grace Hopper")
+        call_command("rotate_keys", "--new-key", "--drop-old")
+        assert len(ring.read_text().split()) == 1
+        carry(spool)
+    assert list(Exchange.objects.values_list("session__key", flat=True)) == ["innocent"]

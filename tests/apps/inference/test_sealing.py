@@ -1,5 +1,6 @@
 """API keys at rest: bound to their row, renewed while everything runs, and in no dump."""
 
+import ast
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,9 +133,27 @@ def test_only_an_admin_renews_keys(alice: User) -> None:
         rotate_keys(by=alice)
 
 
-def test_every_table_with_sealed_secrets_is_renewed() -> None:
-    names = {model._meta.label for model, _ in find_sealed_fields()}
-    assert "inference.Provider" in names
+ROOT = Path(__file__).parents[3]
+SEALING = {
+    "apps/accounts/second_factor.py": {"accounts.AuthenticatorApp.secret_sealed"},
+    "apps/conversations/forgotten.py": {"conversations.Forgetting.sealed_subject"},
+    "apps/inference/providers.py": {"inference.Provider.api_key_sealed"},
+    "apps/webhooks/installation.py": {"webhooks.Webhook.secret_sealed"},
+    "apps/webhooks/secrets.py": {"webhooks.Webhook.secret_sealed", "webhooks.Webhook.old_secret_sealed"},
+}
+"""Modules that seal, and the fields that what they sealed is kept in."""
+
+
+def test_every_field_that_holds_what_a_module_sealed_is_renewed() -> None:
+    sealing = {path.relative_to(ROOT).as_posix() for path in (ROOT / "apps").rglob("*.py") if imports_seal(path)}
+    assert sealing == {"apps/inference/rotation.py", *SEALING}
+    renewed = {f"{model._meta.label}.{name}" for model, name in find_sealed_fields()}
+    assert renewed == set().union(*SEALING.values())
+
+
+def imports_seal(path: Path) -> bool:
+    imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    return any(node.module == "apps.base.sealing" and "seal" in {one.name for one in node.names} for node in imports)
 
 
 def test_a_secret_that_no_key_opens_is_told_and_left_alone(project: Project, admin: User, ring: Path) -> None:
