@@ -3,15 +3,23 @@
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.test import override_settings
 
 from apps.accounts.models import Member, Project, Role
 from apps.adapters.models import Adapter
 from apps.audit.chain import seal_entries, verify_chain
 from apps.audit.models import AuditEntry, AuditEpoch
 from apps.audit.services import record
+from apps.base.sealing import add_key
+from apps.inference.models import Provider
+from apps.inference.providers import create_provider, open_key
 from apps.webhooks.enqueueing import enqueue_all
 from apps.webhooks.models import Delivery
 from apps.webhooks.services import create_webhook
@@ -166,10 +174,13 @@ def test_a_stolen_backup_opens_nothing_and_each_key_only_its_part(
 def test_a_backup_that_breaks_off_leaves_nothing_that_looks_whole(
     place: Place, keys: Keys, repository: Repository, shop: Project, tmp_path: Path
 ) -> None:
-    environ = {**place.environ, "TENTALIS_KEY_RING": str(tmp_path / "missing")}
-    broken = Place.find(place.home, environ)
-    with pytest.raises(BackupError, match="TENTALIS_KEY_RING"):
-        take_backup(broken, repository, keys)  # the database lies there by then
+    def break_off(words: str) -> None:
+        if words.startswith("files:"):  # the database lies there by then
+            assert [path.name for path in files_of(repository) if path.parent.name.startswith(".")] == ["database.age"]
+            raise BackupError("the disk is gone")
+
+    with pytest.raises(BackupError, match="the disk is gone"):
+        take_backup(place, repository, keys, say=break_off)
     assert repository.ids() == []
     assert list((repository.root / "backups").iterdir()) == []
     (repository.root / "backups" / ".20200101T000000Z-dead").mkdir()  # of one that was killed
@@ -177,6 +188,57 @@ def test_a_backup_that_breaks_off_leaves_nothing_that_looks_whole(
         repository.read()
     manifest = take_backup(place, repository, keys)
     assert [path.name for path in (repository.root / "backups").iterdir()] == [manifest.id]
+
+
+def test_without_the_ring_of_keys_that_is_named_nothing_is_backed_up(
+    place: Place, keys: Keys, repository: Repository, tmp_path: Path
+) -> None:
+    environ = {**place.environ, "TENTALIS_KEY_RING": str(tmp_path / "missing")}
+    with pytest.raises(BackupError, match=r"TENTALIS_KEY_RING: .*missing cannot be read"):
+        take_backup(Place.find(place.home, environ), repository, keys)
+    assert repository.ids() == []
+
+
+class RenewedAtFirst(Place):
+    """An installation whose keys are renewed once a backup has begun, and before it has its snapshot."""
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        with super().database() as address:
+            call_command("rotate_keys", "--new-key", "--drop-old")
+            yield address
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [RenewedAtFirst, Place], ids=["before its snapshot", "after it"])
+def test_a_backup_across_a_renewal_of_keys_opens_its_secrets(
+    place: Place, keys: Keys, repository: Repository, shop: Project, tmp_path: Path, kind: type[Place]
+) -> None:
+    def renew(words: str) -> None:
+        if kind is Place and words.startswith("files:"):
+            call_command("rotate_keys", "--new-key", "--drop-old")
+
+    ring = tmp_path / "ring"
+    add_key(ring)
+    (old,) = ring.read_text().split()
+    found = kind.find(place.home, {**place.environ, "TENTALIS_KEY_RING": str(ring)})
+    with override_settings(TENTALIS=settings.TENTALIS | {"KEY_RING": ring}):
+        owner = make_user("olga", is_superuser=True)
+        values = {"kind": "vllm", "base_url": "http://lab:8000/v1", "api_key": "sk-lab"}
+        create_provider(project=None, name="lab", by=owner, **values)
+        take_backup(found, repository, keys, say=renew)
+    assert len(ring.read_text().split()) == 1
+    assert old not in ring.read_text()
+    home = Home(tmp_path / "back")
+    environ = {name: value for name, value in place.environ.items() if name != "TENTALIS_DATABASE_URL"}
+    restore_backup(home, environ, repository, data_key=keys.data, secrets_key=keys.secrets)
+    back = Path(str(load_config(home).settings["key_ring"]))
+    with (
+        running_stack(home, environ, is_throwaway=True, only=["postgres"]) as stack,
+        working_on(stack.state().addresses["admin_database_url"]),
+        override_settings(TENTALIS=settings.TENTALIS | {"KEY_RING": back}),
+    ):
+        assert open_key(Provider.objects.get(name="lab")) == "sk-lab"
 
 
 def test_two_backups_into_one_place_do_not_meet(place: Place, keys: Keys, repository: Repository) -> None:

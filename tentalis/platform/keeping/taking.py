@@ -1,7 +1,9 @@
 """Taking a backup while everything runs.
 
 The spool's files are linked before the database's snapshot and read after it: what the gateway's writer stores and
-deletes meanwhile is in the one or the other. Artifacts are read after it: a row is written after its files.
+deletes meanwhile is in the one or the other. Artifacts are read after it: a row is written after its files. The ring of
+keys is read before it and after it, for they may be renewed meanwhile: what sealed the secrets in it is in the one or
+the other.
 """
 
 import json
@@ -43,12 +45,15 @@ def take_backup(place: Place, repository: Repository, keys: Keys, *, say: Say = 
     now = datetime.now(UTC)
     backup_id = f"{now:%Y%m%dT%H%M%S%f}Z-{secrets.token_hex(2)}"
     before = repository.read() if repository.ids() else None
+    ring = place.read_key_ring()
     with repository.holding(), repository.staging(backup_id) as staging, place.database() as address:
         _require_room(place, repository, before, address)
         with linked_spool(place.spool) as links, postgres_tools.connect(address) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            mark, counts = read_mark(connection), count_rows(connection)
+            mark = read_mark(connection)  # which takes the snapshot
+            ring = _join_rings(place.read_key_ring(), ring)
+            counts = count_rows(connection)
             (snapshot,) = _one(connection, "SELECT pg_export_snapshot()")
             server = postgres_tools.find_server_major(connection)
             say(f"database: {sum(counts.values()):,} rows of {len(counts)} tables, up to audit entry {mark.entry_id}")
@@ -62,7 +67,7 @@ def take_backup(place: Place, repository: Repository, keys: Keys, *, say: Say = 
         known = {file.path: file for file in before.artifacts} if before else {}
         artifacts, notes = _keep_files(place.artifacts, repository, keys.data, known)
         say(f"files: {len(artifacts):,} artifacts, {len(spool)} of the gateway's spool")
-        names, sealed = _seal_secrets(place, staging / KEYS, keys.secrets)
+        names, sealed = _seal_secrets(place, ring, staging / KEYS, keys.secrets)
         manifest = Manifest(
             id=backup_id,
             made_at=now.isoformat(timespec="seconds"),
@@ -196,8 +201,13 @@ def link_segments(spool: Path, links: Path) -> None:
             raise BackupError(f"{path} cannot be linked: {error.strerror}") from None
 
 
-def _seal_secrets(place: Place, path: Path, key: x25519.Identity) -> tuple[tuple[str, ...], Content]:
-    secret = asdict(place.config.secrets) | {"secret_key": place.secret_key, "key_ring": place.read_key_ring()}
+def _join_rings(newer: str, older: str) -> str:
+    """A ring with the keys of both, newest first."""
+    return "".join(f"{line}\n" for line in dict.fromkeys([*newer.splitlines(), *older.splitlines()]))
+
+
+def _seal_secrets(place: Place, ring: str, path: Path, key: x25519.Identity) -> tuple[tuple[str, ...], Content]:
+    secret = asdict(place.config.secrets) | {"secret_key": place.secret_key, "key_ring": ring}
     document = {"secrets": secret, "settings": place.config.settings}
     content = seal(BytesIO(json.dumps(document).encode()), path, key)
     check(path, key, content)
