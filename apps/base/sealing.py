@@ -12,6 +12,7 @@ import base64
 import hashlib
 import os
 import secrets
+import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -95,7 +96,13 @@ def read_ring() -> KeyRing:
 
 
 def add_key(path: Path) -> str:
-    """Write a fresh key before all others into the ring's file (mode 0600); its id. From then on it seals."""
+    """Write a fresh key before all others into the ring's file; its id. From then on it seals.
+
+    A new file is for its owner alone (mode 0600), one that is there keeps its owner, group and mode.
+
+    Raises:
+        SealedKeyError: the file is not ours to write as it stands.
+    """
     lines = path.read_text().splitlines() if path.exists() else []
     key = secrets.token_urlsafe(48)
     _write(path, [key, *lines])
@@ -103,7 +110,7 @@ def add_key(path: Path) -> str:
 
 
 def drop_keys(path: Path, *, keep: set[str]) -> list[str]:
-    """Take the keys of other ids out of the ring's file, never its newest; the ids that went."""
+    """Take the keys of other ids out of the ring's file, never its newest; the ids that went. Raises as `add_key`."""
     lines = path.read_text().splitlines()
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     gone = [key for key in keys[1:] if _name(key) not in keep]
@@ -137,12 +144,24 @@ def _read_lines(path: Path, mtime_ns: int, size_bytes: int) -> list[str]:
 
 def _write(path: Path, lines: list[str]) -> None:
     staging = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write("\n".join(lines) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    staging.replace(path)
+    try:
+        handle = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            if path.exists():
+                known = path.stat()
+                os.fchown(handle, known.st_uid, known.st_gid)
+                os.fchmod(handle, stat.S_IMODE(known.st_mode))
+            file.write("\n".join(lines) + "\n")
+            file.flush()
+            os.fsync(handle)
+        staging.replace(path)
+    except PermissionError as error:
+        raise SealedKeyError(
+            f"TENTALIS_KEY_RING: {path} must keep its owner, group and mode, and this user may not write it so"
+            f" ({error.strerror}): do it as its owner or as root"
+        ) from error
+    finally:
+        staging.unlink(missing_ok=True)
 
 
 def _name(key: str) -> str:

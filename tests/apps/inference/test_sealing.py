@@ -1,9 +1,11 @@
 """API keys at rest: bound to their row, renewed while everything runs, and in no dump."""
 
 import ast
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -119,6 +121,37 @@ def test_the_ring_is_read_again_when_its_file_changes(ring: Path) -> None:
     assert old[:16] != new[:16]
     assert unseal(old) == unseal(new) == "sk-1", "the secret key goes on opening"
     assert ring.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_renewed_ring_is_read_by_whoever_could_read_it_before(ring: Path) -> None:
+    add_key(ring)
+    group = 1234 if os.geteuid() == 0 else os.getegid()
+    os.chown(ring, -1, group)
+    ring.chmod(0o640)
+    before = ring.stat()
+    first = add_key(ring)
+    assert drop_keys(ring, keep={first}) != []
+    now = ring.stat()
+    assert (now.st_uid, now.st_gid, now.st_mode & 0o777) == (before.st_uid, group, 0o640)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_ring_that_would_change_hands_is_left_as_it_is(db: None) -> None:
+    with TemporaryDirectory() as directory:  # pytest's own are for root alone
+        ring = Path(directory, "ring")
+        with override_settings(TENTALIS=settings.TENTALIS | {"KEY_RING": ring}):
+            add_key(ring)
+            ring.chmod(0o644)
+            Path(directory).chmod(0o777)
+            before = ring.read_text()
+            os.seteuid(65534)
+            try:
+                with pytest.raises(CommandError, match="must keep its owner, group and mode"):
+                    call_command("rotate_keys", "--new-key")
+            finally:
+                os.seteuid(0)
+        assert ring.read_text() == before
+        assert list(Path(directory).iterdir()) == [ring]
 
 
 def test_a_short_key_in_the_ring_is_told_and_not_shown(ring: Path) -> None:

@@ -18,16 +18,19 @@ class Command(BaseCommand):
         parser.add_argument("--drop-old", action="store_true", help="Then take keys out that no secret needs.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["new_key"]:
-            self.stdout.write(f"key {add_key(self._ring())} is the newest now")
         try:
-            rotation = renew_secrets(by="system")
+            self._renew(new_key=options["new_key"], drop_old=options["drop_old"])
         except SealedKeyError as error:
             raise CommandError(str(error)) from None
+
+    def _renew(self, *, new_key: bool, drop_old: bool) -> None:
+        if new_key:
+            self.stdout.write(f"key {add_key(self._ring())} is the newest now")
+        rotation = renew_secrets(by="system")
         self.stdout.write(f"{rotation.renewed} secrets are sealed anew with key {rotation.key_id}")
         for row in rotation.unreadable:
             self.stderr.write(f"{row}: no key of the ring opens its secret; give it again")
-        if options["drop_old"]:
+        if drop_old:
             gone = drop_keys(self._ring(), keep=find_keys_in_use())
             self.stdout.write(f"{len(gone)} old keys are dropped")
         if rotation.unreadable:
