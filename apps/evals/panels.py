@@ -1,12 +1,13 @@
 """What a worker's adapters are measured on: held-out items of its world, and what identifies them."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from apps.accounts.models import Project
 from apps.evals.models import ChosenPanel, Item, Taskset
@@ -23,6 +24,8 @@ LEAST_OWN = 10
 """Of a project's own items: fewer than these refuse what is good as easily as what is bad, and are not asked."""
 MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
+LATEST_TASKS = 1_000
+"""Of a worker: by these it is told in which environments it works."""
 OWN_CHOICE = "its agent chooses the model itself: give it a model of its own, which the agent asks the gateway for"
 
 
@@ -114,7 +117,7 @@ def refuse_tries(worker: Worker, world: World) -> str:
 
 
 def has_panel(worker: Worker) -> bool:
-    """Whether a worker's adapters can be measured. At most four queries; none where its world makes tasks up, since a
+    """Whether a worker's adapters can be measured. At most six queries; none where its world makes tasks up, since a
     taskset is only chosen in place of these with enough items."""
     return find_generator(worker) is not None or len(_choose_own(worker)[1]) >= LEAST_OWN
 
@@ -178,16 +181,27 @@ def say_missing(worker: Worker) -> str:
 
 
 def _choose_own(worker: Worker, *, is_checked: bool = True) -> tuple[str, Sequence[PanelItem]]:
-    """The environment that most of the project's own items stand in, and these; none of none."""
+    """An environment and the project's own items in it; none of none. Of environments with enough of them the one where
+    most of the worker's tasks are, or before its first its usual one; else that of most items."""
     found = find_own(worker, is_checked=is_checked)
-    return max(found.items(), key=lambda one: len(one[1]), default=("", ()))
+    if len(found) < 2:
+        return next(iter(found.items()), ("", ()))
+    rank = _count_tasks(worker) or Counter([worker.home])
+    return max(found.items(), key=lambda one: (len(one[1]) >= LEAST_OWN, rank[one[0]], len(one[1])))
+
+
+def _count_tasks(worker: Worker) -> "Counter[str]":
+    """Environment -> the latest tasks there of a worker's line; tries of evaluations are none. One query."""
+    its = Worker.objects.filter(Q(pk=worker.line_id) | Q(learns_with=worker.line_id))
+    tasks = its.filter(tasks__isnull=False, tasks__evaluation=None).order_by("-tasks__id")
+    return Counter(tasks.values_list("tasks__environment", flat=True)[:LATEST_TASKS])
 
 
 def find_own(
     worker: Worker, split: str = Item.Split.HELD_OUT, *, is_checked: bool = True
 ) -> Mapping[str, Sequence[PanelItem]]:
     """Environment -> the project's own items that can be checked, or those that cannot, of each taskset's newest
-    version, or of the one that was chosen; no conversations where its agent takes none. At most three queries."""
+    version, or of the one that was chosen; no conversations where its agent takes none. At most four queries."""
     if not worker.project.has_held_out or not can_measure(worker):
         return {}
     tasksets = [one for one in _find_tasksets(worker) if not refuse_tries(worker, find_world(one.environment))]
@@ -210,12 +224,19 @@ def _verifies_alone(environment: str) -> bool:
 
 
 def _find_tasksets(worker: Worker) -> list[Taskset]:
-    """The one that was chosen for its gate; else the newest version of each that the worker can work at, but of what
-    other tools asked, whose runs come and go, and of corrections that must hold: what a gate measures stays."""
+    """The one that was chosen for its gate; else the newest version of each that stands where the worker does tasks, or
+    before its first could: what is asked elsewhere says nothing of it.
+
+    Never those of benchmarks, which are for whom they were chosen, of what other tools asked, whose runs come and go,
+    and of corrections that must hold: what a gate measures stays.
+    """
     if (chosen := find_chosen(worker)) is not None:
         return [chosen]
-    own = find_newest(worker.project).exclude(origin__in=(Taskset.Origin.IMPORTED, Taskset.Origin.REGRESSIONS))
-    return [one for one in own if not find_environment_error(worker, one.environment)]
+    others = (Taskset.Origin.IMPORTED, Taskset.Origin.REGRESSIONS)
+    own = list(find_newest(worker.project).exclude(origin__in=others).filter(benchmarks=None))
+    done = _count_tasks(worker) if own else None
+    its = [one for one in own if one.environment in done] if done else own
+    return [one for one in its if not find_environment_error(worker, one.environment)]
 
 
 def has_past(row: Item | PanelItem) -> bool:

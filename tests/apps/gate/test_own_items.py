@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Verdict
-from apps.evals.models import Evaluation, ItemTry
+from apps.evals.benchmarks import install_benchmark
+from apps.evals.models import ChosenPanel, Evaluation, Item, ItemTry, Taskset
 from apps.evals.panels import LEAST_OWN, choose_panel, find_generator, has_panel, say_missing
 from apps.gate.gating import gate_adapter
 from apps.gate.sides import list_measured
@@ -17,7 +19,7 @@ from apps.workers.models import Worker
 from tentalis.core.learning.gate import GatePolicy
 from tests.apps.adapters.desk_adapters import make_served
 from tests.apps.gate.conftest import Clerk, hold_out, judge
-from tests.factories import make_worker
+from tests.factories import make_task, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -131,6 +133,58 @@ def test_own_items_are_measured_prompts_like_any(clerk: Worker) -> None:
     }
     desk = make_worker(clerk.project, "desk", kind="desk")
     assert (find_generator(desk) or panel.world).name == "desk"
+
+
+def add_desk(project: Project, *, count: int = 60) -> None:
+    taskset = Taskset.objects.create(project=project, name="tickets", environment="desk")
+    Item.objects.bulk_create(
+        Item(taskset=taskset, split="held_out", prompt=f"{n}", reference="x", content_hash=f"{n:064x}", bands=[])
+        for n in range(count)
+    )
+
+
+def name_panel(worker: Worker) -> str | None:
+    panel = choose_panel(worker, version=1, policy=GatePolicy())
+    return None if panel is None else panel.world.name
+
+
+def test_a_worker_is_measured_where_it_works_however_many_items_stand_elsewhere(clerk: Worker) -> None:
+    hold_out(clerk.project, LEAST_OWN + 2)
+    add_desk(clerk.project)
+    assert name_panel(clerk) == "chat", "its usual environment, before its first task"
+    for environment in ("desk", "chat", "chat"):
+        make_task(clerk.project, clerk, environment=environment)
+    assert name_panel(clerk) == "chat", "where most of its tasks are"
+    clerk.tasks.update(environment="desk")
+    assert name_panel(clerk) == "desk"
+
+
+def test_items_where_a_worker_never_works_say_nothing_of_it(clerk: Worker) -> None:
+    hold_out(clerk.project, LEAST_OWN - 1)
+    add_desk(clerk.project)
+    make_task(clerk.project, make_worker(clerk.project, "desk", "desk"), environment="desk")
+    assert name_panel(clerk) == "desk", "nobody knows where it will work"
+    task = make_task(clerk.project, clerk, environment="chat")
+    assert (name_panel(clerk), has_panel(clerk)) == (None, False)
+    assert say_missing(clerk) == "9 held-out items so far: wanted at least 10"
+    friend = make_worker(clerk.project, "friend", "chat", learns_with=clerk)
+    make_task(clerk.project, friend, environment="desk")
+    assert name_panel(clerk) == "desk", "what its line learns is measured"
+    task.delete()
+    assert name_panel(clerk) == "desk"
+
+
+def test_a_benchmark_is_for_whom_it_was_chosen(clerk: Worker, alice: User) -> None:
+    hold_out(clerk.project, LEAST_OWN)
+    benchmark = install_benchmark(project=clerk.project, name="desk/order", by=alice)
+    desk = benchmark.taskset.items.filter(split="held_out")
+    assert desk.count() > LEAST_OWN
+    assert name_panel(clerk) == "chat"
+    Item.objects.filter(taskset__environment="chat").delete()
+    assert (name_panel(clerk), has_panel(clerk)) == (None, False)
+    make_task(clerk.project, clerk, environment="chat")
+    ChosenPanel.objects.create(worker=clerk, taskset=benchmark.taskset)
+    assert name_panel(clerk) == "desk", "it was asked for"
 
 
 @pytest.mark.parametrize(("is_noise", "state"), [(True, "verified"), (False, "refused")])
