@@ -12,6 +12,7 @@ from django.db.models import Max, Q, QuerySet
 from apps.accounts.models import Project
 from apps.evals.models import ChosenPanel, Item, Taskset
 from apps.workers.agents import can_measure, works_outside
+from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.worlds.registry import WORLDS, find_world, get_world
@@ -26,7 +27,10 @@ MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
 LATEST_TASKS = 1_000
 """Of a worker: by these it is told in which environments it works."""
-OWN_CHOICE = "its agent chooses the model itself: give it a model of its own, which the agent asks the gateway for"
+OWN_CHOICE = (
+    "its agent chooses the model itself: give it a model of its own (its base model, on a model server or the "
+    "installation's engine), which the agent asks the gateway for"
+)
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,8 @@ def _make_own(worker: Worker, *, size: int, is_checked: bool = True) -> Panel | 
 
 def say_missing(worker: Worker) -> str:
     """Why nothing can be measured, in words."""
+    if not find_kind(worker.kind).asks_model:
+        return f"a worker of kind {worker.kind} asks no model"
     if not can_measure(worker):
         return OWN_CHOICE
     if not worker.project.has_held_out:

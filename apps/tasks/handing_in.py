@@ -23,6 +23,7 @@ from apps.outbox.services import final_write
 from apps.tasks.errors import CallsNotStoredError
 from apps.tasks.models import Attempt, FurtherExchange, Step, Task
 from apps.workers.models import Worker
+from apps.workers.selectors import find_base_model
 from tentalis.core.conversation_delta import Conversation
 from tentalis.core.steps import Span
 
@@ -87,7 +88,7 @@ def hand_in_attempt(
 
 def find_stored_at(attempt: Attempt) -> datetime | None:
     """When the calls of a try that was just handed in are surely stored; None where its worker makes none."""
-    if attempt.worker.kind != Worker.Kind.OUTSIDE or attempt.worker.provider_id is None:
+    if attempt.worker.kind != Worker.Kind.OUTSIDE or not find_base_model(attempt.worker):
         return None
     return attempt.created_at + timedelta(seconds=STORED_WITHIN_S)
 
@@ -132,8 +133,9 @@ def read_calls(task_ids: Sequence[int]) -> dict[int, BoundCalls]:
     """Attempt's id -> its calls, of those tries at the tasks that wait to be scored and have any. See `bind_calls`."""
     handed_in = Attempt.objects.filter(
         task__in=task_ids, task__state=Task.State.SCORING, exchange=None, worker__kind=Worker.Kind.OUTSIDE
-    ).exclude(worker__provider=None)
-    attempts = list(handed_in.select_related("task", "worker").prefetch_related("steps").annotate(now=Now()))
+    )
+    rows = handed_in.select_related("task", "worker__provider").prefetch_related("steps").annotate(now=Now())
+    attempts = [one for one in rows if find_base_model(one.worker)]
     if not attempts:
         return {}
     if min((one.now - one.created_at).total_seconds() for one in attempts) < STORED_WITHIN_S:

@@ -73,9 +73,7 @@ def find_connected(project: Project, *, is_admin: bool) -> Connected:
     answerers = [
         Answerer(worker, base, say_untrained(worker))
         for worker in workers
-        if worker.kind != Worker.Kind.OUTSIDE
-        and not find_worker_kind(worker.kind).through_gateway
-        and (base := find_base_model(worker))
+        if not find_worker_kind(worker.kind).through_gateway and (base := find_base_model(worker))
     ]
     providers = Provider.objects.filter(usable([project]), is_active=True).order_by("name")[:MOST]
     servers = [

@@ -34,9 +34,10 @@ MOST_AT_WORK = 50
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """One line of the list. `at_work`: tasks it has in hand just now."""
+    """One line of the list. `base_model`: "" for one without; `at_work`: tasks it has in hand just now."""
 
     worker: Worker
+    base_model: str
     deployment: Deployment | None
     at_work: int
 
@@ -136,7 +137,10 @@ def find_workers(project: Project) -> list[WorkerRow]:
         .annotate(count=Count("pk"))
     )
     counts = dict(rows)
-    return [WorkerRow(worker, deployments.get(worker.line_id), counts.get(worker.pk, 0)) for worker in workers]
+    return [
+        WorkerRow(worker, find_base_model(worker), deployments.get(worker.line_id), counts.get(worker.pk, 0))
+        for worker in workers
+    ]
 
 
 def show_worker(worker: Worker) -> WorkerView:

@@ -12,7 +12,7 @@ from apps.adapters.models import Adapter, Deployment
 from apps.adapters.selectors import find_returning
 from apps.console.durations import say_about
 from apps.console.words_facts import Words
-from apps.evals.panels import has_panel
+from apps.evals.panels import has_panel, say_missing
 from apps.training.cost_benefit import Gain, Outcome, Rate, Return
 from apps.webhooks.services import find_origin
 from apps.workers.models import Worker
@@ -40,6 +40,12 @@ def querystring_live(context: Mapping[str, Any], fragment: str) -> str:
 def is_measured(worker: Worker) -> bool:
     """Whether a worker's adapters can be measured on held-out tasks."""
     return has_panel(worker)
+
+
+@register.filter
+def why_unmeasured(worker: Worker) -> str:
+    """Why a worker's adapters cannot be, in the gate's words."""
+    return say_missing(worker)
 
 
 @register.filter

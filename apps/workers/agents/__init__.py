@@ -61,7 +61,7 @@ def can_ask_model(worker: "Worker") -> bool:
 def works_outside(worker: "Worker") -> bool:
     """Whether its tries are made by an agent elsewhere that thinks through our gateway: it hands them in, or is asked
     for them."""
-    return (worker.kind == OUTSIDE and worker.provider_id is not None) or (
+    return (worker.kind == OUTSIDE and bool(find_base_model(worker))) or (
         find_kind(worker.kind).through_gateway and bool(worker.base_model)
     )
 

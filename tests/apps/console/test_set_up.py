@@ -1,5 +1,7 @@
 """From a new project to its first review: what each page says, what it makes, and that none ends in a wall."""
 
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +247,15 @@ def test_pages_of_what_is_measured_say_what_is_missing_for_a_worker_outside_the_
 ) -> None:
     worker = make_worker(project, kind=Worker.Kind.OUTSIDE, name="claw")
     said = "Nothing is measured of this worker yet"
-    assert said in read(owner.get(path(page)))
+    why = "its agent chooses the model itself"
+    found = read(owner.get(path(page)))
+    assert said in found
+    assert why in found
+    Worker.objects.filter(pk=worker.pk).update(base_model="desk")
+    found = read(owner.get(path(page)))
+    assert said in found
+    assert "no held-out tasks in this environment" in found
+    assert why not in found
     Worker.objects.filter(pk=worker.pk).update(kind="desk")
     assert said not in read(owner.get(path(page)))
 
@@ -263,3 +273,14 @@ def test_an_adapter_that_nothing_can_measure_says_so(owner: Client, project: Pro
         manifest={},
     )
     assert "Nothing is measured of this worker yet" in read(owner.get(path("adapter", adapter.pk)))
+
+
+@pytest.mark.parametrize(("base", "server"), [("desk", "the installation's own"), ("", "none")])
+def test_every_page_says_the_same_of_the_model_that_an_agent_elsewhere_thinks_with(
+    owner: Client, project: Project, base: str, server: str
+) -> None:
+    make_worker(project, kind=Worker.Kind.OUTSIDE, name="claw", base_model=base)
+    cell = re.compile(r"Model server(?:\"|</dt><dd)>(?:<span class=\"muted\">)?([^<]+)<")
+    for page in (path("worker-list"), path("worker", "claw")):
+        assert [unescape(found) for found in cell.findall(read(owner.get(page)))] == [server], page
+    assert ("a worker with a model is missing" not in read(owner.get(path("connect")))) is bool(base)

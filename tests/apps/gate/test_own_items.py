@@ -15,6 +15,7 @@ from apps.evals.panels import LEAST_OWN, choose_panel, find_generator, has_panel
 from apps.gate.gating import gate_adapter
 from apps.gate.sides import list_measured
 from apps.inference.errors import ProviderBusyError
+from apps.inference.models import Provider
 from apps.workers.models import Worker
 from tentalis.core.learning.gate import GatePolicy
 from tests.apps.adapters.desk_adapters import make_served
@@ -120,6 +121,18 @@ def test_an_agent_that_chooses_its_model_itself_tells_nothing_of_a_candidate(cle
         other = make_worker(clerk.project, kind, kind=kind)
         assert choose_panel(other, version=1, policy=GatePolicy()) is None
         assert say_missing(other).startswith("its agent chooses the model itself")
+    assert say_missing(make_worker(clerk.project)) == "a worker of kind echo asks no model"
+
+
+@pytest.mark.parametrize("model", ["a model server's", "the installation's"])
+def test_an_agent_elsewhere_whose_model_the_gateway_answers_with_is_measured(clerk: Worker, model: str) -> None:
+    hold_out(clerk.project, 40)
+    provider, base = (None, "apprentice") if model == "the installation's" else (clerk.provider, "")
+    other = make_worker(clerk.project, "harness", Worker.Kind.OUTSIDE, provider=provider, base_model=base)
+    assert (name_panel(other), has_panel(other)) == ("chat", True)
+    Provider.objects.update(default_model="")
+    other.refresh_from_db()
+    assert has_panel(other) is (provider is None), "a server without a model's name answers nobody"
 
 
 def test_own_items_are_measured_prompts_like_any(clerk: Worker) -> None:

@@ -19,6 +19,7 @@ from apps.scoring.services import score_tasks
 from apps.tasks import handing_in
 from apps.tasks.errors import CallsNotStoredError
 from apps.tasks.models import Attempt, Step, Task
+from apps.workers.agents import can_measure
 from apps.workers.models import Worker
 from tests.apps.gateway.running import HELLO, GatewayProcess, GatewayThread
 from tests.apps.gateway.test_edge import wait_for
@@ -61,8 +62,13 @@ def bind(task: Task) -> None:
 
 
 @pytest.mark.broker
-def test_a_group_of_a_harness_is_trained_on_call_by_call(task: Task, token: str, alice: User) -> None:
-    with GatewayProcess() as gateway:
+@pytest.mark.parametrize("own_engine", [False, True], ids=["model server", "own engine"])
+def test_a_group_of_a_harness_is_trained_on_call_by_call(
+    task: Task, token: str, alice: User, upstream: StubUpstream, own_engine: bool
+) -> None:
+    if own_engine:
+        Worker.objects.update(provider=None)
+    with GatewayProcess(INFERENCE_BACKEND="vllm", INFERENCE_BASE_URL=upstream.url) as gateway:
         for index in range(GROUP):
             play(gateway, token, task, index)
         wait_for(lambda: Exchange.objects.count() == GROUP * CALLS)
@@ -72,6 +78,7 @@ def test_a_group_of_a_harness_is_trained_on_call_by_call(task: Task, token: str,
     assert Task.objects.get(pk=task.pk).state == "scoring"
     [due] = Segment.objects.filter(subject_id=task.pk, kind="work", state="open").values_list("run_after", flat=True)
     last = Attempt.objects.get(task=task, index=1)
+    assert can_measure(last.worker)
     assert due - last.created_at == timedelta(seconds=handing_in.STORED_WITHIN_S), "not before its calls are there"
     bind(task)
     score_tasks([task.pk])
