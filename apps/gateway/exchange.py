@@ -23,12 +23,11 @@ from apps.gateway.record import RECORD_VERSION, Header, SpoolError
 from apps.gateway.relaying import MALFORMED, NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
 from apps.gateway.request_plan import BETA_HEADER, IncomingRequest
 from apps.gateway.routing import Route, find_route, name_served
-from apps.gateway.sessions import find_place, read_session_headers
+from apps.gateway.sessions import ATTEMPT, MOST_STEPS, STEP, TASK, find_place, read_session_headers
 from apps.gateway.tables import Caller, Served
 from apps.gateway.traces import find_items
 from apps.gateway.upstreams import AnswerTooLongError
 from apps.inference.models import MEASURED_TURN
-from tentalis.core.field_limits import MAX_GROUP
 from tentalis.inbound.http1 import Request, Response, Stream
 from tentalis.limits import LIMITS
 from tentalis.outbound.http1 import BrokenError
@@ -127,7 +126,7 @@ class CallerRequest:
         beta = request.headers.get(_BETA, "")
         incoming = IncomingRequest(self._id, self._at, caller, place, self._dialect, read_model(body), raw, body, beta)
         self._incoming = incoming
-        if place.task is not None or place.attempt is not None:
+        if place.task is not None or place.attempt is not None or place.step is not None:
             await self._check_task(incoming)
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(incoming, previous)
@@ -162,24 +161,33 @@ class CallerRequest:
         self._is_counted = True
 
     async def _check_task(self, incoming: IncomingRequest) -> None:
-        """Raises RefusalError where a request is said to be work on a task that the project does not have, or no try at
-        one."""
-        task, attempt = incoming.place.task, incoming.place.attempt
-        incoming.place = incoming.place._replace(task=None, attempt=None)
-        if attempt is not None and (task is None or not 0 <= attempt < MAX_GROUP):
-            wanted = f"wanted a whole number from 0 to {MAX_GROUP - 1}, beside X-Tentalis-Task"
-            raise RefusalError(
-                f"X-Tentalis-Attempt: {wanted}", status=400, code="invalid_attempt", param="X-Tentalis-Attempt"
-            )
-        if task is None:
-            return
-        known = await self._edge.config.find_task(incoming.caller.project, task)
-        if known is None:
-            message = f"X-Tentalis-Task: project {incoming.caller.project_slug} has no task {task}"
-            raise RefusalError(message, status=404, code="task_not_found", param="X-Tentalis-Task")
-        incoming.place = incoming.place._replace(task=task, attempt=attempt)
-        if known.worker:
+        """Raises RefusalError where a request is said to be work on a task that the project does not have, on no try at
+        it, or on no step."""
+        said = incoming.place
+        task, attempt, step = said.task, said.attempt, said.step
+        incoming.place = said._replace(task=None, attempt=None, step=None)
+        if task == -1:
+            raise self._refuse_number(TASK, "a task's number")
+        if step is not None and not 0 <= step < MOST_STEPS:
+            raise self._refuse_number(STEP, f"a whole number from 0 to {MOST_STEPS - 1}")
+        if attempt == -1 or (attempt is not None and task is None):
+            raise self._refuse_number(ATTEMPT, f"a whole number from 0, beside {TASK}")
+        known = None
+        if task is not None and (known := await self._edge.config.find_task(incoming.caller.project, task)) is None:
+            message = f"{TASK}: project {incoming.caller.project_slug} has no task {task}"
+            raise RefusalError(message, status=404, code="task_not_found", param=TASK)
+        if known is not None and attempt is not None and attempt >= known.group_size:
+            wanted = f"a whole number from 0 to {known.group_size - 1}, of the tries of task {task}"
+            raise self._refuse_number(ATTEMPT, wanted)
+        incoming.place = said
+        if known is not None and known.worker:
             await self._pin(incoming, known)
+
+    def _refuse_number(self, name: str, wanted: str) -> RefusalError:
+        """What a header of a call's place says, and cannot be."""
+        message = f"{name}: wanted {wanted}; found {self._request.headers.get(name, '')[:80]!r}"
+        code = f"invalid_{name.rpartition('-')[2].lower()}"
+        return RefusalError(message, status=400, code=code, param=name)
 
     async def _pin(self, incoming: IncomingRequest, task: KnownTask) -> None:
         """Have a try answered by one version from its first call on, whatever serves by then."""
@@ -341,7 +349,7 @@ class CallerRequest:
         incoming = self._incoming
         if incoming is None:  # refused before its body was read
             place = find_place({}, self._request.recall(read_session_headers), self._caller, in_path=self._in_path)
-            place = place._replace(task=None)
+            place = place._replace(task=None, attempt=None, step=None)  # nobody looked at them
             incoming = IncomingRequest(self._id, self._at, self._caller, place, self._dialect, "", b"", {})
         header = self._make_header(incoming, None, error=str(error), status=error.status, is_truncated=False)
         self._is_kept = self._edge.refusals.take(header, error.code, time.monotonic())

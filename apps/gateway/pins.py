@@ -28,6 +28,7 @@ class KnownTask(NamedTuple):
         sampling: how its worker, or the evaluation it is of, has answers sampled; {}: as each call asks.
         seed: of every call, where it is measured.
         is_measured: it is a try of an evaluation.
+        group_size: how many tries it has.
         by_session: its tries say no index, and each is a session of its own.
     """
 
@@ -37,6 +38,7 @@ class KnownTask(NamedTuple):
     sampling: Mapping[str, Any]
     seed: int | None
     is_measured: bool
+    group_size: int
     by_session: bool = False
 
 
@@ -58,7 +60,7 @@ def read_task(project: int, pk: int) -> KnownTask | None:
     """None where the project has no such task."""
     found = Task.objects.filter(pk=pk, project_id=project).select_related("worker", "evaluation")
     of_worker = ("worker__name", "worker__kind", "worker__sampling", "worker__base_model")
-    task = found.only("pins", "seed", "evaluation", *of_worker).first()
+    task = found.only("pins", "seed", "evaluation", "group_size", *of_worker).first()
     if task is None:
         return None
     evaluation = task.evaluation
@@ -68,11 +70,11 @@ def read_task(project: int, pk: int) -> KnownTask | None:
         by_session = kind.through_gateway and bool(task.worker.base_model)
         name = task.worker.name if is_outside or by_session else ""
         sampling = task.worker.sampling if is_outside or kind.flow else {}
-        return KnownTask(pk, name, task.pins, sampling, None, is_measured=False, by_session=by_session)
+        return KnownTask(pk, name, task.pins, sampling, None, False, task.group_size, by_session=by_session)
     sampling = {"temperature": 1.0, **evaluation.asked_with.get("sampling", {})}
     if evaluation.is_greedy:
         sampling["temperature"] = 0.0
-    return KnownTask(pk, task.worker.name, task.pins, sampling, task.seed, True)
+    return KnownTask(pk, task.worker.name, task.pins, sampling, task.seed, True, task.group_size)
 
 
 def keep_pin(task: int, attempt: str, adapter: str) -> str:

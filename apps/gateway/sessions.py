@@ -23,6 +23,9 @@ _IN_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{36})$")
 _OF_ONE_REQUEST = ("request", "trace", "span", "time", "date", "run", "message", "generation", "parent", "step")
 """Parts of metadata's names whose values change from request to request."""
 MOST_RETRIES = 32_767
+TASK, ATTEMPT, STEP = "X-Tentalis-Task", "X-Tentalis-Attempt", "X-Tentalis-Step"
+MOST_STEPS = 2**31
+"""What a column takes."""
 _TASK = re.compile(r"\d{1,18}")
 _TRY = re.compile(r"tentalis:(\d{1,18}):[0-9a-f]{16}")
 """The session of a try whose agent cannot be had to send headers (`apps.workers.agents.flows`)."""
@@ -33,7 +36,7 @@ class Place(NamedTuple):
 
     Args:
         session: its key; never empty. end_user: "" where nobody is named.
-        turn: main or side. task, attempt, step: numbers, as the caller said; an attempt that is none is -1.
+        turn: main or side. task, attempt, step: numbers, as the caller said; one that is none is -1.
         is_done: the session ends with this request.
         is_guessed: nothing named the session; its key was made from how the conversation began, and is completed
             when the answer is stored (`apps.gateway.batches`).
@@ -74,9 +77,9 @@ def read_session_headers(headers: Mapping[str, str]) -> SessionHeaders:
         session=next((found for name in _HEADERS if (found := headers.get(name))), ""),
         turn=turn if turn in {"main", "side"} else "",
         is_subagents=bool(headers.get(_SUBAGENT)),
-        task=_number(headers.get("X-Tentalis-Task")),
-        attempt=_number(headers["X-Tentalis-Attempt"], unreadable=-1) if "X-Tentalis-Attempt" in headers else None,
-        step=_number(headers.get("X-Tentalis-Step")),
+        task=_number(headers[TASK], unreadable=-1) if TASK in headers else None,
+        attempt=_number(headers[ATTEMPT], unreadable=-1) if ATTEMPT in headers else None,
+        step=_number(headers[STEP], unreadable=-1) if STEP in headers else None,
         is_done=headers.get("X-Session-Done", "").lower() in {"1", "true", "yes"},
         retry=min(_number(headers.get(_RETRY)) or 0, MOST_RETRIES),
     )

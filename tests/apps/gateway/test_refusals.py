@@ -107,11 +107,41 @@ def test_work_is_for_a_task_of_the_tokens_project(gateway: GatewayThread, token:
         assert response.json().get("type") == ("error" if path == "/v1/messages" else None)
         assert f"has no task {unknown}" in response.json()["error"]["message"]
         assert gateway.records[-1].header["task"] is None
-    for attempt in ("64", "-1", "first"):
-        response = gateway.client.post(path, json=body, headers=headers | {"X-Tentalis-Attempt": attempt})
+    said = (
+        *(("Task", value, "wanted a task's number") for value in ("abc", "task-48", "-1", "1.5", "")),
+        *(("Step", value, "wanted a whole number from 0 to 2147483647") for value in ("first", "-1", "2147483648")),
+        *(("Attempt", value, "wanted a whole number from 0, beside X-Tentalis-Task") for value in ("-1", "first")),
+        *(("Attempt", value, f"wanted a whole number from 0 to 1, of the tries of task {task.pk}") for value in "27"),
+    )
+    kept = len(gateway.records)
+    for name, value, words in said:
+        response = gateway.client.post(path, json=body, headers=headers | {f"X-Tentalis-{name}": value})
         assert response.status_code == 400
-        assert "X-Tentalis-Attempt: wanted a whole number from 0 to 63" in response.json()["error"]["message"]
-        assert gateway.records[-1].header["attempt"] is None
+        assert f"X-Tentalis-{name}: {words}; found {value!r}" in response.json()["error"]["message"]
+        header = gateway.records[-1].header
+        assert (header["task"], header["attempt"], header["step"]) == (None, None, None)
+    assert len(gateway.records) == kept + len(said)
+    refused = gateway.client.post(path, json=body, headers=headers | {"X-Tentalis-Step": "one"}).json()["error"]
+    if "param" in refused:
+        assert (refused["code"], refused["param"]) == ("invalid_step", "X-Tentalis-Step")
+    good = {"X-Tentalis-Attempt": "1", "X-Tentalis-Step": "0"}
+    assert gateway.client.post(path, json=body, headers=headers | good).status_code == 200
+    header = gateway.records[-1].header
+    assert (header["task"], header["attempt"], header["step"]) == (task.pk, 1, 0)
+    only_step = {"Authorization": headers["Authorization"], "X-Tentalis-Step": "3"}
+    assert gateway.client.post(path, json=body, headers=only_step).status_code == 200
+    assert (gateway.records[-1].header["task"], gateway.records[-1].header["step"]) == (None, 3)
+
+
+def test_a_place_that_cannot_be_is_not_kept_of_what_is_refused_before_it_is_read(
+    gateway: GatewayThread, project: Project
+) -> None:
+    agent = make_agent(project, "reader")
+    _, text = create_token(user=agent, name="t", scopes=[Right.TASKS_READ], by=agent, project=project)
+    headers = {f"X-Tentalis-{name}": "9" * 12 for name in ("Task", "Attempt", "Step")}
+    assert gateway.chat("helper", token=text, headers=headers).status_code == 403
+    header = gateway.records[0].header
+    assert (header["task"], header["attempt"], header["step"]) == (None, None, None)
 
 
 @pytest.fixture

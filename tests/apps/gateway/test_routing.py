@@ -229,12 +229,14 @@ def test_agents_speak_in_main_turns_unless_they_say_otherwise(
     assert find_place({}, read_session_headers(header), make_caller(is_agent=is_agent)).turn == turn
 
 
-def test_task_step_and_end_are_read_and_nonsense_is_not() -> None:
+def test_task_step_and_end_are_read_and_nonsense_is_told_from_nothing() -> None:
     said = {"X-Tentalis-Task": "12", "X-Tentalis-Attempt": "0", "X-Tentalis-Step": "3", "X-Session-Done": "1"}
     found = find_place({}, read_session_headers(said), make_caller())
     assert (found.task, found.attempt, found.step, found.is_done) == (12, 0, 3, True)
     found = find_place({}, read_session_headers({"X-Tentalis-Task": "-1", "X-Tentalis-Step": "9" * 30}), make_caller())
-    assert (found.task, found.step, found.is_done) == (None, None, False)
+    assert (found.task, found.step, found.is_done) == (-1, -1, False), "it is refused (test_refusals)"
+    found = find_place({}, read_session_headers({}), make_caller())
+    assert (found.task, found.attempt, found.step) == (None, None, None)
 
 
 def test_claude_code_names_account_and_session_in_one_and_its_sub_agents_work_aside() -> None:
