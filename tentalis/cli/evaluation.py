@@ -296,7 +296,6 @@ def rescore(
         raise typer.BadParameter("wanted RUN, or --history attempts, reviews or rollouts, and one of them alone")
     told: dict[str, Any] = {
         "history": history,
-        "evaluation": evaluation_id,
         "grader": grader,
         "scorer": scorer,
         "rubric": read_text(rubric) if rubric else "",
@@ -305,9 +304,12 @@ def rescore(
         "worker": worker,
         "side": side,
     }
+    told = {name: value for name, value in told.items() if value}
     with open_client() as client:
-        slug = client.get_evaluation(evaluation_id)["project"] if evaluation_id else choose_project(client, project)
-        row = client.ask_regrading(project=slug, **{name: value for name, value in told.items() if value})
+        if evaluation_id is None:
+            row = client.ask_regrading(project=choose_project(client, project), **told)
+        else:
+            row = client.rescore_evaluation(evaluation_id, **told)
         while wait and row["state"] in ("queued", "running"):
             time.sleep(LOOK_S)
             row = client.get_regrading(row["id"])

@@ -12,7 +12,7 @@ from apps.accounts.tokens import create_token
 from apps.adapters.models import Adapter
 from apps.checks.models import NamedCheck
 from apps.conversations.models import Turn
-from apps.evals.models import Benchmark, Experiment, Item, Taskset
+from apps.evals.models import Benchmark, Experiment, Item, Taskset, TryRecord
 from apps.evals.panels import LEAST_OWN
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.inference.models import Exchange, Price, Provider, ProviderGrant, Session
@@ -96,6 +96,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     taskset = Taskset.objects.create(project=project, name="set", environment="chat")
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
     evaluation.item_tries.update(answer="Red.")
+    TryRecord.objects.create(item_try=evaluation.item_tries.earliest("pk"), answer="Red.", prompt_hash="0" * 32)
     taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
     learnable = Taskset.objects.create(project=project, name="learnable", environment="chat")
     Item.objects.bulk_create(
@@ -184,6 +185,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST evaluations": {"project": slug, "worker": "desk", "environment": "desk", "size": 5},
         "POST evaluations/{evaluation}/tries/{item_try}/grade": {"value": 0.5, "text": "Half of it."},
         "POST evaluations/{evaluation}/tries/{item_try}/keep": {"right": "Red.", "match": "exact"},
+        "POST evaluations/{evaluation}/rescore": {"checks": [{"check": "contains", "value": "Red"}]},
         "POST evaluations/import": {
             "project": slug,
             "worker": "desk",

@@ -55,7 +55,21 @@ class RegradeOut(RowOut[Regrade]):
         return row.details if may_know(self, row.regrading.project_id) else None
 
 
-class RegradingIn(StrictSerializer):
+class RescoreIn(StrictSerializer):
+    """What grades anew: one of grader, scorer, checks and rubric."""
+
+    grader = TextField(max_length=120, required=False, help_text="Name, maybe @version, which must be installed.")
+    options = ObjectField(required=False, help_text="Of the grader.")
+    scorer = TextField(max_length=120, required=False)
+    checks = AnyJSONField(required=False, help_text="A check, or a list of them.")
+    rubric = TextField(max_length=MAX_RUBRIC_CHARS, required=False)
+    constitution = TextField(max_length=MAX_RUBRIC_CHARS, required=False, help_text="With a rubric: for its judge.")
+    side = NumberField(
+        min_value=0.0001, max_value=1, default=0.5, help_text="An answer is on the good side from so much on."
+    )
+
+
+class RegradingIn(RescoreIn):
     """What is graded anew, and by what: one of grader, scorer, checks and rubric."""
 
     project = TextField(max_length=64)
@@ -66,12 +80,3 @@ class RegradingIn(StrictSerializer):
         help_text="Of the project, where no run is named.",
     )
     worker = TextField(max_length=64, required=False, help_text="Of a history: whose; all workers' without.")
-    grader = TextField(max_length=120, required=False, help_text="Name, maybe @version, which must be installed.")
-    options = ObjectField(required=False, help_text="Of the grader.")
-    scorer = TextField(max_length=120, required=False)
-    checks = AnyJSONField(required=False, help_text="A check, or a list of them.")
-    rubric = TextField(max_length=MAX_RUBRIC_CHARS, required=False)
-    constitution = TextField(max_length=MAX_RUBRIC_CHARS, required=False, help_text="With a rubric: for its judge.")
-    side = NumberField(
-        min_value=0.0001, max_value=1, default=0.5, help_text="An answer is on the good side from so much on."
-    )

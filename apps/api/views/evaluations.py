@@ -36,7 +36,9 @@ from apps.api.serializers.evaluations import (
     RunFileIn,
     ScenarioOut,
 )
+from apps.api.serializers.regradings import RegradingOut, RescoreIn
 from apps.api.views.base import ApiView, ResourceViewSet, command
+from apps.api.views.regradings import take_rule
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.packed_rows import read_base64
@@ -51,6 +53,7 @@ from apps.evals.limits import RunLimits
 from apps.evals.models import Benchmark, Evaluation, Experiment, ItemTry, Taskset
 from apps.feedback.rights import find_managed
 from apps.pipeline import flow
+from apps.regrading.models import Regrading
 from apps.reports.confounds import compare_lengths, find_confounds
 from apps.rollouts.regressions import keep_try
 
@@ -67,7 +70,7 @@ class EvaluationViewSet(ResourceViewSet):
         {
             Right.EVALS_READ: "list retrieve tries one_try figures agreement confounds export",
             Right.REVIEWS_WRITE: "grade",
-            Right.EVALS_WRITE: "create import_run keep pause resume replay cancel",
+            Right.EVALS_WRITE: "create import_run keep pause resume replay rescore cancel",
         }
     )
 
@@ -242,6 +245,20 @@ class EvaluationViewSet(ResourceViewSet):
         """Ask the very prompts of a run once more, byte for byte, with the same sampling and seeds."""
         evaluation, limits = self.get_object(), self._read_limits()
         return self.show(flow.replay_evaluation(evaluation=evaluation, by=current_user(request), limits=limits))
+
+    @command(RescoreIn, responses={201: RegradingOut}, filters=False)
+    def rescore(self, request: Request, pk: str) -> Response:
+        """Grade its answers anew, beside the grades they have; `GET regradings/{id}` says how far that is."""
+        evaluation, body = self.get_object(), self.read_body(RescoreIn)
+        made = flow.ask_regrading(
+            project=evaluation.project,
+            source=Regrading.Source.RUN,
+            evaluation=evaluation,
+            rule=take_rule(body),
+            by=current_user(request),
+            **body,
+        )
+        return Response(RegradingOut(made, context=self.get_serializer_context()).data, status=201)
 
     def _read_limits(self) -> RunLimits:
         return RunLimits(**self.read_body(EvaluationGoOnIn).get("limits", {}))

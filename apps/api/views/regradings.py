@@ -1,7 +1,7 @@
 """New grades of what was answered before."""
 
 from collections.abc import Collection
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
@@ -24,6 +24,11 @@ from apps.regrading.services import list_changed
 RULE = ("grader", "options", "scorer", "checks", "rubric", "constitution")
 
 
+def take_rule(body: dict[str, Any]) -> GradingRule:
+    """What grades, taken out of a body."""
+    return GradingRule(**{name: body.pop(name) for name in RULE if name in body})
+
+
 class RegradingViewSet(ResourceViewSet):
     """Sets of new grades, beside those that are there."""
 
@@ -37,7 +42,7 @@ class RegradingViewSet(ResourceViewSet):
     def create(self, request: Request) -> Response:
         """Grade anew what was answered before. The old grades, and what was trained with them, stay as they are."""
         project, body = self.read_placed(RegradingIn)
-        rule = GradingRule(**{name: body.pop(name) for name in RULE if name in body})
+        rule = take_rule(body)
         if name := body.pop("worker", ""):
             body["worker"] = find_worker(project, name)
         body["source"] = body.pop("history")

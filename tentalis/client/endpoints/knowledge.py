@@ -282,6 +282,10 @@ class Knowledge(Sender[Answer]):
         or a project's `history` (attempts, reviews or rollouts)."""
         return self._post("regradings", project=project, **asked)
 
+    def rescore_evaluation(self, evaluation_id: int, **asked: Any) -> Answer:
+        """Grade a run's answers anew, by one of `grader`, `scorer`, `checks` and `rubric`: the regrading."""
+        return self._post(f"evaluations/{evaluation_id}/rescore", **asked)
+
     def get_regrading(self, regrading_id: int) -> Answer:
         return self._get(f"regradings/{regrading_id}")
 

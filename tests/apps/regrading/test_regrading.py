@@ -185,4 +185,12 @@ def test_new_grades_are_asked_for_and_told_over_rest(run: Evaluation, alice: Use
     assert "B" not in json.dumps([one["details"] for one in changed if one["new"] == 0.0]), "never what is right"
     assert caller.get(f"{path}/grades?changed=all").status == 400
     assert caller.send("POST", "regradings", {**body, "evaluation": 10**9}).status == 404
+    del body["evaluation"], body["project"]
+    again = caller.send("POST", f"evaluations/{run.pk}/rescore", body | {"side": 1})
+    assert (again.status, again.body["evaluation"], again.body["side"]) == (201, run.pk, 1.0)
+    assert again.body["id"] != made.body["id"]
+    assert again.body["rule"] == made.body["rule"]
+    two = caller.send("POST", f"evaluations/{run.pk}/rescore", body | {"rubric": "Be brief."})
+    assert (two.status, "found checks, rubric" in str(two.body)) == (400, True), two
+    assert caller.send("POST", f"evaluations/{10**9}/rescore", body).status == 404
     assert caller.send("POST", "regradings", {"project": "shop", "history": "attempts", "grader": "x"}).status == 400
