@@ -30,7 +30,7 @@ from apps.api.views.sessions import ExchangeViewSet, SessionViewSet
 from apps.api.views.supervision import ProposalViewSet
 from apps.api.views.tasksets import TasksetViewSet
 from apps.api.views.webhooks import DeliveryViewSet, WebhookViewSet
-from apps.api.views.work import AttemptViewSet, TaskViewSet, WorkerViewSet
+from apps.api.views.work import AttemptViewSet, EpisodeViewSet, TaskViewSet, WorkerViewSet
 from apps.api.views.worlds import (
     RepoTaskAdmissionsView,
     RepoTaskAdmissionView,
@@ -54,6 +54,7 @@ router.register("prices", PriceViewSet)
 router.register("workers", WorkerViewSet)
 router.register("tasks", TaskViewSet)
 router.register("attempts", AttemptViewSet)
+router.register("episodes", EpisodeViewSet, basename="episode")
 router.register("reviews", ReviewViewSet)
 router.register("feedback", FeedbackViewSet)
 router.register("gold", GoldViewSet)

@@ -23,7 +23,7 @@ from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.scoring.models import RewardModel
 from apps.skills.models import Skill
 from apps.supervision.models import Proposal
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.training.models import Course, ManagerRun, TrainingRun
 from apps.training.rewards import issue_reward_url
 from apps.webhooks.models import Delivery, Webhook
@@ -49,6 +49,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     task = make_task(project, worker, state=Task.State.IN_REVIEW, submitted_by=owner)
     attempt = Attempt.objects.create(task=task, index=0, worker=worker, answer="hi", text="hi", score=0.5)
     Step.objects.create(attempt=attempt, index=0, kind="step", text="hi")
+    EpisodeTurn.objects.create(attempt=attempt, index=0, started_at=timezone.now())
     review = Review.objects.create(project=project, task=task, audience=Review.Audience.HUMAN)
     feedback = Feedback.objects.create(project=project, task=task, source="human", author="user:bob", score=1)
     adapter = Adapter.objects.create(
@@ -135,7 +136,8 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     rows = {
         "gold": gold, "invitation": invitation, "user": make_user("bob"),
         "member": Member.objects.get(project=project, user__username="bob"), "token": token, "worker": worker,
-        "task": task, "attempt": attempt, "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
+        "task": task, "attempt": attempt, "episode": attempt,
+        "review": review, "feedback": feedback, "rollout": rollout, "batch": batch,
         "manager_run": manager_run, "reward_model": reward_model,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,

@@ -1,8 +1,9 @@
 """Workers, tasks and attempts."""
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
-from django.db.models import Prefetch
+from django.db.models import Exists, OuterRef, Prefetch, Q
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
@@ -24,6 +25,7 @@ from apps.api.serializers.work import (
     AttemptDetailOut,
     AttemptIn,
     AttemptOut,
+    EpisodeTurnOut,
     ManyTasksOut,
     SessionTasksIn,
     StepOut,
@@ -42,7 +44,7 @@ from apps.feedback.models import RowImport
 from apps.finding.tasks import TaskFilters
 from apps.inference.models import Provider
 from apps.pipeline import flow
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.tasks.waiting import current_board
 from apps.workers.bases import compare_base
 from apps.workers.kinds import kind_choices
@@ -232,19 +234,25 @@ class TaskViewSet(ResourceViewSet):
 
 
 ATTEMPTS = Attempt.objects.select_related("task__project", "worker", "adapter").prefetch_related("step_scores")
+EPISODES = Attempt.every.select_related("task__project", "worker", "adapter").prefetch_related("step_scores")
 
 
-class AttemptViewSet(ResourceViewSet):
-    """Tries at tasks."""
+class TriesViewSet(ResourceViewSet):
+    """What attempts and episodes share: a try belongs to the project of its task."""
 
-    queryset = ATTEMPTS
     serializer_class = AttemptOut
     filterset_class = filter_by(Attempt, "task", "state", "worker", "adapter", base=RowFilterSet)
     project_path = "task__project"
-    rights: ClassVar = by_right({Right.ATTEMPTS_READ: "list retrieve steps", Right.ATTEMPTS_WRITE: "create"})
 
     def check_object_permissions(self, request: Request, obj: Any) -> None:
         super().check_object_permissions(request, obj.task)
+
+
+class AttemptViewSet(TriesViewSet):
+    """Tries at tasks."""
+
+    queryset = ATTEMPTS
+    rights: ClassVar = by_right({Right.ATTEMPTS_READ: "list retrieve steps", Right.ATTEMPTS_WRITE: "create"})
 
     def get_serializer_class(self) -> Any:
         return AttemptDetailOut if self.action == "retrieve" else super().get_serializer_class()
@@ -273,3 +281,34 @@ class AttemptViewSet(ResourceViewSet):
         self.check_no_parameters()
         self.oldest_first = True
         return self.show_page(Step.objects.filter(attempt=attempt).prefetch_related("scores"), StepOut)
+
+
+class EpisodeViewSet(TriesViewSet):
+    """Attempts that are played in turns, by the attempt's id: those that are under way, and those that were lost and
+    are played anew, as well as the ended ones."""
+
+    queryset = EPISODES.filter(
+        Exists(EpisodeTurn.objects.filter(attempt=OuterRef("pk"))) | Q(state__in=Attempt.NOT_YET)
+    )
+    rights: ClassVar = by_right({Right.ATTEMPTS_READ: "list retrieve turns"})
+    extra_parameters: Collection[str] = ()
+
+    @extend_schema(
+        responses=EpisodeTurnOut(many=True),
+        filters=False,
+        parameters=[
+            OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="Turns behind this `index`.")
+        ],
+    )
+    @action(detail=True, filterset_class=None, serializer_class=EpisodeTurnOut)
+    def turns(self, request: Request, pk: str) -> Response:
+        """Its turns in order, as they happen: `observations` and `ended_at` are null until the world has answered the
+        calls. `after` the last one seen finds what came since."""
+        self.extra_parameters = {"after"}
+        rows, after = EpisodeTurn.objects.filter(attempt=self.get_object()), request.query_params.get("after")
+        if after is not None:
+            if not (after.isascii() and after.isdigit() and len(after) < 10):
+                raise ValidationError({"after": [f"wanted the index of a turn, found {after[:40]!r}"]})
+            rows = rows.filter(index__gt=int(after))
+        self.oldest_first = True
+        return self.show_page(rows.defer("snapshot"), EpisodeTurnOut)

@@ -122,6 +122,17 @@ class Work(Sender[Answer]):
         """The steps of an attempt with their scores."""
         return self._get(f"attempts/{attempt_id}/steps", **params)
 
+    def list_episodes(self, **params: Any) -> Answer:
+        """Attempts that are played in turns, those under way among them."""
+        return self._get("episodes", **params)
+
+    def get_episode(self, episode_id: int) -> Answer:
+        return self._get(f"episodes/{episode_id}")
+
+    def list_episode_turns(self, episode_id: int, **params: Any) -> Answer:
+        """The turns of an episode in order, as they happen; `after`: those behind this index."""
+        return self._get(f"episodes/{episode_id}/turns", **params)
+
     def submit_attempt(
         self,
         *,

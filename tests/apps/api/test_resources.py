@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.console.models import SavedView
 from apps.feedback.models import Review, RowImport
 from apps.outbox.models import Segment
-from apps.tasks.models import Task
+from apps.tasks.models import Attempt, EpisodeTurn, Task
 from apps.workers.models import Worker
 from tests.edges.caller import Caller
 from tests.factories import make_task, make_user
@@ -194,6 +195,36 @@ def test_an_outside_agent_hands_in_its_own_work(as_alice: Caller, project: Proje
     assert as_alice.get(f"attempts/{made.body['id']}/steps").body["results"][0]["text"] == "I think."
     assert as_alice.get(f"tasks/{task['id']}/attempts").body["results"][0]["answer"] == "hello"
     assert Task.objects.get(pk=task["id"]).state == "scoring"
+
+
+def test_an_episode_is_told_turn_by_turn_while_it_is_played(
+    as_alice: Caller, as_charlie: Caller, project: Project, worker: Worker
+) -> None:
+    task = make_task(project, worker)
+    Attempt.objects.create(task=task, index=0, worker=worker, answer="hi")
+    played = Attempt.every.create(task=task, index=1, worker=worker, state="running")
+    begun = Attempt.every.create(task=task, index=2, worker=worker, state="running")
+    calls = [{"name": "look", "arguments": {}}]
+    for index, seen in enumerate(([{"text": "A door."}], None)):
+        EpisodeTurn.objects.create(
+            attempt=played, index=index, calls=calls, observations=seen, snapshot=b"s", started_at=timezone.now()
+        )
+    assert [one["id"] for one in as_alice.get(f"episodes?task={task.pk}").body["results"]] == [begun.pk, played.pk]
+    assert as_alice.get("episodes?state=answered").body["results"] == []
+    found = as_alice.get(f"episodes/{played.pk}")
+    assert (found.status, found.body["state"], found.body["task"]) == (200, "running", task.pk)
+    turns = as_alice.get(f"episodes/{played.pk}/turns")
+    assert [(one["index"], one["observations"]) for one in turns.body["results"]] == [
+        (0, [{"text": "A door."}]),
+        (1, None),
+    ]
+    assert "snapshot" not in turns.body["results"][0]
+    assert [one["index"] for one in as_alice.get(f"episodes/{played.pk}/turns?after=0").body["results"]] == [1]
+    assert as_alice.get(f"episodes/{begun.pk}/turns").body == {"results": [], "next_cursor": None}
+    wrong = as_alice.get(f"episodes/{played.pk}/turns?after=-1")
+    assert (wrong.status, wrong.body["errors"]) == (400, {"after": ["wanted the index of a turn, found '-1'"]})
+    assert as_alice.get(f"episodes/{task.attempts.get().pk}").status == 404, "it took no turns"
+    assert as_charlie.get(f"episodes/{played.pk}/turns").status == 404
 
 
 def test_a_review_is_claimed_released_claimed_and_closed(as_bob: Caller, review: Any) -> None:
