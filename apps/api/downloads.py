@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
@@ -19,11 +19,15 @@ from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.api.etags import is_among
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.base.errors import ConflictError
 from apps.base.streaming import CHUNK_BYTES, stream
 from apps.base.writers import WRITERS
-from apps.rollouts.models import Rollout
+from apps.rollouts.files import iterate_batch
+from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.training_sets import iterate_trainable
+from tentalis.core.canon import canonical_json
 
+MEDIA_TYPES: Final = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 ROLLOUT_COLUMNS = {
     "rollout_id": "int", "group_id": "int", "adapter": "text", "policy_version": "int", "messages": "json",
     "hinted_messages": "json", "prompt_token_ids": "ints", "token_ids": "ints", "logprobs": "floats",
@@ -71,6 +75,35 @@ class Download:
             yield told.to_json()
 
 
+def send_batch(request: Request, *, batch: Batch, by: User) -> StreamingHttpResponse:
+    """What a batch holds, byte for byte what its run reads; on record, as a download of rollouts is.
+
+    Raises:
+        ConflictError: something of it cannot be told to a trainer any more; nothing is sent.
+    """
+    parent = batch.run.parent if hasattr(batch, "run") else None
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - open until it is sent
+    digest, rows = hashlib.sha256(), 0
+    try:
+        for told in iterate_batch(batch, parent):
+            line = canonical_json(told.to_json()) + b"\n"
+            digest.update(line)
+            file.write(line)
+            rows += 1
+    except ValueError as error:
+        raise ConflictError(f"{batch} cannot be told to a trainer: {error}") from None
+    payload = {"source": "batch", "batch": batch.pk, "format": "jsonl"}
+    entry = record(Kind.EXPORT_MADE, subject=batch.project, by=by.handle, payload=payload).pk
+
+    def send() -> Iterator[bytes]:
+        with file:
+            yield from _read_chunks(file)
+        sent = {"export": entry, "rows": rows, "sha256": digest.hexdigest()}
+        record(Kind.EXPORT_SENT, subject=batch.project, by=by.handle, payload=sent)
+
+    return stream(request._request, send(), media_type=MEDIA_TYPES["jsonl"], filename=f"batch-{batch.pk}.jsonl")
+
+
 def send_adapter(request: Request, *, name: str, uri: str, sha256: str) -> StreamingHttpResponse | Response:
     """The adapter's directory as a zip, after every file was checked against its hash; 304 where the caller has it.
 
@@ -93,6 +126,10 @@ def _zip(directory: Path, names: list[str]) -> Iterator[bytes]:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for name in names:
                 archive.write(directory / name, arcname=name)
-        file.seek(0)
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
+        yield from _read_chunks(file)
+
+
+def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk

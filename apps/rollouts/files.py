@@ -31,7 +31,7 @@ def write_batch(batch: Batch, *, parent: Adapter | None = None) -> tuple[str, st
     Raises:
         OSError: the artifact store cannot be written; nothing half-written keeps the final name.
     """
-    return write_records("batches", batch.pk, _iterate(batch, parent))
+    return write_records("batches", batch.pk, iterate_batch(batch, parent))
 
 
 def write_records(directory_name: str, number: int, records: Iterable[_Record]) -> tuple[str, str]:
@@ -69,9 +69,10 @@ def find_files(directory_name: str, numbers: Iterable[int]) -> list[Path]:
     return [path for number in numbers for path in (settings.ARTIFACTS / directory_name).glob(f"{number}-*")]
 
 
-def _iterate(
+def iterate_batch(
     batch: Batch, parent: Adapter | None
 ) -> Iterator[RolloutRecord] | Iterator[PairRecord] | Iterator[DemonstrationRecord]:
+    """What the batch holds, by its kind, as the trainer reads it; `parent` as `write_batch` takes it."""
     if batch.kind == Batch.Kind.PAIRS:
         return iterate_pairs(batch, parent)
     if batch.kind == Batch.Kind.DEMONSTRATIONS:

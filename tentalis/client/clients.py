@@ -175,7 +175,8 @@ class Client(Endpoints[Json]):
         return sha256
 
     def download(self, path: str, target: Path, **params: Any) -> int:
-        """Save an export (`rollouts/export`, `adapters/7/download`, `audit/export`); its size in bytes.
+        """Save an export (`rollouts/export`, `batches/3/export`, `adapters/7/download`, `audit/export`); its size in
+        bytes.
 
         A download that breaks off leaves nothing under the target's name.
 

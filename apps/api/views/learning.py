@@ -17,7 +17,7 @@ from apps.adapters import services as adapters
 from apps.adapters.canary import stop_canary
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.adapters.shadows import stop_shadow
-from apps.api.downloads import Download, send_adapter
+from apps.api.downloads import MEDIA_TYPES, Download, send_adapter, send_batch
 from apps.api.filters import ProjectFilterSet, filter_by
 from apps.api.lookup import find_project_for, find_worker
 from apps.api.permissions import by_right, current_user
@@ -57,9 +57,6 @@ from apps.training.cost_benefit import find_return
 from apps.training.models import TrainingRun
 from apps.training.naming import MOST_TAG
 from apps.workers.models import Worker
-
-MEDIA_TYPES = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
-
 
 RUN = filters.NumberFilter(field_name="run_id")
 BATCH = filters.NumberFilter(field_name="training_use__batch_id")
@@ -132,10 +129,22 @@ def _write_sequence(part: TokenPart) -> dict[str, Any]:
 class BatchViewSet(ResourceViewSet):
     """The rollouts of one run, together."""
 
-    queryset = Batch.objects.select_related("project", "worker", "run")
+    queryset = Batch.objects.select_related("project", "worker", "run__parent")
     serializer_class = BatchOut
     filterset_class = filter_by(Batch, "worker", "state", "number", "end_user")
-    rights: ClassVar = {"list": Right.ROLLOUTS_READ, "retrieve": Right.ROLLOUTS_READ}
+    rights: ClassVar = by_right({Right.ROLLOUTS_READ: "list retrieve export"})
+    extra_problems: ClassVar = {"export": (409,)}
+
+    @extend_schema(
+        responses={(200, MEDIA_TYPES["jsonl"]): OpenApiResponse(OpenApiTypes.BINARY, "What trains, one a line.")},
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None, filterset_class=None)
+    def export(self, request: Request, pk: str) -> StreamingHttpResponse:
+        """What its run is trained on, byte for byte as the trainer reads it: rollouts, or pairs, or demonstrations."""
+        batch = self.get_object()
+        self.check_no_parameters()
+        return send_batch(request, batch=batch, by=current_user(request))
 
 
 class RunFilterSet(ProjectFilterSet):

@@ -17,6 +17,7 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.inference.models import Exchange
+from apps.rollouts.files import write_batch
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import ManagerRun
@@ -95,6 +96,26 @@ def test_a_download_is_on_record_with_who_what_how_many_and_hash(as_alice: Calle
         assert made.payload == {"source": "rollouts", "format": form, "filters": {"batch": str(batch)}}
         assert (sent.kind, sent.project_id) == (Kind.EXPORT_SENT, rollouts[0].project_id)
         assert sent.payload == {"export": made.pk, "rows": 2, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def test_a_batch_is_exported_as_its_run_reads_it_and_that_is_on_record(
+    as_alice: Caller, as_charlie: Caller, rollouts: list[Rollout], tmp_path: Path
+) -> None:
+    batch = rollouts[0].training_use.batch
+    with override_settings(ARTIFACTS=tmp_path):
+        uri, sha256 = write_batch(batch)
+    answer = as_alice.get(f"batches/{batch.pk}/export")
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    assert answer.content == Path(uri.removeprefix("file://")).read_bytes()
+    assert [json.loads(line)["rollout_id"] for line in answer.content.splitlines()] == [row.pk for row in rollouts[:2]]
+    made, sent = AuditEntry.objects.filter(kind__startswith="export.").order_by("id")
+    assert (made.actor, made.payload) == ("user:alice", {"source": "batch", "batch": batch.pk, "format": "jsonl"})
+    assert sent.payload == {"export": made.pk, "rows": 2, "sha256": sha256}
+    assert as_charlie.get(f"batches/{batch.pk}/export").status == 404
+    Attempt.objects.filter(pk=rollouts[1].attempt_id).update(exchange=None)
+    refused = as_alice.get(f"batches/{batch.pk}/export")
+    assert (refused.status, "cannot be told to a trainer" in refused.body["detail"]) == (409, True), refused
+    assert AuditEntry.objects.filter(kind__startswith="export.").count() == 2
 
 
 def test_what_is_held_out_is_in_no_download(as_alice: Caller, rollouts: list[Rollout]) -> None:
