@@ -171,6 +171,7 @@ class Kind(models.TextChoices):
     # checks
     CHECK_WRITTEN = "check.written"
     CHECK_CHANGED = "check.changed"
+    CHECK_REMOVED = "check.removed"
     # judges
     JUDGE_PROBE_ASKED = "judge_probe.asked"
     JUDGE_PROBE_STARTED = "judge_probe.started"

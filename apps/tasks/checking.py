@@ -1,17 +1,27 @@
-"""Trying a check on what a project's workers have answered already, before anything is judged by it."""
+"""Checks beside the work they judge: one is tried on what a project's workers have answered already, before anything is
+judged by it, and is deleted while nothing uses it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from django.db import transaction
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
+
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.audit.kinds import Kind
+from apps.audit.services import record
+from apps.base.errors import ConflictError
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
 from apps.checks.language import Ask, Check, read_check
+from apps.checks.models import NamedCheck
 from apps.checks.results import CheckError, CheckResult, CheckVerdict, leave_unscored
 from apps.checks.services import read_written
+from apps.evals.models import Item
 from apps.inference.metering import charge
 from apps.tasks.drafts import rebuild_draft, with_finish_reasons
 from apps.tasks.models import WITH_STEPS, Attempt, Task
@@ -120,3 +130,36 @@ def _find_answers(project: Project, answers: Sequence[str] | None, environment: 
     told = with_finish_reasons(found).select_related("task").prefetch_related(WITH_STEPS)
     newest = list(told.order_by("-id")[:most])
     return [(one, rebuild_draft(one, one.ordered_steps)) for one in newest]
+
+
+def remove_check(*, check: NamedCheck, by: User) -> None:
+    """Delete a version of a check that nothing names: a name with its version means one text for good.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: naming what uses it.
+    """
+    require_right(by, check.project, Right.EVALS_WRITE)
+    with transaction.atomic():
+        found = NamedCheck.objects.select_for_update().get(pk=check.pk)
+        if found.default_for:
+            raise ConflictError(f"{found} checks tasks of {found.default_for} by default: take that from it first")
+        if users := _find_users(found):
+            raise ConflictError(f"{found} is kept for what uses it: {', '.join(users)}")
+        record(Kind.CHECK_REMOVED, subject=found, by=by.handle, payload={"check": str(found)})
+        found.delete()
+
+
+def _find_users(check: NamedCheck) -> list[str]:
+    """In words. A check is written out where it is used, beside its name and version."""
+    of_project = {
+        "tasks": (Task.objects.filter(project=check.project_id), "checks"),
+        "items of tasksets": (Item.objects.filter(taskset__project=check.project_id), "checks"),
+        "other checks": (NamedCheck.objects.filter(project=check.project_id).exclude(pk=check.pk), "spec"),
+    }
+    named, users = f'"use": "{check}"', []
+    for what, (rows, field) in of_project.items():
+        told: QuerySet[Any] = rows.alias(told=Cast(field, TextField())).filter(told__contains=named)
+        if count := told.count():
+            users.append(f"{count} {what}")
+    return users

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Project, print_json, print_row, print_rows
+from tentalis.cli.output import AsJson, Project, print_json, print_result, print_row, print_rows
 from tentalis.cli.reading import read_text
 from tentalis.cli.session import choose_project, list_rows, open_client
 
@@ -46,6 +46,14 @@ def create(
         if default_for:
             made = client.set_default_check(made["id"], default_for=default_for)
     print_row(made, as_json=as_json)
+
+
+@app.command()
+def remove(check_id: CheckId, as_json: AsJson = False) -> None:
+    """Delete a version that nothing uses."""
+    with open_client() as client:
+        client.remove_check(check_id)
+    print_result({"removed": check_id}, f"check {check_id} is deleted", as_json=as_json)
 
 
 @app.command("try")

@@ -14,7 +14,7 @@ from apps.api.serializers.checks import SHOWN_CHARS, CheckChange, CheckIn, Check
 from apps.api.views.base import ResourceViewSet
 from apps.checks.models import NamedCheck
 from apps.checks.services import set_default, write_check
-from apps.tasks.checking import try_check
+from apps.tasks.checking import remove_check, try_check
 
 WRITING = [
     OpenApiExample(
@@ -41,7 +41,7 @@ class CheckViewSet(ResourceViewSet):
     serializer_class = CheckOut
     filterset_class = filter_by(NamedCheck, "name", "version", "default_for")
     rights: ClassVar = by_right(
-        {Right.EVALS_READ: "list retrieve", Right.EVALS_WRITE: "create partial_update try_spec"}
+        {Right.EVALS_READ: "list retrieve", Right.EVALS_WRITE: "create partial_update try_spec destroy"}
     )
 
     @extend_schema(request=CheckIn, responses={201: CheckOut}, examples=WRITING)
@@ -56,6 +56,12 @@ class CheckViewSet(ResourceViewSet):
         check = self.get_object()
         body = self.read_body(CheckChange)
         return self.show(set_default(check=check, environment=body["default_for"], by=current_user(request)))
+
+    @extend_schema(request=None, responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete a version that nothing uses; 409 names what does."""
+        remove_check(check=self.get_object(), by=current_user(request))
+        return Response(status=204)
 
     @extend_schema(request=CheckTryIn, responses={200: CheckTriedOut})
     @action(detail=False, methods=["post"], url_path="try", serializer_class=CheckTriedOut)

@@ -88,6 +88,10 @@ class Knowledge(Sender[Answer]):
         """Have a version check the tasks of an environment that bring no checks of their own."""
         return self._patch(f"checks/{check_id}", default_for=default_for)
 
+    def remove_check(self, check_id: int) -> Answer:
+        """Delete a version that nothing uses."""
+        return self._delete(f"checks/{check_id}")
+
     def try_check(self, *, project: str, spec: Any, answers: list[str] | None = None) -> Answer:
         """What a check says of stored answers, or of given ones."""
         return self._post("checks/try", project=project, spec=spec, answers=answers)

@@ -8,10 +8,13 @@ import pytest
 from pytest_django import Settings
 
 from apps.accounts.models import Project, User
+from apps.accounts.rights import Right
+from apps.accounts.tokens import create_token
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, NotAllowedError
 from apps.checks.models import NamedCheck
 from apps.checks.services import set_default, write_check
+from apps.evals.models import Item, Taskset
 from apps.inference.judges import VOTES
 from apps.inference.models import Exchange
 from apps.scoring.services import score_tasks
@@ -20,6 +23,7 @@ from apps.tasks.models import Attempt, Task
 from apps.tasks.services import submit_task, submit_tasks
 from tentalis.core.task_files import read_task_rows
 from tests.apps.feedback.builders import make_chat_task
+from tests.edges.caller import Caller
 from tests.factories import make_project, make_user, make_worker
 from tests.fakes import FakeModelServer
 
@@ -131,6 +135,28 @@ def test_a_projects_default_checks_what_brings_no_checks(project: Project, boss:
         submit_tasks(project=project, rows=rows, environment="chat", by=boss)
     set_default(check=second, environment="", by=boss)
     assert submit(project, boss).checks is None
+
+
+def test_a_check_is_deleted_while_nothing_uses_it(project: Project, boss: User) -> None:
+    caller = Caller(create_token(user=boss, name="test", scopes=Right.values, by=boss)[1])
+    short = write_check(project=project, name="short", spec=SHORT, by=boss)
+    both = write_check(project=project, name="both", spec={"all": [{"use": "short"}, POLITE]}, by=boss)
+    submit(project, boss, checks=[{"any": [{"use": "both@1"}, POLITE]}])
+    taskset = Taskset.objects.create(project=project, name="set", environment="chat")
+    Item.objects.create(
+        taskset=taskset, split="train", prompt="Hi.", content_hash="0" * 64, bands=[], checks=[{"use": "short@1"}]
+    )
+    refused = caller.delete(f"checks/{short.pk}")
+    told = "short@1 is kept for what uses it: 1 tasks, 1 items of tasksets, 1 other checks"
+    assert (refused.status, refused.body["detail"]) == (409, told)
+    default = write_check(project=project, name="short", spec=POLITE, by=boss)
+    set_default(check=default, environment="chat", by=boss)
+    assert "checks tasks of chat by default" in caller.delete(f"checks/{default.pk}").body["detail"]
+    set_default(check=default, environment="", by=boss)
+    assert caller.delete(f"checks/{default.pk}").status == 204, "short@1 is used, short@2 is not"
+    assert caller.delete(f"checks/{default.pk}").status == 404
+    assert [str(one) for one in NamedCheck.objects.order_by("pk")] == [str(short), str(both)]
+    assert AuditEntry.objects.get(kind="check.removed").payload == {"check": "short@2"}
 
 
 def test_an_answer_is_as_good_as_the_worst_of_world_and_checks(project: Project) -> None:
