@@ -4,7 +4,7 @@ from django.urls import include, path, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.api.views.accounts import InvitationViewSet, MemberViewSet, ProjectViewSet, TokenViewSet
-from apps.api.views.benchmarks import BenchmarkViewSet, CatalogueView
+from apps.api.views.benchmarks import BenchmarkViewSet, CatalogueView, DatasetViewSet
 from apps.api.views.checks import CheckViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.courses import CourseViewSet
@@ -72,6 +72,7 @@ router.register("skills", SkillViewSet)
 router.register("checks", CheckViewSet)
 router.register("tasksets", TasksetViewSet)
 router.register("benchmarks", BenchmarkViewSet)
+router.register("datasets", DatasetViewSet, basename="dataset")
 router.register("courses", CourseViewSet)
 router.register("evaluations", EvaluationViewSet)
 router.register("experiments", ExperimentViewSet)

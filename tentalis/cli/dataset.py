@@ -26,16 +26,8 @@ File = Annotated[str, typer.Argument(help=".jsonl, .json, .csv, .parquet, .arrow
 def list_datasets(project: Project = "", as_json: AsJson = False) -> None:
     """List what projects have: every version, with the benchmark that asks it."""
     with open_client() as client:
-        benchmarks = {one["taskset"]: one for one in list_rows(client, client.list_benchmarks, project=project)}
-        rows = list_rows(client, client.list_tasksets, project=project)
-    told = [row | _tell_benchmark(benchmarks.get(row["id"])) for row in rows]
-    print_rows(told, COLUMNS, as_json=as_json, empty="no data sets: `tentalis dataset register NAME FILE`")
-
-
-def _tell_benchmark(one: "Json | None") -> dict[str, Any]:
-    if one is None:
-        return {"benchmark": "", "grader": "", "source": ""}
-    return {"benchmark": f"{one['name']}@{one['version']}", "grader": one["grader"], "source": one["source"]}
+        rows = list_rows(client, client.list_datasets, project=project)
+    print_rows(rows, COLUMNS, as_json=as_json, empty="no data sets: `tentalis dataset register NAME FILE`")
 
 
 @app.command()
@@ -207,7 +199,7 @@ def remove(
 
     with open_client() as client:
         found = find_taskset(client, choose_project(client, project), name)
-        client.remove_taskset(found["id"])
+        client.remove_dataset(found["id"])
     typer.echo(f"removed {found['name']} version {found['version']}")
 
 

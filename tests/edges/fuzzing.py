@@ -57,7 +57,7 @@ NAMES = {
     "dead-letters": "segment", "sessions": "session", "exchanges": "exchange", "turns": "turn", "skills": "skill",
     "gold": "gold", "manager-runs": "manager_run", "reward-models": "reward_model",
     "checks": "check",
-    "tasksets": "taskset", "benchmarks": "benchmark", "courses": "course",
+    "tasksets": "taskset", "datasets": "dataset", "benchmarks": "benchmark", "courses": "course",
     "evaluations": "evaluation", "regradings": "regrading",
     "judge-probes": "judge_probe", "experiments": "experiment", "webhooks": "webhook",
     "deliveries": "delivery", "bridge": "task", "repo-tasks": "repo_task",

@@ -141,7 +141,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "manager_run": manager_run, "reward_model": reward_model,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,
-        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
+        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset, "dataset": taskset,
         "benchmark": benchmark, "course": course,
         "evaluation": evaluation, "other": other,
         "item_try": evaluation.item_tries.earliest("pk"), "regrading": regrading, "judge_probe": probe,
@@ -199,6 +199,7 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST uploads/{upload}": {"size_bytes": 2, "offset": 0, "part": "YWI="},
         "POST benchmarks": {"project": slug, "name": "desk"},
         "POST benchmarks/pieces": {"project": slug, "packed": "UEsDBA=="},
+        "POST datasets": {"project": slug, "name": "desk"},
         "POST courses": {"project": slug, "worker": "echo", "benchmark": ids["benchmark"]},
         "POST experiments": {
             "project": slug,

@@ -22,7 +22,7 @@ PLACEHOLDERS = {
     "manager-runs": "{manager_run}", "reward-models": "{reward_model}",
     "batches": "{batch}", "runs": "{run}", "adapters": "{adapter}", "dead-letters": "{segment}",
     "sessions": "{session}", "exchanges": "{exchange}", "turns": "{turn}", "skills": "{skill}", "checks": "{check}",
-    "tasksets": "{taskset}",
+    "tasksets": "{taskset}", "datasets": "{dataset}",
     "benchmarks": "{benchmark}",
     "courses": "{course}",
     "evaluations": "{evaluation}",

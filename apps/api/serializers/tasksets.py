@@ -17,7 +17,7 @@ from apps.api.serializers.strict import (
 )
 from apps.api.serializers.work import TASK_FORMS
 from apps.evals.benchmarks import OUTCOMES
-from apps.evals.models import Item, Taskset
+from apps.evals.models import Benchmark, Item, Taskset
 from apps.worlds.registry import name_choices
 from tentalis.core.field_limits import MAX_ABOUT_CHARS
 from tentalis.limits import LIMITS
@@ -31,6 +31,29 @@ class TasksetOut(RowOut[Taskset]):
     class Meta:
         model = Taskset
         fields = "id project name version environment origin about frozen_at created_at"
+
+
+class DatasetOut(TasksetOut):
+    """A taskset, with the benchmark that asks its items; without one the three are empty."""
+
+    benchmark = serializers.SerializerMethodField(help_text="NAME@VERSION.")
+    grader = serializers.SerializerMethodField(help_text="Name and version; empty too where the world verifies.")
+    source: Any = serializers.SerializerMethodField(help_text="Where its rows come from, in words.")
+
+    class Meta(TasksetOut.Meta):
+        fields = TasksetOut.Meta.fields + " benchmark grader source"
+
+    def get_benchmark(self, row: Taskset) -> str:
+        return str(found) if (found := self._find(row)) else ""
+
+    def get_grader(self, row: Taskset) -> str:
+        return found.grader if (found := self._find(row)) else ""
+
+    def get_source(self, row: Taskset) -> str:
+        return found.source if (found := self._find(row)) else ""
+
+    def _find(self, row: Taskset) -> Benchmark | None:
+        return max(row.benchmarks.all(), key=lambda one: one.pk, default=None)
 
 
 class ItemOut(RowOut[Item]):

@@ -1,12 +1,13 @@
 """Benchmarks: the catalogue, and what a project has of it."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.api.filters import filter_by
 from apps.api.lookup import find_worker
@@ -19,15 +20,16 @@ from apps.api.serializers.benchmarks import (
     PieceIn,
     PieceOut,
 )
+from apps.api.serializers.tasksets import DatasetOut
 from apps.api.serializers.work import PACKED
 from apps.api.views.base import ApiView, ResourceViewSet
 from apps.base.errors import BadInputError
 from apps.base.packed_rows import read_base64, unpack_rows
 from apps.base.unpacking import is_packed
-from apps.evals.benchmarks import install_benchmark
+from apps.evals.benchmarks import install_benchmark, remove_taskset
 from apps.evals.catalogue import list_entries
 from apps.evals.leaderboards import find_leaderboard
-from apps.evals.models import Benchmark
+from apps.evals.models import Benchmark, Taskset
 from apps.evals.pieces import drop_pieces, keep_piece, read_pieces
 from apps.evals.row_files import read_rows
 
@@ -44,6 +46,25 @@ class CatalogueView(ApiView):
         return Response(CatalogueOut({"results": list_entries()}).data)
 
 
+def _install(project: Project, body: dict[str, Any], *, by: User) -> Benchmark:
+    """What a `BenchmarkIn` asks for."""
+    text, form = body.pop("text", None), body.pop("form", "jsonl")
+    if text is not None:
+        if form == PACKED:
+            _, text = unpack_rows(read_base64(text, field="text"), field="text")
+            form = "jsonl"
+        body |= {"source": body.pop("origin", ""), "rows": read_rows(text, form=form)}
+    pieces = body.pop("pieces", None)
+    if pieces is not None:
+        if text is not None:
+            raise BadInputError.at("pieces", "wanted a text or pieces, found both")
+        body |= {"source": body.get("origin", ""), "rows": read_pieces(project, pieces)}
+    body.pop("origin", None)
+    made = install_benchmark(project=project, by=by, **body)
+    drop_pieces(project, pieces or ())
+    return made
+
+
 class BenchmarkViewSet(ResourceViewSet):
     """Benchmarks of projects; the run of one is an evaluation."""
 
@@ -56,21 +77,7 @@ class BenchmarkViewSet(ResourceViewSet):
     def create(self, request: Request) -> Response:
         """Install one of the catalogue: its items become a frozen taskset. The very same is there once."""
         project, body = self.read_placed(BenchmarkIn)
-        text, form = body.pop("text", None), body.pop("form", "jsonl")
-        if text is not None:
-            if form == PACKED:
-                _, text = unpack_rows(read_base64(text, field="text"), field="text")
-                form = "jsonl"
-            body |= {"source": body.pop("origin", ""), "rows": read_rows(text, form=form)}
-        pieces = body.pop("pieces", None)
-        if pieces is not None:
-            if text is not None:
-                raise BadInputError.at("pieces", "wanted a text or pieces, found both")
-            body |= {"source": body.get("origin", ""), "rows": read_pieces(project, pieces)}
-        body.pop("origin", None)
-        made = install_benchmark(project=project, by=current_user(request), **body)
-        drop_pieces(project, pieces or ())
-        return self.show(made, 201)
+        return self.show(_install(project, body, by=current_user(request)), 201)
 
     @extend_schema(
         parameters=[OpenApiParameter("worker", str, description="Only of its line, by name.")],
@@ -96,3 +103,26 @@ class BenchmarkViewSet(ResourceViewSet):
         if not is_packed(data):
             raise BadInputError.at("packed", "wanted a Parquet file or a zip, found neither")
         return Response({"sha256": keep_piece(project=project, data=data, by=current_user(request))}, status=201)
+
+
+class DatasetViewSet(ResourceViewSet):
+    """Data sets of projects: tasksets, every version, each with the benchmark that asks its items."""
+
+    queryset = Taskset.objects.select_related("project").prefetch_related("benchmarks")
+    serializer_class = DatasetOut
+    filterset_class = filter_by(Taskset, "name", "environment", "origin")
+    rights: ClassVar = by_right({Right.EVALS_READ: "list retrieve", Right.EVALS_WRITE: "create destroy"})
+
+    @extend_schema(request=BenchmarkIn, responses={201: DatasetOut})
+    def create(self, request: Request) -> Response:
+        """Register rows by a benchmark of the catalogue, as `POST benchmarks` does: the taskset that holds them. Items
+        that no benchmark asks are put into one by `POST tasksets`."""
+        project, body = self.read_placed(BenchmarkIn)
+        made = _install(project, body, by=current_user(request))
+        return self.show(self.get_queryset().get(pk=made.taskset_id), 201)
+
+    @extend_schema(request=None, responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete a version with its items and the benchmarks on it; one that something was measured on is kept."""
+        remove_taskset(taskset=self.get_object(), by=current_user(request))
+        return Response(status=204)

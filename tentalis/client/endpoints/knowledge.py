@@ -112,6 +112,21 @@ class Knowledge(Sender[Answer]):
     def list_catalogue(self) -> Answer:
         return self._get("catalogue")
 
+    def list_datasets(self, **params: Any) -> Answer:
+        """Tasksets, every version, each with the benchmark that asks it."""
+        return self._get("datasets", **params)
+
+    def get_dataset(self, dataset_id: int) -> Answer:
+        return self._get(f"datasets/{dataset_id}")
+
+    def register_dataset(self, *, project: str, name: str, **rows: Any) -> Answer:
+        """Rows by a benchmark of the catalogue, as `install_benchmark` takes them: the taskset that holds them."""
+        return self._post("datasets", project=project, name=name, **rows)
+
+    def remove_dataset(self, dataset_id: int) -> Answer:
+        """Delete a version that nothing was measured on."""
+        return self._delete(f"datasets/{dataset_id}")
+
     def list_benchmarks(self, **params: Any) -> Answer:
         return self._get("benchmarks", **params)
 

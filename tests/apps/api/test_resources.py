@@ -13,6 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.console.models import SavedView
+from apps.evals.models import Evaluation
 from apps.feedback.models import Review, RowImport
 from apps.outbox.models import Segment
 from apps.tasks.models import Attempt, EpisodeTurn, Task
@@ -225,6 +226,33 @@ def test_an_episode_is_told_turn_by_turn_while_it_is_played(
     assert (wrong.status, wrong.body["errors"]) == (400, {"after": ["wanted the index of a turn, found '-1'"]})
     assert as_alice.get(f"episodes/{task.attempts.get().pk}").status == 404, "it took no turns"
     assert as_charlie.get(f"episodes/{played.pk}/turns").status == 404
+
+
+def test_a_data_set_is_registered_told_with_its_benchmark_and_removed(
+    as_alice: Caller, as_charlie: Caller, project: Project, worker: Worker
+) -> None:
+    rows = [{"prompt": f"Say {word}.", "reference": word, "grader": "exact"} for word in ("red", "blue")]
+    text = "\n".join(map(json.dumps, rows))
+    body = {"project": "shop", "name": "own/colours", "text": text, "origin": "colours.jsonl"}
+    assert as_charlie.post("datasets", body).status == 403
+    made = as_alice.post("datasets", body)
+    assert made.status == 201, made
+    told = {name: made.body[name] for name in ("name", "version", "benchmark", "source")}
+    assert told == {"name": "own-colours", "version": 1, "benchmark": "own/colours@1", "source": "colours.jsonl"}
+    assert made.body["grader"].startswith("exact@")
+    path = f"datasets/{made.body['id']}"
+    plain = as_alice.post("tasksets", {"project": "shop", "name": "plain", "environment": "chat"}).body
+    listed = as_alice.get("datasets?project=shop").body["results"]
+    assert listed == [plain | {"benchmark": "", "grader": "", "source": ""}, as_alice.get(path).body]
+    assert len(as_alice.get(f"tasksets/{made.body['id']}/items").body["results"]) == 2
+    Evaluation.objects.create(
+        project=project, worker=worker, taskset_id=made.body["id"], item_set="own", purpose="report", asked_hash="",
+        planned=0,
+    )  # fmt: skip
+    refused = as_alice.delete(path)
+    assert (refused.status, "1 evaluations" in refused.body["detail"]) == (409, True), refused
+    Evaluation.objects.all().delete()
+    assert (as_alice.delete(path).status, as_alice.get(path).status) == (204, 404)
 
 
 def test_a_review_is_claimed_released_claimed_and_closed(as_bob: Caller, review: Any) -> None:
