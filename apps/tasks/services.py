@@ -22,6 +22,8 @@ from apps.base.errors import BadInputError
 from apps.base.inserting import insert
 from apps.checks.results import CheckError
 from apps.checks.services import find_default_checks, find_named, settle_checks, settle_defaults
+from apps.evals.models import Taskset
+from apps.evals.services import hash_item
 from apps.inference.errors import ModelNotServedError
 from apps.inference.services import record_exchanges
 from apps.outbox.services import final_write
@@ -72,6 +74,7 @@ class TaskFields(Submission, total=False):
     parent: Task | None
     metadata: Mapping[str, Any] | None
     seed: int | None
+    taskset: Taskset | None
 
 
 def submit_task(
@@ -82,12 +85,14 @@ def submit_task(
     parent: Task | None = None,
     metadata: Mapping[str, Any] | None = None,
     seed: int | None = None,
+    taskset: Taskset | None = None,
     **to: Unpack[Submission],
 ) -> Task:
     """Accept a task. Nothing is started here: that is the flow's business.
 
     Args:
         seed: the same seed and adapter give the same attempts.
+        taskset: the task is its item of these words, which says reference, checks and seed where they are None.
         checks: a check or a list of them, beside what the environment verifies by itself; None takes the project's
             defaults for the environment, [] none. The facts that they want are values of `metadata`.
     Raises:
@@ -96,6 +101,8 @@ def submit_task(
         ProjectArchivedError: it takes no tasks any more.
     """
     row = TaskRow(0, prompt, reference, metadata=metadata or {}, seed=seed, checks=checks)
+    if taskset is not None:
+        row = _complete_row(row, taskset, environment=to["environment"])
     [(task, errors)] = _make_tasks([row], parent=parent, **to)
     if errors:
         raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
@@ -106,6 +113,22 @@ def submit_task(
         payload = {"environment": task.environment}
         record(Kind.TASK_SUBMITTED, subject=task, by=task.submitted_by.handle, payload=payload)
     return task
+
+
+def _complete_row(row: TaskRow, taskset: Taskset, *, environment: str) -> TaskRow:
+    """A task that is a taskset's item, with what the item says beyond it. Raises BadInputError naming the field."""
+    if environment != taskset.environment:
+        message = f"wanted {taskset.environment}, which {taskset} is of, found {environment!r:.80}"
+        raise BadInputError.at("environment", message)
+    item = taskset.items.filter(content_hash=hash_item(row.prompt, ()), messages=[]).first()
+    if item is None:
+        raise BadInputError.at("taskset", f"wanted one with an item of this prompt, found none in {taskset}")
+    return row._replace(
+        reference=item.reference if row.reference is None else row.reference,
+        checks=item.checks if row.checks is None else row.checks,
+        seed=item.seed if row.seed is None else row.seed,
+        metadata={"taskset": str(taskset), **row.metadata},
+    )
 
 
 def submit_tasks(*, rows: Sequence[TaskRow], **to: Unpack[Submission]) -> list[Task]:

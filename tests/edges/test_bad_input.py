@@ -201,6 +201,7 @@ TASK = {"project": "shop", "prompt": "Say hello.", "environment": "chat", "worke
         ({"worker": "nobody"}, 404, "worker", "nobody"),
         ({"worker": "idle"}, 400, "worker", "active"),
         ({"parent": 999_999}, 404, "parent", "999999"),
+        ({"taskset": 999_999}, 404, "taskset", "999999"),
         ({"group_size": 65}, 400, "group_size", "64"),
         ({"group_size": 0}, 400, "group_size", "1"),
         ({"metadata": {"x": "y" * 20_001}}, 400, "metadata", "20000"),

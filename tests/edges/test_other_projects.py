@@ -20,6 +20,7 @@ from apps.base.counting import forget_callers
 from apps.checks.models import NamedCheck
 from apps.evals.models import Benchmark, Item, Taskset
 from apps.evals.panels import LEAST_OWN
+from apps.evals.services import hash_item
 from apps.feedback.models import Feedback
 from apps.inference.models import Exchange, Provider, Session
 from apps.worlds.registry import get_world
@@ -50,7 +51,8 @@ class Theirs:
         )
         taskset = Taskset.objects.create(project=project, name=f"set-of-{slug}", environment="chat")
         for n in range(3):
-            taskset.items.create(split="held_out", prompt=f"Say {n}", content_hash=f"{n:064x}", bands=[], reference=n)
+            said = f"Say {n}"
+            taskset.items.create(split="held_out", prompt=said, content_hash=hash_item(said, ()), bands=[], reference=n)
         session = Session.objects.create(project=project, key=f"talk-{slug}", agent="agent:claw")
         Exchange.objects.create(
             project=project, session=session, model="m", text="hi", messages=[{"role": "user", "content": "Say hello."}]
@@ -96,6 +98,7 @@ def list_requests(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tupl
         ("worker", {"worker": theirs["worker"]}),
         ("parent", {"parent": theirs["task"]}),
         ("checks", {"checks": {"use": theirs["check"]}}),
+        ("taskset", {"taskset": theirs["taskset"], "prompt": "Say 1"}),
     ):
         yield "POST", "tasks", task | change, name
     rows = {"project": slug, "environment": "chat", "form": "lines", "text": "Hi."}

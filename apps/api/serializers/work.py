@@ -183,6 +183,13 @@ CHECKS = (
 )
 
 
+TASKSET = (
+    "Taskset of the project that the task is an item of, by its prompt: the item says reference, checks and seed where "
+    "the task does not, and `metadata.taskset` names it. One that is held out there is worked on and trains nothing. "
+    "Takes the right evals:read."
+)
+
+
 class TaskIn(StrictSerializer):
     """A new task."""
 
@@ -195,6 +202,7 @@ class TaskIn(StrictSerializer):
     checks = AnyJSONField(required=False, allow_null=True, help_text=CHECKS)
     parent: Any = WholeNumberField(required=False, allow_null=True, min_value=1, help_text="Task this one is part of.")
     metadata = ObjectField(required=False, max_bytes=20_000)
+    taskset: Any = WholeNumberField(required=False, allow_null=True, min_value=1, help_text=TASKSET)
     seed = WholeNumberField(required=False, allow_null=True, min_value=0, max_value=2**53 - 1)
 
 

@@ -40,6 +40,7 @@ from apps.api.serializers.work import (
 from apps.api.views.base import ResourceViewSet, command
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
 from apps.base.packed_rows import read_base64, unpack_rows
+from apps.evals.models import Taskset
 from apps.feedback.models import RowImport
 from apps.finding.tasks import TaskFilters
 from apps.inference.models import Provider
@@ -184,6 +185,10 @@ class TaskViewSet(ResourceViewSet):
         if body.get("parent") is not None:
             parents = Task.objects.select_related("project")
             body["parent"] = find_row(request, parents, body["parent"], field="parent", right=Right.TASKS_READ)
+        if body.get("taskset") is not None:
+            require_scope(request, Right.EVALS_READ)
+            tasksets = Taskset.objects.filter(project=project)
+            body["taskset"] = find_row(request, tasksets, body["taskset"], field="taskset", right=Right.EVALS_READ)
         task = flow.submit(project=project, by=current_user(request), **body)
         response = self.show(task, 201)
         response["Location"] = f"/api/v1/tasks/{task.pk}"

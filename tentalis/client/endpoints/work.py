@@ -46,7 +46,9 @@ class Work(Sender[Answer]):
         parent: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         seed: int | None = None,
+        taskset: int | None = None,
     ) -> Answer:
+        """Submit a task; `taskset`: the task is an item of it, which says what is right."""
         return self._post(
             "tasks",
             project=project,
@@ -59,6 +61,7 @@ class Work(Sender[Answer]):
             parent=parent,
             metadata=dict(metadata) if metadata is not None else None,
             seed=seed,
+            taskset=taskset,
         )
 
     def import_tasks(

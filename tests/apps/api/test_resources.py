@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django.utils import timezone
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.console.models import SavedView
+from apps.evals.holding import is_held_out
 from apps.evals.models import Evaluation
 from apps.feedback.models import Review, RowImport
 from apps.outbox.models import Segment
@@ -187,6 +189,31 @@ def test_finished_work_comes_in_by_the_door_of_tasks(
     assert as_bob.post("tasks/import", body).status == 403
     refused = as_alice.post("tasks/import", body | {"rows": "sft"})
     assert (refused.status, refused.body["errors"]["text"][0][:7]) == (400, "line 1:"), refused
+
+
+def test_a_task_of_a_taskset_takes_what_is_right_from_its_item(
+    as_alice: Caller, alice: User, call_as: Callable[..., Caller], project: Project, worker: Worker
+) -> None:
+    made = as_alice.post("tasksets", {"project": "shop", "name": "colours", "environment": "chat"}).body["id"]
+    rows = [{"prompt": "Say red.", "reference": "red", "seed": 7}, {"prompt": "Say blue.", "reference": "blue"}]
+    text = "\n".join(map(json.dumps, rows))
+    assert as_alice.post(f"tasksets/{made}/items", {"split": "held_out", "form": "jsonl", "text": text}).status == 201
+    body = {"project": "shop", "prompt": "Say red.", "environment": "chat", "taskset": made}
+    task = as_alice.post("tasks", body)
+    assert task.status == 201, task
+    told = {name: task.body[name] for name in ("reference", "seed", "metadata")}
+    item = as_alice.get(f"tasksets/{made}/items").body["results"][1]
+    assert told == {"reference": item["reference"], "seed": 7, "metadata": {"taskset": "colours@1"}}
+    assert is_held_out(Task.objects.get(pk=task.body["id"]))
+    own = as_alice.post("tasks", body | {"reference": "crimson", "seed": 1}).body
+    assert (own["reference"], own["seed"]) == ("crimson", 1)
+    for wrong, field, words in (
+        ({"prompt": "Say green."}, "taskset", "found none in colours@1"),
+        ({"environment": "desk"}, "environment", "wanted chat, which colours@1 is of"),
+    ):
+        refused = as_alice.post("tasks", body | wrong)
+        assert (refused.status, words in refused.body["errors"][field][0]) == (400, True), refused
+    assert call_as(alice, ["tasks:write"]).post("tasks", body).status == 403, "who cannot read tasksets"
 
 
 def test_an_outside_agent_hands_in_its_own_work(as_alice: Caller, project: Project, worker: Worker) -> None:
