@@ -84,6 +84,7 @@ COMMANDS: dict[str, Entry] = {
         "app",
         "Run a benchmark: `eval BENCH`; how models do on items, and two of them compared.",
     ),
+    "experiment": Entry("tentalis.cli.experiment", "app", "Comparisons that were asked together: run them, results."),
     "taskset": Entry("tentalis.cli.taskset", "app", "What workers are measured on: named sets of tasks."),
     "session": Entry("tentalis.cli.conversation", "app", "Conversations the gateway saw."),
     "webhook": Entry("tentalis.cli.webhook", "app", "Addresses told what happens."),

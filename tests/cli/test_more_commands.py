@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from apps.accounts.invitations import invite
 from apps.accounts.models import ApiToken, Invitation, Member, Project, Role
+from apps.evals.models import Evaluation
 from apps.feedback.models import Feedback, Review
 from apps.inference.models import Exchange, Provider, Session
 from apps.outbox.models import Segment
@@ -13,7 +14,7 @@ from apps.skills.models import Skill
 from apps.tasks.models import Attempt, Task
 from apps.webhooks.models import Delivery, Webhook
 from tests.cli.conftest import Run
-from tests.factories import make_project, make_task, make_user, make_worker
+from tests.factories import make_measured, make_project, make_task, make_user, make_worker
 
 
 def test_a_webhook_from_its_making_to_its_end(signed_in: Run) -> None:
@@ -69,6 +70,53 @@ def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run) ->
     [row] = signed_in("eval", "experiment", "seeds", f"is one better={pk},{other}", "--json").json
     assert (row["scenario"], row["score"], "wanted it done" in row["why"]) == ("is one better", None, True)
     assert signed_in("eval", "experiment", "seeds", f"{pk}-{other}").code == 2
+
+
+def test_an_experiment_is_run_to_its_end_and_its_results_are_shown(signed_in: Run, tmp_path: Path) -> None:
+    desk = make_worker(Project.objects.get(), name="desk", kind="desk")
+    better, worse = (
+        make_measured(desk, None, [outcome] * 20, purpose="report", seed=seed).pk
+        for seed, outcome in enumerate((1.0, 0.0))
+    )
+    signed_in("eval", "experiment", "sides", f"is it better={better},{worse}")
+    [listed] = signed_in("experiment", "results", "--json").json
+    assert (listed["experiment"], listed["findings"]) == ("sides", {"questions": 1, "measured": 1})
+    number = str(listed["id"])
+    [row] = signed_in("experiment", "run", number, "--json").json
+    assert (row["experiment"], row["scenario"], row["score"]) == (listed["id"], "is it better", 1.0)
+    assert signed_in("experiment", "results", number, "--json").json == [row]
+    refused = signed_in("experiment", "run", number, "--again")
+    assert (refused.code, "wanted a run of a taskset or benchmark" in refused.err) == (1, True)
+    asked = str(signed_in("eval", "run", "desk", "--environment", "desk", "--size", "3", "--json").json["id"])
+    signed_in("eval", "pause", asked)
+    signed_in("eval", "experiment", "later", f"is it better={asked},{worse}")
+    went_on = signed_in("experiment", "run", "all", "--no-wait", "--json")
+    assert went_on.code == 0, went_on.err
+    assert [(one["score"], "wanted it done" in one["why"]) for one in went_on.json] == [(None, True), (1.0, False)]
+    assert signed_in("eval", "show", asked, "--json").json["state"] == "queued"
+    signed_in("eval", "cancel", asked)
+    assert signed_in("experiment", "run", str(went_on.json[0]["experiment"])).code == 1
+    assert signed_in("experiment", "run", "sides").code == 2
+
+
+def test_an_experiment_is_asked_once_more_under_its_name(signed_in: Run, tmp_path: Path) -> None:
+    make_worker(Project.objects.get(), name="desk", kind="desk")
+    signed_in("taskset", "create", "words", "--environment", "desk")
+    signed_in("taskset", "add", "words", "--count", "3")
+    [taskset] = signed_in("taskset", "list", "--json").json
+    asked = [
+        signed_in("eval", "run", "desk", "--taskset", str(taskset["id"]), "--seed", seed, "--json").json["id"]
+        for seed in ("0", "1")
+    ]
+    signed_in("eval", "experiment", "seeds", f"is one better={asked[0]},{asked[1]}")
+    [first] = signed_in("experiment", "results", "--json").json
+    again = signed_in("experiment", "run", str(first["id"]), "--again", "--no-wait", "--json")
+    assert again.code == 0, again.err
+    [row] = again.json
+    assert row["experiment"] != first["id"]
+    replays = Evaluation.objects.in_bulk([row["candidate"], row["reference"]])
+    assert [replays[row[side]].replay_of_id for side in ("candidate", "reference")] == asked
+    assert [one["experiment"] for one in signed_in("experiment", "results", "--json").json] == ["seeds", "seeds"]
 
 
 def test_tasksets_are_filled_split_and_frozen(signed_in: Run, tmp_path: Path) -> None:
