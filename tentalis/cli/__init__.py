@@ -45,7 +45,7 @@ COMMANDS: dict[str, Entry] = {
     "repo-task": Entry("tentalis.cli.repo_task", "app", "Tasks in repositories: admit, import and add them."),
     "plugin": Entry("tentalis.cli.plugin", "app", "What other packages add, and why one is not used."),
     # for agents
-    "agent": Entry("tentalis.cli.agent", "app", "Agents of other frameworks: a package to begin with."),
+    "agent": Entry("tentalis.cli.agent", "app", "Agents of your own: a package to begin with, and who works where."),
     "mcp": Entry("tentalis.cli.mcp", "mcp", "Serve the platform's tools to an agent (Model Context Protocol)."),
     "openclaw": Entry("tentalis.cli.openclaw", "app", "Connect an OpenClaw."),
     # a platform, here or elsewhere

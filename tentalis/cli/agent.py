@@ -1,4 +1,4 @@
-"""Agents of other frameworks: a package to begin with."""
+"""Agents of your own: a package to begin with, and their places in projects, which are workers."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,13 +6,15 @@ from typing import Annotated
 import typer
 
 from tentalis.agent_templates import FRAMEWORKS, TemplateError, write_package
+from tentalis.cli import worker
+from tentalis.cli.output import AsJson, Project, print_result
+from tentalis.cli.session import open_client
 
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.callback()
-def root() -> None:
-    """Agents of other frameworks."""
+app.command("list")(worker.list_workers)
+app.command("info")(worker.show)
 
 
 @app.command()
@@ -30,3 +32,36 @@ def init(
     for path in files:
         typer.echo(str(path))
     typer.echo(f"made {chosen}: pip install -e '{directory}[tests]' && pytest {directory}")
+
+
+@app.command()
+def register(
+    name: Annotated[str, typer.Argument(help="Lower-case letters, digits, - and _.")],
+    kind: Annotated[
+        str,
+        typer.Option("--kind", "-k", help="That its package adds; outside: it runs elsewhere."),
+    ] = "outside",
+    base_model: Annotated[str, typer.Option(help="Its model, as the model server knows it.")] = "",
+    provider: Annotated[str, typer.Option(help="Name of the model server.")] = "",
+    project: Project = "",
+    as_json: AsJson = False,
+) -> None:
+    """Give an agent its place in a project: a worker, as `tentalis worker create` makes one with all its options."""
+    worker.create(name, kind, project=project, base_model=base_model, provider=provider, as_json=as_json)
+
+
+@app.command()
+def unregister(
+    name: Annotated[str, typer.Argument(help="Name or number.")], project: Project = "", as_json: AsJson = False
+) -> None:
+    """Take an agent's place away; one that has tasks is switched off, and stays in their history."""
+    with open_client() as client:
+        found = worker.find_worker(client, name, project)
+        has_tasks = bool(client.list_tasks(project=found["project"], worker=found["name"], limit=1)["results"])
+        if has_tasks:
+            client.change_worker(found["id"], is_active=False)
+        else:
+            client.delete_worker(found["id"])
+    told = {"id": found["id"], "name": found["name"], "removed": not has_tasks}
+    words = f"{found['name']} has tasks: it is switched off" if has_tasks else f"{found['name']} is removed"
+    print_result(told, words, as_json=as_json)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tentalis.agent_templates import FRAMEWORKS, TemplateError, write_package
+from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -45,3 +46,18 @@ def test_what_cannot_be_a_package_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(TemplateError, match="found files in it"):
         write_package(tmp_path, name="sums", framework="react")
+
+
+def test_an_agent_gets_its_place_and_loses_it(signed_in: Run) -> None:
+    made = signed_in("agent", "register", "scout", "--json").json
+    assert (made["name"], made["kind"], made["project"]) == ("scout", "outside", "shop")
+    assert {row["name"] for row in signed_in("agent", "list", "--json").json} == {"echo", "scout"}
+    assert signed_in("agent", "info", "scout", "--json").json["id"] == made["id"]
+    assert signed_in("agent", "unregister", "scout", "--json").json["removed"]
+    assert signed_in("agent", "info", "scout").code == 2
+    unknown = signed_in("agent", "register", "scout", "--kind", "unheard_of")
+    assert (unknown.code, "kind" in unknown.err) == (1, True)
+    signed_in("task", "submit", "Say hello.", "--environment", "chat")
+    kept = signed_in("agent", "unregister", "echo")
+    assert (kept.code, kept.out) == (0, "echo has tasks: it is switched off\n")
+    assert signed_in("agent", "info", "echo", "--json").json["is_active"] is False
