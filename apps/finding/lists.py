@@ -51,8 +51,8 @@ class MomentField(forms.CharField):
             moment = None
         if moment is None or not is_nameable(moment):
             raise forms.ValidationError(
-                _("wanted a day such as 2026-11-20, or a time such as 2026-11-20T08:00:00Z, found %(found)s")
-                % {"found": repr(str(value)[:40])}
+                _("wanted a day such as 2026-11-20, or a time such as 2026-11-20T08:00:00Z, found %(found)s"),
+                params={"found": repr(str(value)[:40])},  # a sign of percent in it is no place for a value
             )
         return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
 
@@ -70,7 +70,7 @@ class WordsField(forms.CharField):
             if value:
                 read_words(value)
         except BadInputError as error:
-            raise forms.ValidationError(str(error)) from None
+            raise forms.ValidationError("%(words)s", params={"words": str(error)}) from None
 
 
 class WordsFilter(filters.CharFilter):  # type: ignore[misc]

@@ -24,6 +24,8 @@ from tests.edges.caller import Caller
         ("reviews?text=!!!", "text"),
         ("reviews?min_score=2", "min_score"),
         ("reviews?since=yesterday", "since"),
+        ("tasks?until=100%25+sure", "until"),
+        ("tasks?text=%25!", "text"),
         ("feedback?retracted=perhaps", "retracted"),
         ("feedback?sort=colour", "sort"),
         ("dead-letters?kind=moon", "kind"),
