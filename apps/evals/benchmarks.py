@@ -212,10 +212,7 @@ def remove_taskset(*, taskset: Taskset, by: User) -> None:
     """
     require_right(by, taskset.project, Right.EVALS_WRITE)
     with transaction.atomic():
-        found = Taskset.objects.select_for_update().get(pk=taskset.pk)
-        measured = Evaluation.objects.filter(Q(taskset=found) | Q(benchmark__taskset=found))
-        if count := measured.count():
-            raise ConflictError(f"{found} is kept for what was measured on it: {count} evaluations")
+        found = _lock_unmeasured(taskset)
         payload = {"name": found.name, "version": found.version, "removed": found.items.count()}
         record(Kind.TASKSET_CHANGED, subject=found, by=by.handle, payload=payload)
         try:
@@ -224,6 +221,32 @@ def remove_taskset(*, taskset: Taskset, by: User) -> None:
         except ProtectedError as error:
             kinds = sorted({str(one._meta.verbose_name_plural) for one in error.protected_objects})
             raise ConflictError(f"{found} is kept for {', '.join(kinds)}") from None
+
+
+def remove_item(*, item: Item, by: User) -> None:
+    """Delete an item of a version that still changes.
+
+    Raises:
+        NotAllowedError, NotFoundError: `by` may not.
+        ConflictError: the version is frozen, or something was measured on it.
+    """
+    require_right(by, item.taskset.project, Right.EVALS_WRITE)
+    with transaction.atomic():
+        found = _lock_unmeasured(item.taskset)
+        if found.frozen_at is not None:
+            raise ConflictError(f"{found} is frozen: wanted a version that still changes")
+        item.delete()
+        payload = {"name": found.name, "version": found.version, "removed": 1}
+        record(Kind.TASKSET_CHANGED, subject=found, by=by.handle, payload=payload)
+
+
+def _lock_unmeasured(taskset: Taskset) -> Taskset:
+    """Its row, locked in the running transaction. Raises ConflictError: it is kept for what was measured on it."""
+    found = Taskset.objects.select_for_update().get(pk=taskset.pk)
+    measured = Evaluation.objects.filter(Q(taskset=found) | Q(benchmark__taskset=found))
+    if count := measured.count():
+        raise ConflictError(f"{found} is kept for what was measured on it: {count} evaluations")
+    return found
 
 
 def list_tried_rows(evaluation: Evaluation, *, outcome: str) -> list[ItemRow]:

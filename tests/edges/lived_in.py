@@ -98,7 +98,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
     evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=owner.handle)
     evaluation.item_tries.update(answer="Red.")
     TryRecord.objects.create(item_try=evaluation.item_tries.earliest("pk"), answer="Red.", prompt_hash="0" * 32)
-    taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
+    item = taskset.items.create(split="train", prompt="Name a sea.", content_hash="0" * 64, bands=[1])
     learnable = Taskset.objects.create(project=project, name="learnable", environment="chat")
     Item.objects.bulk_create(
         Item(taskset=learnable, split=split, prompt=f"Say {n}.", content_hash=f"{n:064x}", bands=[n])
@@ -141,7 +141,8 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "manager_run": manager_run, "reward_model": reward_model,
         "run": run, "adapter": adapter, "segment": segment, "provider": provider, "price": price, "proposal": proposal,
         "shared": shared, "grant": grant,
-        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset, "dataset": taskset,
+        "session": session, "exchange": exchange, "turn": turn, "skill": skill, "taskset": taskset,
+        "dataset": taskset, "item": item,
         "benchmark": benchmark, "course": course,
         "evaluation": evaluation, "other": other,
         "item_try": evaluation.item_tries.earliest("pk"), "regrading": regrading, "judge_probe": probe,

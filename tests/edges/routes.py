@@ -63,7 +63,7 @@ def find_unclassified(routes: list[str]) -> list[str]:
 def _name(path: str) -> str:
     path = path.removeprefix(PREFIX).replace("^", "").replace("$", "")
     resource = "tasks" if path.startswith(BRIDGE) else path.split("/")[0]
-    path = path.replace("(?P<item_try>[0-9]{1,18})", "{item_try}")
+    path = path.replace("(?P<item_try>[0-9]{1,18})", "{item_try}").replace("(?P<item>[0-9]{1,18})", "{item}")
     return re.sub(r"\(\?P<\w+>.*?\)", PLACEHOLDERS.get(resource, "?"), path)
 
 

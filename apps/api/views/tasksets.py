@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.api.filters import filter_by
+from apps.api.lookup import refuse
 from apps.api.permissions import by_right, current_user, require_scope
 from apps.api.serializers.tasksets import AddedOut, ItemOut, ItemsIn, SplitIn, SplitOut, TasksetIn, TasksetOut
 from apps.api.serializers.work import PACKED
@@ -17,7 +18,7 @@ from apps.api.views.base import ResourceViewSet, command
 from apps.base.errors import BadInputError
 from apps.base.packed_rows import read_base64, unpack_rows
 from apps.conversations import asked
-from apps.evals.benchmarks import list_tried_rows, remove_taskset
+from apps.evals.benchmarks import list_tried_rows, remove_item, remove_taskset
 from apps.evals.models import Evaluation, Item, Taskset
 from apps.evals.services import ItemRow, draw_rows, freeze_taskset, make_taskset, read_split
 from apps.rollouts.items import add_to_taskset, divide, list_task_rows, make_item_rows, read_item_rows
@@ -34,7 +35,10 @@ class TasksetViewSet(ResourceViewSet):
     serializer_class = TasksetOut
     filterset_class = filter_by(Taskset, "name", "environment", "origin")
     rights: ClassVar = by_right(
-        {Right.EVALS_READ: "list retrieve items", Right.EVALS_WRITE: "create add_items split freeze destroy"}
+        {
+            Right.EVALS_READ: "list retrieve items",
+            Right.EVALS_WRITE: "create add_items remove_item split freeze destroy",
+        }
     )
 
     @extend_schema(request=TasksetIn, responses={201: TasksetOut})
@@ -70,6 +74,17 @@ class TasksetViewSet(ResourceViewSet):
         )
         said = {"added": made.added, "repeated": made.repeated}
         return Response({"taskset": made.taskset.pk, "version": made.taskset.version, **said}, status=201)
+
+    @extend_schema(request=None, responses={204: None}, filters=False)
+    @action(detail=True, methods=["delete"], url_path=r"items/(?P<item>[0-9]{1,18})", filterset_class=None)
+    def remove_item(self, request: Request, pk: str, item: str) -> Response:
+        """Delete an item of a version that still changes and that nothing was measured on. Its words never change:
+        other words are another item."""
+        row = self.get_object().items.select_related("taskset__project").filter(pk=item).first()
+        if row is None:
+            raise refuse("item", "item", item)
+        remove_item(item=row, by=current_user(request))
+        return Response(status=204)
 
     def _read_rows(self, taskset: Taskset, body: dict[str, Any]) -> list[ItemRow]:
         found, split, user = [name for name in SOURCES if name in body], body["split"], current_user(self.request)

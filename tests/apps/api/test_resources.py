@@ -282,6 +282,27 @@ def test_a_data_set_is_registered_told_with_its_benchmark_and_removed(
     assert (as_alice.delete(path).status, as_alice.get(path).status) == (204, 404)
 
 
+def test_an_item_is_deleted_while_its_set_changes_and_nothing_was_measured_on_it(
+    as_alice: Caller, as_charlie: Caller, project: Project, worker: Worker
+) -> None:
+    made = as_alice.post("tasksets", {"project": "shop", "name": "seas", "environment": "chat"}).body["id"]
+    path = f"tasksets/{made}/items"
+    as_alice.post(path, {"split": "train", "form": "lines", "text": "Name a sea.\nSing a song of rain."})
+    first, second = (one["id"] for one in as_alice.get(path).body["results"])
+    assert as_charlie.delete(f"{path}/{first}").status == 403
+    assert as_alice.delete(f"{path}/{first}").status == 204
+    assert as_alice.delete(f"{path}/{first}").status == 404
+    assert [one["id"] for one in as_alice.get(path).body["results"]] == [second]
+    run = Evaluation.objects.create(
+        project=project, worker=worker, taskset_id=made, item_set="seas", purpose="report", asked_hash="", planned=0
+    )
+    assert "1 evaluations" in as_alice.delete(f"{path}/{second}").body["detail"]
+    run.delete()
+    assert as_alice.post(f"tasksets/{made}/freeze").status == 200
+    frozen = as_alice.delete(f"{path}/{second}")
+    assert (frozen.status, "seas@1 is frozen" in frozen.body["detail"]) == (409, True), frozen
+
+
 def test_a_review_is_claimed_released_claimed_and_closed(as_bob: Caller, review: Any) -> None:
     claimed = as_bob.post("reviews/claim", {"project": "shop"})
     assert claimed.status == 200, claimed
