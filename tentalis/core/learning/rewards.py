@@ -15,8 +15,8 @@ trust in rating k, and r_ik by the first of these that rating k has:
 - a score s of the whole task, on attempts without one of their own: r_i = clip(b_i + s - mean b, 0, 1), as it says how
   well the task was done, not which attempt is better; where a b_i is missing each gets s.
 
-Scores in the same rating as an order stand for its b_i. Where none is good enough (the rating says so), all r_i are
-scaled by min(1, (1/2) / max r).
+Scores in the same rating as an order stand for its b_i. Where none is good enough (the rating says so), an attempt of
+which the rating says nothing else has r_i = b_i, 0 without one, and all r_i are scaled by min(1, (1/2) / max r).
 
 Worked example: scorers gave three attempts b = (.2, .4, .9). A person's score of .6 for the task moves their mean, .5,
 by .1: (.3, .5, 1). A person's preference for the first gives ((1 + .9) / 2, .4 / 2, .9 / 2) = (.95, .2, .45). A ranking
@@ -223,7 +223,7 @@ def reward_rating(rating: Rating, ids: Mapping[int, int], below: Mapping[int, fl
         top = (1.0 + max(base.values(), default=1.0)) / 2
         rewards = {attempt: top if attempt in rating.preferred else base.get(attempt, 0.0) / 2 for attempt in own}
     if rating.none_good:
-        rewards = rewards or {attempt: base.get(attempt, 0.0) for attempt in own}
+        rewards = {attempt: base.get(attempt, 0.0) for attempt in own} | rewards
         top = max(rewards.values(), default=0.0)
         rewards = {attempt: value * min(1.0, NONE_GOOD_CAP / top) if top else 0.0 for attempt, value in rewards.items()}
     return rewards

@@ -1,6 +1,7 @@
 """Rewards worked by hand, and what holds for all of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -73,6 +74,9 @@ def make_attempts(scores: Sequence[float | None], outcomes: Mapping[int, float] 
         (Rating(ranking=[[0, 1, 2]]), [0.2, 0.8, 0.5], [0.5, 0.5, 0.5]),
         (Rating(none_good=True), [0.4, 0.8, 0.2], [0.25, 0.5, 0.125]),
         (Rating(none_good=True), [], [0.0, 0.0, 0.0]),
+        (Rating(none_good=True, attempts={10: 0.2}), [0.8, 1.0, 0.4], [0.1, 0.5, 0.2]),
+        (Rating(none_good=True, attempts={10: 0.2}), [0.8], [0.2, 0.0, 0.0]),
+        (Rating(none_good=True, ranking=[[1], [0]]), [0.2, 0.4, 1.0], [0.05, 0.35, 0.5]),
     ],
 )
 def test_one_rating_by_hand(rating: Rating, base: Sequence[float], wanted: Sequence[float]) -> None:
@@ -181,6 +185,15 @@ def test_a_ranking_is_never_reversed_by_what_else_is_known(
     assert all(min(left) - max(right) >= lead for left, right in pairwise(values))
     if none_good:
         assert max(rewards.values()) <= NONE_GOOD_CAP
+
+
+@given(ratings.map(lambda rating: replace(rating, none_good=True)), bases)
+def test_where_none_is_good_enough_every_attempt_has_a_reward_and_the_best_at_most_half(
+    rating: Rating, base: dict[int, float]
+) -> None:
+    rewards = reward_rating(rating, IDS, base)
+    assert rewards.keys() == set(IDS.values())
+    assert max(rewards.values()) <= NONE_GOOD_CAP
 
 
 @given(st.sampled_from(list(IDS.values())), bases)
