@@ -1,6 +1,6 @@
 """What feedback teaches: one hint a feedback, by its world's grammar, by a model, or in the person's own words."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,6 +15,7 @@ from apps.feedback.create_reviews import answer_waiting_reviews
 from apps.feedback.judgement import JudgementInput, StepRating, read_judgements
 from apps.feedback.models import Feedback, Hint
 from apps.feedback.rules import validate_review_policy
+from apps.feedback.set_aside import Trust
 from apps.inference.errors import raise_if_paced
 from apps.inference.metering import charge
 from apps.inference.services import client_for, find_server
@@ -31,6 +32,7 @@ GRAMMAR, EDITED, REVIEWER, NOTHING = "grammar", "edited answer", "reviewer", "no
 MAX_TOKENS = 1024
 MAX_EDITED_CHARS = 2_000
 FULL_MARKS = 1.0
+ONLY_AUDITED = "who said it is only audited yet"
 PRAISE = "the words praise and name no rule; the judgement counts all the same"
 PRAISE_AT_FULL_MARKS = (
     "everything judged got full marks, so the words are taken for praise; a lower score, or a mark on what was wrong, "
@@ -48,7 +50,11 @@ class Drawn:
 
 
 def extract_hints(task_ids: Sequence[int], *, by: str = "hints") -> None:
-    """Draw one hint out of every feedback on tasks that has none yet; what teaches nothing is kept with its reason."""
+    """Draw one hint out of every feedback on tasks that has none yet; what teaches nothing is kept with its reason.
+
+    Args:
+        task_ids: of one project.
+    """
     learning = Task.objects.filter(pk__in=task_ids, state=Task.State.LEARNING).select_related("project")
     tasks = {task.pk: task for task in learning.order_by("pk")}
     answer_waiting_reviews(tasks.values())
@@ -57,9 +63,10 @@ def extract_hints(task_ids: Sequence[int], *, by: str = "hints") -> None:
     if not pending:
         return
     words, held_out = read_judgements(pending), find_held_out(tasks[one.task_id] for one in pending)
+    trust = Trust(pending[0].project_id)
     drawn = [
-        Drawn("", NOTHING, HELD_OUT)
-        if one.task_id in held_out
+        Drawn("", NOTHING, reason)
+        if (reason := _find_objection(one, held_out, trust))
         else draw_hint(tasks[one.task_id], words[one.pk], by_person=one.source == Feedback.Source.HUMAN)
         for one in pending
     ]
@@ -89,6 +96,16 @@ def extract_hints(task_ids: Sequence[int], *, by: str = "hints") -> None:
             )
             for task_id, found in groupby(hints, key=lambda hint: hint.task_id)
         )
+
+
+def _find_objection(feedback: Feedback, held_out: Collection[int], trust: Trust) -> str:
+    """Why nothing is drawn out of it, and no model asked; "" where it may teach.
+
+    Of who is quarantined hints are drawn: not taught (`find_last_hints`) unless they are let back.
+    """
+    if feedback.task_id in held_out:
+        return HELD_OUT
+    return trust.silence(feedback) or ("" if feedback.trust else ONLY_AUDITED)
 
 
 def hints_ask_models(project: Project, environment: str) -> bool:

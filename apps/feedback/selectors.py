@@ -3,11 +3,10 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback, Hint
-from apps.feedback.set_aside import Aside, SilencedJudges, combine_others
+from apps.feedback.set_aside import Aside, Trust, combine_others
 from apps.tasks.copies import annotate_copies, group_copies
 from apps.tasks.models import Attempt, Task
 from tentalis.core.learning.rewards import RANKS, AttemptScores, Copies, EffectiveJudgement, Rating, judge_attempts
@@ -16,12 +15,19 @@ VERIFIERS = frozenset({"step_verifier"})
 """Scorers whose word on a step is checked, not judged."""
 
 
+class TrustedHint(NamedTuple):
+    """A hint, and how far its giver is trusted, in (0, 1]."""
+
+    hint: Hint
+    trust: float
+
+
 def effective_judgement(task: Task) -> dict[int, EffectiveJudgement]:
     """Attempt id -> judgement, for every attempt of the task; see `effective_judgements`."""
     return effective_judgements([task])[task.pk]
 
 
-def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, EffectiveJudgement]]:
+def effective_judgements(tasks: Sequence[Task], trust: Trust | None = None) -> dict[int, dict[int, EffectiveJudgement]]:
     """Task id -> attempt id -> judgement, for every attempt of tasks of one project. Five queries, one more where a
     judge had a word.
 
@@ -36,10 +42,10 @@ def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, Effective
     attempts: dict[int, list[Attempt]] = {task.pk: [] for task in tasks}
     for attempt in annotate_copies(told).order_by("index"):
         attempts[attempt.task_id].append(attempt)
-    silenced = SilencedJudges(tasks[0].project_id)
-    ratings, unheard = _load_ratings(tasks, silenced)
+    trust = trust or Trust(tasks[0].project_id)
+    ratings, unheard = _load_ratings(tasks, trust)
     every = [attempt for of_task in attempts.values() for attempt in of_task]
-    asides = {one.pk: aside for one in every if (aside := silenced.find_aside(one.score_details))}
+    asides = {one.pk: aside for one in every if (aside := trust.find_aside(one.score_details))}
     scores = _load_scores(every, asides)
     found = {
         task: judge_attempts([scores[one.pk] for one in of_task], ratings[task], _find_copies(of_task))
@@ -52,32 +58,45 @@ def effective_judgements(tasks: Sequence[Task]) -> dict[int, dict[int, Effective
     return found
 
 
-def find_hint(task: Task) -> Hint | None:
+def find_hint(task: Task) -> TrustedHint | None:
     """The hint for every rollout of the task; see `find_last_hints`."""
     return find_last_hints([task]).get(task.pk)
 
 
-def find_last_hints(tasks: Sequence[Task]) -> dict[int, Hint]:
-    """Task id -> the hint for every rollout of it: a person's before an app's before an AI's, the last of those."""
-    hints = Hint.objects.filter(task__in=tasks, feedback__in=Feedback.objects.counting()).exclude(text="")
-    found: dict[int, dict[str, Hint]] = {}
-    for hint in hints.select_related("feedback").only("task_id", "text", "feedback__source").order_by("id"):
-        found.setdefault(hint.task_id, {})[hint.feedback.source] = hint  # of each source the last one
+def find_last_hints(tasks: Sequence[Task], trust: Trust | None = None) -> dict[int, TrustedHint]:
+    """Task id -> the hint for every rollout of it: a person's before an app's before an AI's, the last of those.
+
+    Of tasks of one project, and only by who is trusted (`Trust.weigh`). One query, and those of `trust`.
+    """
+    found: dict[int, dict[str, TrustedHint]] = {}
+    for taught in _load_hints([task.pk for task in tasks], trust):
+        found.setdefault(taught.hint.task_id, {})[taught.hint.feedback.source] = taught  # of each source the last one
     return {task: next(said[rank] for rank in RANKS if rank in said) for task, said in found.items()}
 
 
 def find_hints(task_ids: Collection[int]) -> dict[int, list[str]]:
-    """Task id -> every hint for it that counts, each once: a person's before an app's before an AI's. One query.
+    """Task id -> every hint for it that counts, each once: a person's before an app's before an AI's; see
+    `find_last_hints`.
 
     The task's hint is `find_hint`'s; these are what a teacher may choose from.
     """
-    hints = Hint.objects.filter(task__in=task_ids, feedback__in=Feedback.objects.counting()).exclude(text="")
-    found = list(hints.order_by("-id").values_list("task_id", "feedback__source", "text"))
+    hints = [taught.hint for taught in reversed(_load_hints(task_ids))]
     texts: dict[int, list[str]] = {}
-    for task_id, _, text in sorted(found, key=lambda row: RANKS.index(row[1])):
-        if text not in texts.setdefault(task_id, []):
-            texts[task_id].append(text)
+    for hint in sorted(hints, key=lambda hint: RANKS.index(hint.feedback.source)):
+        if hint.text not in texts.setdefault(hint.task_id, []):
+            texts[hint.task_id].append(hint.text)
     return texts
+
+
+def _load_hints(task_ids: Collection[int], trust: Trust | None = None) -> list[TrustedHint]:
+    """Those that teach, the first one first."""
+    rows = Hint.objects.filter(task__in=task_ids, feedback__in=Feedback.objects.counting()).exclude(text="")
+    told_by = (f"feedback__{name}" for name in ("source", "author", "trust", "created_at", "project"))
+    hints = list(rows.select_related("feedback").only("task_id", "text", *told_by).order_by("id"))
+    if not hints:
+        return []
+    weights = (trust or Trust(hints[0].feedback.project_id)).weigh([hint.feedback for hint in hints])
+    return [TrustedHint(hint, weights[hint.feedback_id]) for hint in hints if weights[hint.feedback_id] > 0]
 
 
 def _find_copies(attempts: Sequence[Attempt]) -> Copies:
@@ -86,33 +105,30 @@ def _find_copies(attempts: Sequence[Attempt]) -> Copies:
     return Copies([[one.pk for one in group] for group in groups], [place for of_group in steps for place in of_group])
 
 
-def _load_ratings(
-    tasks: Sequence[Task], silenced: SilencedJudges
-) -> tuple[dict[int, dict[str, list[Rating]]], dict[int, str]]:
+def _load_ratings(tasks: Sequence[Task], trust: Trust) -> tuple[dict[int, dict[str, list[Rating]]], dict[int, str]]:
     """Task id -> source -> the last rating of each of its authors, trusted as far as they were right so far; and
     task id -> whose ratings of it are set aside."""
     unheard: dict[int, str] = {}
     last: dict[tuple[int, str, str], Rating] = {}
     counting = Feedback.objects.counting().filter(task__in=tasks, trust__gt=0)
-    for feedback in counting.order_by("id").prefetch_related("steps"):
-        if words := silenced.silence(feedback):
+    given = list(counting.order_by("id").prefetch_related("steps"))
+    weights = trust.weigh(given)
+    for feedback in given:
+        if words := trust.silence(feedback):
             unheard[feedback.task_id] = words
-            continue
-        rating = _read_rating(feedback)
-        if rating.says_something:
+        rating = _read_rating(feedback, weights[feedback.pk])
+        if rating.trust > 0 and rating.says_something:
             last[feedback.task_id, feedback.source, feedback.author] = rating
-    weights = weights_of(tasks[0].project_id, {author for _, _, author in last}) if last else {}
     ratings: dict[int, dict[str, list[Rating]]] = {task.pk: defaultdict(list) for task in tasks}
-    for (task, source, author), rating in last.items():
-        if weights[author] > 0:
-            ratings[task][source].append(replace(rating, trust=rating.trust * weights[author]))
+    for (task, source, _), rating in last.items():
+        ratings[task][source].append(rating)
     return ratings, unheard
 
 
-def _read_rating(feedback: Feedback) -> Rating:
+def _read_rating(feedback: Feedback, trust: float) -> Rating:
     scored = [(row.attempt_id, row.step_id, row.score) for row in feedback.steps.all() if row.score is not None]
     return Rating(
-        trust=feedback.trust,
+        trust=trust,
         score=feedback.score,
         preferred=frozenset(filter(None, [feedback.preferred_attempt_id])),
         attempts={attempt: score for attempt, step, score in scored if step is None},

@@ -1,10 +1,11 @@
-"""What judges said that are below their bar by now: set aside where rewards are made of it, and said to be."""
+"""How far what was said counts, and what judges said that are below their bar by now: set aside, and said to be."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
 from apps.judges.models import JudgeProbe, name_llm_manager
 from apps.judges.selectors import JudgeKey, find_below, say_below
@@ -23,10 +24,14 @@ class Aside(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SilencedJudges:
-    """The judges of a project that are below their bar. One query, where any judge had a word."""
+class Trust:
+    """How far what is said in a project counts, by its authors' weights and its judges that are below their bar.
+
+    One query where anybody spoke, and one where any judge had a word; what was read once stays.
+    """
 
     project_id: int
+    _weights: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def _below(self) -> Mapping[JudgeKey, JudgeProbe]:
@@ -51,6 +56,15 @@ class SilencedJudges:
             if is_before and feedback.author == name_llm_manager(model):
                 return say_below(probe)
         return ""
+
+    def weigh(self, given: Collection[Feedback]) -> dict[int, float]:
+        """Feedback id -> how far it counts, in [0, 1]: its trust times its author's weight (how often they were right).
+
+        What counts 0 teaches nothing: said by who is quarantined or only audited yet, or by a judge below its bar.
+        """
+        if unknown := {one.author for one in given} - self._weights.keys():
+            self._weights.update(weights_of(self.project_id, unknown))
+        return {one.pk: 0.0 if self.silence(one) else one.trust * self._weights[one.author] for one in given}
 
 
 def combine_others(attempt: Attempt, scores: Mapping[str, float | None], aside: Aside) -> float | None:

@@ -25,7 +25,7 @@ class Rollout(Timestamped):
         reward: in [0, 1]; None when nobody could judge it.
         steps: [[token_start, token_end, score or null, a person's word or null], …] of its sampled steps.
         missing_steps: steps a whole answer would have had beyond those.
-        weight: trust in the judgement, in [0, 1].
+        weight: trust in the judgement, in [0, 1]; without a reward, in who gave the hint.
         reward_source: human, verified, ai or scorers: whose word the reward is.
         unusable_reason: why it trains nothing; "" for a usable one.
     """

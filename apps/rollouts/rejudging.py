@@ -47,7 +47,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
     batches = {
         batch.pk: batch for batch in Batch.objects.select_for_update(no_key=True).filter(pk__in=holding).order_by("pk")
     }
-    judgements, hint, is_kept = effective_judgement(task), find_hint(task), is_held_out(task)
+    judgements, taught, is_kept = effective_judgement(task), find_hint(task), is_held_out(task)
     changed, left, used = [], [], {}
     attempts = load_attempts([task])[task.pk]
     judged = []
@@ -55,7 +55,7 @@ def rejudge_rollouts(task: Task, *, by: str) -> Rejudged:
         old = before.get(attempt.pk)
         if old is None:
             continue
-        new = make_rollout(task, attempt, judgements.get(attempt.pk), hint, is_held_out=is_kept)
+        new = make_rollout(task, attempt, judgements.get(attempt.pk), taught, is_held_out=is_kept)
         judged.append(new)
         if all(getattr(old, name) == getattr(new, name) for name in JUDGED):
             continue

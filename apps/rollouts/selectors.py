@@ -61,7 +61,8 @@ def iterate_records(batch: Batch) -> Iterator[RolloutRecord]:
 
 
 def make_records(rollouts: Sequence[Rollout]) -> Iterator[RolloutRecord]:
-    """Rollouts as they go over the wire, one record a sequence of tokens: three queries, one for hints to choose from.
+    """Rollouts as they go over the wire, one record a sequence of tokens: three queries, up to three for hints to
+    choose from.
 
     Raises:
         ContractError, ValueError: parts of one do not fit each other.

@@ -14,8 +14,8 @@ from apps.audit.services import move, move_many, record, record_many, write_entr
 from apps.base.errors import ConflictError, TentalisError
 from apps.base.inserting import insert
 from apps.evals.holding import HELD_OUT, find_held_out, is_held_out
-from apps.feedback.models import Hint
-from apps.feedback.selectors import effective_judgements, find_last_hints
+from apps.feedback.selectors import TrustedHint, effective_judgements, find_last_hints
+from apps.feedback.set_aside import Trust
 from apps.inference.models import Exchange
 from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
@@ -63,11 +63,11 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
     tasks = list(learning.select_related("project", "worker"))
     if not tasks:
         return
-    attempts, held_out = load_attempts(tasks), find_held_out(tasks)
+    attempts, held_out, trust = load_attempts(tasks), find_held_out(tasks), Trust(tasks[0].project_id)
     with final_write(task_ids) as kept:
         tasks = [task for task in tasks if task.pk in kept]
         list(Task.objects.filter(pk__in=kept).order_by("pk").select_for_update(no_key=True).values_list("pk"))
-        judgements, hints = effective_judgements(tasks), find_last_hints(tasks)
+        judgements, hints = effective_judgements(tasks, trust), find_last_hints(tasks, trust)
         made = insert(
             make_rollout(
                 task,
@@ -100,17 +100,18 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
 
 
 def make_rollout(
-    task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None, *, is_held_out: bool
+    task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, taught: TrustedHint | None, *, is_held_out: bool
 ) -> Rollout:
-    """An attempt as a rollout that is not saved."""
-    reason = find_fault(task, attempt, judgement, hint, is_held_out=is_held_out)
+    """An attempt as a rollout that is not saved. It counts as far as its reward is trusted; without one, as far as who
+    gave the hint."""
+    reason = find_fault(task, attempt, judgement, taught, is_held_out=is_held_out)
     rollout = Rollout(
         project_id=task.project_id,
         worker_id=task.worker_id,
         task=task,
         attempt=attempt,
         adapter=attempt.adapter,
-        hint=hint,
+        hint=taught.hint if taught else None,
         is_usable=not reason,
         unusable_reason=reason,
         missing_steps=attempt.missing_steps,
@@ -118,7 +119,7 @@ def make_rollout(
     if judgement is not None:
         rollout.reward = judgement.reward
         rollout.reward_source = judgement.reward_source
-        rollout.weight = judgement.weight
+        rollout.weight = taught.trust if taught and judgement.reward is None else judgement.weight
         rollout.steps = [
             [step.token_start, step.token_end, *judge_step(judgement, step.pk)]
             for step in attempt.ordered_steps
@@ -128,12 +129,12 @@ def make_rollout(
 
 
 def find_fault(
-    task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, hint: Hint | None, *, is_held_out: bool
+    task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, taught: TrustedHint | None, *, is_held_out: bool
 ) -> str:
     """Why an attempt trains nothing; "" when it does."""
     if fault := find_obstacle(task, attempt, is_held_out=is_held_out):
         return fault
-    if (judgement is None or judgement.reward is None) and hint is None:
+    if (judgement is None or judgement.reward is None) and taught is None:
         aside = judgement.set_aside if judgement else ""
         return f"neither a reward nor a hint: {aside or 'nobody judged it'}"[:300]
     return ""

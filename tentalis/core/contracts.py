@@ -65,7 +65,8 @@ class RolloutRecord:
         reward: outcome in [0, 1]; None when nobody could judge it.
         steps: scored spans in order.
         missing_steps: steps a complete answer would have had beyond those present; each counts as a score of 0.
-        weight: trust in the judgement, in [0, 1]; multiplies the rollout's advantages.
+        weight: trust in the judgement, or in who gave the hint where `reward` is None, in [0, 1]; multiplies the
+            rollout's advantages.
         candidate_hints: (m,) further conversations with other hints in them, for the top-K hybrid to choose from;
             `hinted_messages` is the first of them where there are any.
         top_token_ids, top_logprobs: (T, K) the behaviour policy's K likeliest tokens at each position and their

@@ -5,6 +5,7 @@ from typing import Any
 
 from apps.accounts.models import Project
 from apps.feedback.models import Review
+from apps.feedback.selectors import find_hint
 from apps.inference.models import Exchange
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
@@ -88,3 +89,9 @@ def save_scores(task: Task, scorer: str, scores: Sequence[float]) -> None:
         StepScore.objects.bulk_create(
             StepScore(attempt=attempt, step=step, scorer=scorer, score=score) for step in [None, *attempt.steps.all()]
         )
+
+
+def read_hint(task: Task) -> str:
+    """What is taught of a task; "" where that is nothing."""
+    taught = find_hint(task)
+    return taught.hint.text if taught else ""

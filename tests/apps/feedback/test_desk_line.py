@@ -7,10 +7,10 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Project
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.hints import extract_hints
-from apps.feedback.selectors import effective_judgement, find_hint
+from apps.feedback.selectors import effective_judgement
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
-from tests.apps.feedback.builders import make_desk_task, write_answer
+from tests.apps.feedback.builders import make_desk_task, read_hint, write_answer
 from tests.factories import make_project
 
 FULL_HINT = "use ship, write the unit, check the sum"
@@ -37,7 +37,7 @@ def test_a_desk_task_ends_with_verified_rewards_step_scores_and_the_full_hint(de
         [1.0, 0.0, 0.0],
         [1.0, 1.0, 0.3],
     ]
-    assert str(find_hint(task)) == FULL_HINT
+    assert read_hint(task) == FULL_HINT
 
 
 def test_the_links_of_a_group_of_eight_take_few_queries(desk_project: Project) -> None:

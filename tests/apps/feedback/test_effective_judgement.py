@@ -9,12 +9,12 @@ from apps.calibration.selectors import weights_of
 from apps.feedback.hints import extract_hints
 from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback
-from apps.feedback.selectors import effective_judgement, effective_judgements, find_hint
+from apps.feedback.selectors import effective_judgement, effective_judgements
 from apps.feedback.submit import give_task_feedback
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, Step, Task
 from tentalis.core.learning.rewards import EffectiveJudgement
-from tests.apps.feedback.builders import make_chat_task, save_scores
+from tests.apps.feedback.builders import make_chat_task, read_hint, save_scores
 from tests.factories import make_user
 
 
@@ -140,7 +140,7 @@ def test_a_persons_hint_comes_before_an_ais_and_an_edited_answer_can_teach(proje
     give_task_feedback(task=task, by=bob, edited_answer="42, as the table says")
     add_ai_word(task, 0.2)
     extract_hints([task.pk])
-    assert str(find_hint(task)) == "A right answer is: 42, as the table says"
+    assert read_hint(task) == "A right answer is: 42, as the table says"
     reasons = dict(task.hints.values_list("feedback__source", "reason"))
     assert reasons == {"human": "", "ai": "the feedback has no words"}
 
@@ -167,7 +167,7 @@ def test_a_persons_own_words_are_the_hint_where_no_model_draws_one(project: Proj
     assert hints[commented.pk].text == "Greet first.\nAdd the fee."
     assert hints[wordy.pk].text == "x" * 599 + "…"
     assert task.hints.get(feedback__source="ai").text == ""  # a machine's words are no person's
-    assert find_hint(task) == hints[wordy.pk]
+    assert read_hint(task) == hints[wordy.pk].text
 
 
 def test_a_judge_that_is_not_trusted_gives_no_step_scores(project: Project) -> None:

@@ -19,13 +19,13 @@ from apps.feedback.hints import extract_hints
 from apps.feedback.managers import choose_manager
 from apps.feedback.models import Feedback, Review
 from apps.feedback.rules import validate_review_policy
-from apps.feedback.selectors import effective_judgement, find_hint
+from apps.feedback.selectors import effective_judgement
 from apps.feedback.submit import give_feedback
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
 from tentalis.core.desk import make_tickets
-from tests.apps.feedback.builders import make_chat_task, make_desk_task, write_answer
+from tests.apps.feedback.builders import make_chat_task, make_desk_task, read_hint, write_answer
 from tests.factories import make_project, make_task, make_user
 from tests.fakes import FakeModelServer
 
@@ -129,7 +129,7 @@ def test_an_llm_managers_judgement_reaches_attempts_steps_and_hint(settings: Set
         (0.2, "ai", [0.2, 0.2]),
         (0.8, "ai", [0.8, 0.8]),
     ]
-    assert str(find_hint(task)) == "Be brief."
+    assert read_hint(task) == "Be brief."
 
 
 @pytest.mark.django_db
@@ -221,7 +221,7 @@ def test_a_policy_may_turn_to_the_ai_manager_when_nobody_came() -> None:
     extract_hints([task.pk])
     assert dict(task.reviews.values_list("audience", "state")) == {"human": "expired", "ai": "closed"}
     assert task.feedback.get().source == "ai"
-    assert str(find_hint(task)) == "use ship, write the unit, check the sum"
+    assert read_hint(task) == "use ship, write the unit, check the sum"
 
 
 @pytest.mark.django_db

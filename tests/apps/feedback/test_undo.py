@@ -24,7 +24,7 @@ from apps.feedback.finalizing import settle_feedback
 from apps.feedback.hints import extract_hints
 from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Hint, Review, ReviewDraft
-from apps.feedback.selectors import effective_judgement, find_hint
+from apps.feedback.selectors import effective_judgement
 from apps.feedback.submit import give_task_feedback
 from apps.outbox.models import Segment
 from apps.outbox.services import claim_links
@@ -32,7 +32,7 @@ from apps.pipeline import flow, judging
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
-from tests.apps.feedback.builders import make_chat_task, make_open_review
+from tests.apps.feedback.builders import make_chat_task, make_open_review, read_hint
 from tests.factories import make_judged_task, make_project, make_task, make_user
 
 
@@ -45,7 +45,7 @@ def snapshot(task: Task) -> dict[str, Any]:
         "reviews": list(reviews.values_list("pk", "purpose", "state", "claimed_by", "assigned_to")),
         "said": list(task.feedback.standing().order_by("pk").values_list("pk", flat=True)),
         "worth": effective_judgement(task),
-        "hint": str(find_hint(task) or ""),
+        "hint": read_hint(task),
         "segments": list(Segment.objects.filter(subject_id=task.pk, state="open").values_list("kind", flat=True)),
         "compared": list(Comparison.objects.order_by("pk").values_list("pk", "said", "truth")),
     }
@@ -285,9 +285,9 @@ def test_before_anything_learnt_the_task_learns_without_it(project: Project, bob
     given = flow.give_feedback(review=review, by=bob, text="x", hint_text="Say please.", score=0.5)
     extract_hints([review.task_id])
     task = review.task
-    assert (str(find_hint(task)), Hint.objects.get().source) == ("Say please.", "reviewer")
+    assert (read_hint(task), Hint.objects.get().source) == ("Say please.", "reviewer")
     assert "Nothing has learnt from it yet" in judging.retract(given, by=bob, reason="no")
-    assert find_hint(task) is None
+    assert read_hint(task) == ""
     assert all(one.reward is None for one in effective_judgement(task).values())
 
 

@@ -85,7 +85,7 @@ def add_gaps(experiences: Sequence[Any], told: Told) -> None:
 
     Fields of an experience: sequences (B, T), attention_mask (B, T), action_mask and action_log_probs and advantages
     (B, T - 1), whose entry i is about token i + 1; labels (B,) JSON with `hinted_prompt_token_ids` where there is a
-    hint, and `weight`, how far its giver is trusted.
+    hint, and `weight`, the rollout's.
     """
     import torch
 
