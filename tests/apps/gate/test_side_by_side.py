@@ -26,8 +26,8 @@ from apps.feedback.claims import claim
 from apps.feedback.expiry import expire_reviews
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback, Hint, Review
-from apps.feedback.side_by_side import find_conversation, find_judged_pairs, open_pair
-from apps.feedback.submit import give_feedback
+from apps.feedback.side_by_side import find_conversation, find_judged_pairs, open_pair, read_preferences
+from apps.feedback.submit import give_feedback, give_task_feedback
 from apps.gate.awaiting import PEOPLE, find_answered, withdraw_decided
 from apps.gate.gating import gate_adapter
 from apps.gate.models import AnswerPair
@@ -265,6 +265,25 @@ def test_nothing_of_a_blind_pair_is_learned(clerk: Worker, people: Project, stor
     assert not Rollout.objects.filter(is_usable=True).exists()
     found = find_judged_pairs(people.pk)
     assert len(found) == 15, "and each tells how well a judge judges"
+
+
+def test_each_person_counts_once_by_their_last_word_and_not_where_they_are_not_trusted(
+    clerk: Worker, alice: User, bob: User, django_assert_num_queries: Any
+) -> None:
+    hold_out(clerk.project, 1)
+    task = open_pair(clerk, "chat", read_item(Item.objects.get()), ["7", "8"], people=2, by="gate")
+    for preferred in (0, 1, 1, 1):
+        give_task_feedback(task=task, by=bob, preferred_attempt=preferred)
+    give_task_feedback(task=task, by=bob, text="Both are short.")  # says nothing of which is better
+    with django_assert_num_queries(4):
+        assert read_preferences([task.pk]) == {task.pk: 0.0}
+    give_feedback(review=task.reviews.get(), by=alice, preferred_attempt=0)
+    assert read_preferences([task.pk]) == {task.pk: 0.5}
+    quarantined, doubted = {"quarantined_at": timezone.now()}, {"weight": 0.49}
+    Rater.objects.update_or_create(project=clerk.project, handle=bob.handle, defaults=quarantined)
+    assert read_preferences([task.pk]) == {task.pk: 1.0}
+    Rater.objects.update_or_create(project=clerk.project, handle=alice.handle, defaults=doubted)
+    assert read_preferences([task.pk]) == {}, "nobody whose word is trusted has said"
 
 
 def test_who_compares_answers_to_a_conversation_reads_all_of_it(
