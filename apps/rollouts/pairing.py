@@ -163,14 +163,12 @@ def settle_contradictions(pairs: Iterable[PreferencePair]) -> list[PreferencePai
     first: dict[tuple[str, str], PreferencePair] = {}
     for pair in pairs:
         first.setdefault(_sides(pair), pair)
+    said = {sides: pair.weight for sides, pair in first.items()}
     kept = []
     for (chosen, rejected), pair in first.items():
-        against = first.get((rejected, chosen))
-        if against is not None:
-            if pair.weight <= against.weight:
-                continue
-            pair.weight -= against.weight
-        kept.append(pair)
+        pair.weight -= said.get((rejected, chosen), 0.0)
+        if pair.weight > 0:
+            kept.append(pair)
     return kept
 
 

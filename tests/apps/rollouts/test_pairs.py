@@ -11,6 +11,7 @@ from django.apps import apps
 from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
 from apps.base.errors import ConflictError
+from apps.calibration.models import Rater
 from apps.feedback.models import Feedback
 from apps.feedback.submit import give_task_feedback
 from apps.inference.client import Sample
@@ -35,6 +36,13 @@ from tests.factories import add_call, make_attempt, make_task, make_user, make_w
 def alice(project: Project) -> User:
     user = make_user("alice")
     Member.objects.get_or_create(project=project, user=user, defaults={"role": Role.MANAGER})
+    return user
+
+
+@pytest.fixture
+def bob(project: Project) -> User:
+    user = make_user("bob")
+    Member.objects.get_or_create(project=project, user=user, defaults={"role": Role.REVIEWER})
     return user
 
 
@@ -126,14 +134,26 @@ def test_a_preference_stands_before_what_the_world_says(project: Project, alice:
     assert told() == [("choice", "a", "b")]
 
 
-def test_two_people_who_say_the_opposite_teach_nothing(project: Project, alice: User) -> None:
+def test_two_people_who_say_the_opposite_teach_nothing(project: Project, alice: User, bob: User) -> None:
     task = make_group(project, ("a", "b"), (None, None))
-    bob = make_user("bob")
-    Member.objects.get_or_create(project=project, user=bob, defaults={"role": Role.REVIEWER})
     give_task_feedback(task=task, by=alice, preferred_attempt=0)
     give_task_feedback(task=task, by=bob, preferred_attempt=1)
     build(task)
     assert told() == []
+
+
+@pytest.mark.parametrize("is_lighter_last", [False, True])
+def test_of_two_people_who_say_the_opposite_the_heavier_teaches_what_is_left(
+    project: Project, alice: User, bob: User, is_lighter_last: bool
+) -> None:
+    Rater.objects.create(project=project, handle="user:bob", kind=Rater.Kind.PERSON, weight=0.6)
+    task = make_group(project, ("a", "b"), (None, None))
+    words = [(alice, 0), (bob, 1)]
+    for by, attempt in words if is_lighter_last else reversed(words):
+        give_task_feedback(task=task, by=by, preferred_attempt=attempt)
+    build(task)
+    assert told() == [("choice", "a", "b")]
+    assert PreferencePair.objects.get().weight == pytest.approx(0.4)
 
 
 def test_an_edited_answer_replaces_the_answer_behind_the_same_steps(project: Project, alice: User) -> None:
