@@ -158,11 +158,12 @@ def _attempt_of(item: LearningItem) -> int | None:
 def settle_contradictions(pairs: Iterable[PreferencePair]) -> list[PreferencePair]:
     """Of two pairs that say the opposite the heavier one stays, with what it weighs more; neither where they are equal.
 
-    Equal pairs are one, the first of them: a person's word stands before what rewards say.
+    Equal pairs are one, the first of them that weighs anything: a person's word stands before what rewards say.
     """
     first: dict[tuple[str, str], PreferencePair] = {}
     for pair in pairs:
-        first.setdefault(_sides(pair), pair)
+        if pair.weight > 0:
+            first.setdefault(_sides(pair), pair)
     said = {sides: pair.weight for sides, pair in first.items()}
     kept = []
     for (chosen, rejected), pair in first.items():

@@ -1,6 +1,7 @@
 """Pairs and demonstrations: who says so, how far it is trusted, told once, taken back, and traced to their person."""
 
 import json
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,11 @@ def bob(project: Project) -> User:
     user = make_user("bob")
     Member.objects.get_or_create(project=project, user=user, defaults={"role": Role.REVIEWER})
     return user
+
+
+def quarantine(project: Project, user: User) -> None:
+    values = {"kind": Rater.Kind.PERSON, "quarantined_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    Rater.objects.create(project=project, handle=user.handle, **values)
 
 
 def make_group(project: Project, texts: tuple[str, ...], outcomes: tuple[float | None, ...]) -> Task:
@@ -154,6 +160,24 @@ def test_of_two_people_who_say_the_opposite_the_heavier_teaches_what_is_left(
     build(task)
     assert told() == [("choice", "a", "b")]
     assert PreferencePair.objects.get().weight == pytest.approx(0.4)
+
+
+def test_a_choice_stands_where_somebody_in_quarantine_made_the_same(project: Project, alice: User, bob: User) -> None:
+    quarantine(project, bob)
+    task = make_group(project, ("a", "b"), (None, None))
+    give_task_feedback(task=task, by=alice, preferred_attempt=0)
+    give_task_feedback(task=task, by=bob, preferred_attempt=0)
+    build(task)
+    assert told() == [("choice", "a", "b")]
+    assert PreferencePair.objects.get().weight == 1.0
+
+
+def test_what_the_world_says_stands_where_only_somebody_in_quarantine_chose(project: Project, bob: User) -> None:
+    quarantine(project, bob)
+    task = make_group(project, ("a", "b"), (1.0, 0.0))
+    give_task_feedback(task=task, by=bob, preferred_attempt=0)
+    build(task)
+    assert told() == [("attempts", "a", "b")]
 
 
 def test_an_edited_answer_replaces_the_answer_behind_the_same_steps(project: Project, alice: User) -> None:
