@@ -31,6 +31,8 @@ class TrainingRun(Stateful):
         priority: runs of higher priority go first among those of one project.
         not_before: it waits at least until then; waiting_reason: what it waits for, in words.
         attempt: tries so far; a result that carries another number is dropped.
+        past_attempts: [[began, ended], …], ISO 8601: when the box was at work on those before the present one, as far
+            as the day's quota asks.
         silences: of those, the ones that a box had begun before it was heard no more.
         untaken_since: when it was sent first of the attempts in a row that no box took up; None where one did.
         external_id: the run's name with the cluster that trains it; "" where the box itself does.
@@ -103,6 +105,7 @@ class TrainingRun(Stateful):
     not_before = models.DateTimeField(null=True, blank=True)
     waiting_reason = models.CharField(max_length=300, blank=True, default="")
     attempt = models.PositiveSmallIntegerField(default=0)
+    past_attempts = models.JSONField(default=list, blank=True, db_default=[])
     silences = models.PositiveSmallIntegerField(default=0, db_default=0)
     untaken_since = models.DateTimeField(null=True, blank=True)
     external_id = models.CharField(max_length=120, blank=True, default="")

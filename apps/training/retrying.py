@@ -13,6 +13,7 @@ from apps.audit.services import move
 from apps.base.errors import BadInputError, log_and_continue
 from apps.training import box, cluster, run_control
 from apps.training.models import TrainingRun
+from apps.training.schedule import keep_attempt
 from apps.training.services import read_recipe
 from tentalis.core.learning.recipes import Recipe, RecipeError
 
@@ -48,8 +49,9 @@ def change_recipe(run: TrainingRun, *, changes: Mapping[str, Any] | None = None,
 
 def retry_run(*, run: TrainingRun, by: str, **changes: Any) -> TrainingRun:
     """Queue a run again under its next attempt; results of the old one are dropped from now on."""
+    ended = run.heartbeat_at if run.state == TrainingRun.State.RUNNING else run.finished_at
     fresh: dict[str, Any] = {"failure": "", "finished_at": None, "heartbeat_at": None, "silences": 0}
-    fresh |= {"untaken_since": None, **changes}
+    fresh |= {"past_attempts": keep_attempt(run, ended=ended), "untaken_since": None, **changes}
     payload = {"attempt": run.attempt, "recipe": fresh.get("recipe_hash", run.recipe_hash)}
     move(run, TrainingRun.State.QUEUED, by=by, payload=payload, **fresh)
     return run

@@ -1,5 +1,6 @@
 """When a run is sent: its project's hours, quiet and quota, a free place on the box, and fairness between projects."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -7,8 +8,8 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import DateTimeField, F, Q, QuerySet, Sum
-from django.db.models.functions import Coalesce, Greatest, Now
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from apps.accounts.calendars import CalendarError, ask_calendar
@@ -157,14 +158,26 @@ def _lease_time() -> timedelta:
 
 
 def measure_use(project_ids: Iterable[int]) -> dict[int, float]:
-    """Seconds that each project trained in the last 24 hours, runs under way included."""
-    since = Now() - DAY
-    began = Greatest(F("started_at"), since, output_field=DateTimeField())
-    ended = Coalesce(F("finished_at"), Now(), output_field=DateTimeField())
-    runs = TrainingRun.objects.filter(project_id__in=list(project_ids), started_at__isnull=False)
-    lately = runs.filter(TRAINS | Q(finished_at__gt=since))
-    found = lately.values("project_id").annotate(used=Sum(ended - began)).order_by()
-    return {row["project_id"]: max(0.0, row["used"].total_seconds()) for row in found if row["used"] is not None}
+    """Seconds that each project trained in the last 24 hours: every attempt of its runs, those under way included."""
+    runs = TrainingRun.objects.filter(project_id__in=list(project_ids)).exclude(started_at=None, past_attempts=[])
+    lately = runs.filter(Q(finished_at=None) | Q(finished_at__gt=Now() - DAY)).annotate(now=Now()).order_by()
+    columns = ("project_id", "state", "started_at", "finished_at", "past_attempts", "now")
+    used: dict[int, float] = defaultdict(float)
+    for project_id, state, started_at, finished_at, past_attempts, now in lately.values_list(*columns):
+        attempts = [[datetime.fromisoformat(time) for time in attempt] for attempt in past_attempts]
+        if started_at and (over := now if state == State.RUNNING else finished_at):
+            attempts.append([started_at, over])
+        for began, ended in attempts:
+            used[project_id] += max(0.0, (ended - max(began, now - DAY)).total_seconds())
+    return dict(used)
+
+
+def keep_attempt(run: TrainingRun, *, ended: datetime | None) -> list[list[str]]:
+    """`past_attempts` of a run that is about to wait for its next one: the present one too, where it began and ended,
+    and none that ended before the last 24 hours."""
+    present = [[run.started_at.isoformat(), ended.isoformat()]] if run.started_at and ended else []
+    since = timezone.now() - DAY
+    return [[began, over] for began, over in [*run.past_attempts, *present] if datetime.fromisoformat(over) > since]
 
 
 def find_waiting_workers() -> list[int]:

@@ -28,7 +28,7 @@ from apps.training.models import TrainingRun
 from apps.training.naming import check_name
 from apps.training.rebuilding import find_hold, find_latest_version, find_parent
 from apps.training.results import end_untrained
-from apps.training.schedule import OUTSIDE_HOURS, leave_place, take_place
+from apps.training.schedule import OUTSIDE_HOURS, keep_attempt, leave_place, take_place
 from apps.workers.bases import require_base, say_missing
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -227,7 +227,8 @@ def resume_run(run: TrainingRun, *, by: str) -> TrainingRun:
         IllegalMoveError: it is not paused.
     """
     run_control.require(run, "resumed")
-    fresh: dict[str, Any] = {"waiting_reason": "", "heartbeat_at": None, "untaken_since": None}
+    fresh: dict[str, Any] = {"waiting_reason": "", "finished_at": None, "heartbeat_at": None, "untaken_since": None}
+    fresh["past_attempts"] = keep_attempt(run, ended=run.finished_at)
     move(run, TrainingRun.State.QUEUED, by=by, payload={"attempt": run.attempt}, **fresh)
     return run
 
@@ -236,7 +237,10 @@ def fail_run(run_id: int, *, link: str, reason: str, by: str) -> None:
     """Store a run that could not even be sent as failed."""
     run = TrainingRun.objects.get(pk=run_id)
     if run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}:
-        move(run, TrainingRun.State.FAILED, by=by, failure=f"{link}: {reason}", finished_at=Now())
+        times: dict[str, Any] = {"finished_at": Now()}
+        if run.state == TrainingRun.State.QUEUED:
+            times["started_at"] = None  # what began is of an earlier attempt
+        move(run, TrainingRun.State.FAILED, by=by, failure=f"{link}: {reason}", **times)
 
 
 def is_unsettled(worker_id: int) -> bool:

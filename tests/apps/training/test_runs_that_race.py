@@ -47,6 +47,11 @@ def send(run: TrainingRun, store: Path, *, attempt: int = 1, **changes: Any) -> 
     return output
 
 
+def measure(worker: Worker) -> float:
+    """Seconds of training that its project used."""
+    return schedule.measure_use([worker.project_id])[worker.project_id]
+
+
 @pytest.mark.parametrize(("what", "file"), [(trainings.cancel_run, "cancel"), (trainings.pause_run, "pause")])
 def test_who_stops_a_run_that_was_sent_meanwhile_stops_the_box(
     worker: Worker, store: Path, alice: User, what: Any, file: str
@@ -171,14 +176,39 @@ def test_a_run_that_went_on_after_a_pause_uses_time_and_gives_none_back(worker: 
         state="paused", finished_at=Now() - 5 * hours, started_at=Now() - 6 * hours
     )
     services.resume_run(fetch(run), by="user:alice")
+    assert measure(worker) == pytest.approx(3600, abs=5)
     services.dispatch_run(run.pk, by="control")
     TrainingRun.objects.filter(pk=run.pk).update(started_at=Now() - hours)
     other = queue(worker, number=2)
     TrainingRun.objects.filter(pk=other.pk).update(
         state="succeeded", started_at=Now() - 3 * hours, finished_at=Now() - 2 * hours
     )
-    used = schedule.measure_use([worker.project_id])[worker.project_id]
-    assert used == pytest.approx(7200, abs=5)
+    assert measure(worker) == pytest.approx(3 * 3600, abs=5)
+
+
+def test_an_attempt_that_fell_silent_used_the_box_until_its_last_sign_of_life(run: TrainingRun) -> None:
+    hours = timedelta(hours=1)
+    TrainingRun.objects.update(started_at=Now() - 3 * hours, heartbeat_at=Now() - 2 * hours)
+    sweep.sweep_runs()
+    assert fetch(run).state == "queued"
+    assert measure(run.worker) == pytest.approx(3600, abs=5)
+
+
+def test_attempts_count_as_far_as_they_reach_into_the_last_day_and_are_forgotten_behind_it(run: TrainingRun) -> None:
+    hours = timedelta(hours=1)
+    for began, ended in ((60, 40), (30, 20), (19, 18)):
+        TrainingRun.objects.update(state="failed", started_at=Now() - began * hours, finished_at=Now() - ended * hours)
+        retrying.retry_run(run=fetch(run), by="user:alice")
+    assert len(fetch(run).past_attempts) == 2
+    assert measure(run.worker) == pytest.approx(5 * 3600, abs=5)
+
+
+def test_a_run_that_cannot_be_sent_again_used_no_time_while_it_waited(run: TrainingRun) -> None:
+    hours = timedelta(hours=1)
+    TrainingRun.objects.update(state="failed", started_at=Now() - 6 * hours, finished_at=Now() - 5 * hours)
+    retrying.retry_run(run=fetch(run), by="user:alice")
+    services.fail_run(run.pk, link="training.dispatch", reason="the disk is full", by="sweep")
+    assert measure(run.worker) == pytest.approx(3600, abs=5)
 
 
 # --- real transactions ----------------------------------------------------------------------------------------------

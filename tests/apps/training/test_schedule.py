@@ -133,6 +133,20 @@ def test_quotas_of_seconds_and_of_runs_make_the_next_run_wait(worker: Worker) ->
     assert schedule.why_wait(run) is None
 
 
+def test_a_run_that_is_tried_again_waits_for_the_quota_that_it_used_up(worker: Worker) -> None:
+    boss, run = make_user("boss", is_superuser=True), queue(worker)
+    set_policy(worker.project, gpu_s_per_day=3000)
+    for count in (1, 2):
+        TrainingRun.objects.filter(pk=run.pk).update(
+            state="failed", started_at=Now() - timedelta(hours=2), finished_at=Now() - timedelta(hours=1)
+        )
+        run = TrainingRun.objects.select_related("project").get(pk=run.pk)
+        trainings.retry_run(run=run, by=boss)
+        run.refresh_from_db()
+        assert not is_sent(run)
+        assert run.waiting_reason == f"{count * 3600:,} of 3,000 seconds of training in 24 hours are used up"
+
+
 def test_one_place_is_one_run_and_the_others_say_who_has_it(worker: Worker) -> None:
     first, second = queue(worker), queue(make_worker(make_project(slug="other"), name="other"))
     flow.train_waiting()
