@@ -19,6 +19,7 @@ from django.db.models.functions import Coalesce, Now
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import ConflictError
+from apps.base.texts import make_storable
 from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import LostClaimError
 from apps.outbox.kinds import KINDS, SLOW_QUEUES, queue_of
@@ -386,6 +387,7 @@ def fail_link(
         has_a_turn: that is waited for however long it takes.
         retry_after_s: it is not tried before, whatever else says when.
     """
+    message = make_storable(message)  # whoever raised it may have quoted anything
     with transaction.atomic():
         held = Segment.objects.filter(pk__in=list(claim.subjects), fence=claim.fence)
         held.update(away_since=Coalesce("away_since", Now()) if is_away else None)

@@ -157,6 +157,16 @@ def test_an_error_that_trying_again_cannot_mend_is_not_tried_again(segment: Segm
     assert (fetch(segment).state, fetch(segment).attempts) == ("dead", 1)
 
 
+def test_a_reason_that_cannot_be_stored_as_it_is_is_kept_all_the_same(segment: Segment) -> None:
+    def quote(subject_id: int) -> None:
+        raise BadInputError("found \x00 and \ud800")
+
+    assert not run_link(quote, segment.pk, 0)
+    found = fetch(segment)
+    assert (found.state, found.errors[-1]["message"]) == ("dead", "found \ufffd and \ufffd")
+    assert BURIED == [(7, "tasks.first", "BadInputError: found \ufffd and \ufffd")]
+
+
 def test_a_failed_link_waits_longer_each_time(settings: Settings) -> None:
     settings.TENTALIS = settings.TENTALIS | {"RETRY_BASE_SECONDS": 1.0}
     waits = [services.backoff_s(attempt) for attempt in (1, 3, 60)]
