@@ -35,6 +35,7 @@ class FakeModelServer:
         models: names it answers to.
         mode: "ok"; "busy" 429 with `retry_after`; "broken" 500; "garbage" 200 and no JSON; "silent" never answers;
             "refusing" 400 with words; "redirecting" 307.
+        broken_words: what it says where it is "broken".
         is_plain: knows nothing but OpenAI's API: no token ids, and 400 for fields it does not know.
         knows_n: honours `n`; else gives one answer.
         usage: what it says each call used.
@@ -43,6 +44,7 @@ class FakeModelServer:
     reply: Callable[[str, int], str] = lambda prompt, index: f"reply {index}"
     models: list[str] = field(default_factory=lambda: ["desk"])
     mode: Mode = "ok"
+    broken_words: str = "the engine died"
     retry_after: str = "7"
     is_plain: bool = False
     knows_n: bool = True
@@ -108,7 +110,7 @@ class FakeModelServer:
             case "busy":
                 return 429, _error("slow down", "rate_limited"), {"Retry-After": self.retry_after}
             case "broken":
-                return 500, _error("the engine died", "internal"), {}
+                return 500, _error(self.broken_words, "internal"), {}
             case "garbage":
                 return 200, "<html>a proxy's page</html>", {}
             case "silent":

@@ -275,7 +275,7 @@ class Transport:
     def _refusal(self, response: httpx.Response, path: str, model: str | None) -> Exception:
         status = response.status_code
         words, server_code, is_about_model = _read_refusal(response, model)
-        message = f"{self.root}{path} answered {status}: {words}"
+        message = make_storable(f"{self.root}{path} answered {status}: {words}")
         if status in _BUSY_STATUSES or status >= 500:
             wait_s = read_retry_after(response.headers)
             if status == 429 and wait_s is not None and wait_s <= LONGEST_PACE_S:

@@ -12,6 +12,7 @@ from apps.evals.asking import ask_evaluation, measure_asked, replay_evaluation, 
 from apps.evals.limits import RunLimits
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset, TryRecord
 from apps.inference.kept_answers import find_written_answers, name_asked, write_answers
+from apps.inference.models import Provider
 from apps.workers.models import Worker
 from tests.apps.evals.conftest import make_numbers, number_of
 from tests.fakes import FakeModelServer
@@ -74,6 +75,25 @@ def test_a_try_that_takes_too_long_has_no_outcome_and_holds_up_nobody(
     assert (row.state, row.played) == ("done", COUNT)
     late = ItemTry.objects.get(place=1)
     assert (late.outcome, late.cause, late.reason) == (None, "timeout", "it took longer than 2 s")
+
+
+def test_a_run_ends_though_a_try_is_refused_in_words_that_cannot_be_stored(
+    worker: Worker, numbers: Taskset, alice: User
+) -> None:
+    class Picky(FakeModelServer):
+        def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+            if "messages" in body and number_of(json.dumps(body["messages"])) == 2:
+                return 400, {"error": {"message": "bad prompt \x00 here"}}
+            return super()._serve(path, body)
+
+    with Picky() as picky:
+        Provider.objects.update(base_url=picky.url)
+        worker.refresh_from_db()
+        row = run(worker, numbers, alice)
+    assert (row.state, row.played) == ("done", COUNT)
+    refused = ItemTry.objects.get(place=1)
+    assert (refused.outcome, refused.cause) == (None, "infrastructure")
+    assert "bad prompt \ufffd here" in refused.reason
 
 
 def test_a_run_whose_budget_is_used_pauses_in_words_and_goes_on_with_another(

@@ -113,6 +113,18 @@ def test_a_server_that_refuses_answers_and_one_that_nobody_uses_is_not_asked(
     assert box.requests == []
 
 
+def test_one_whose_words_cannot_be_stored_hides_no_other(provider: Provider, project: Project) -> None:
+    with FakeModelServer(mode="broken", broken_words="out of memory \x00 at 0x1") as broken:
+        other = Provider.objects.create(
+            project=project, name="other", kind="vllm", base_url=broken.url, allow_private=True
+        )
+        Worker.objects.create(project=project, name="clerk", kind="chat", provider=other, base_model="desk")
+        assert servers.look() == 1
+    looks = {one.name: one for one in ServerLook.objects.all()}
+    assert (looks["box"].away_since, looks["box"].words) == (None, "")
+    assert "answered 500: out of memory \ufffd at 0x1" in looks["other"].words
+
+
 def test_the_installations_engine_is_looked_at_where_a_worker_uses_it(project: Project, settings: Settings) -> None:
     settings.ENGINE_URL = f"http://127.0.0.1:{find_free_port()}"
     Worker.objects.create(project=project, name="clerk", kind="desk")

@@ -124,6 +124,18 @@ def test_a_server_that_says_when_is_not_asked_before(task: Task, provider: Provi
     assert find_segment(task).away_since is not None
 
 
+def test_a_server_whose_words_cannot_be_stored_is_waited_for_too(
+    task: Task, provider: Provider, server: FakeModelServer
+) -> None:
+    Provider.objects.filter(pk=provider.pk).update(base_url=server.url)
+    server.mode, server.broken_words = "broken", "out of memory \x00 at 0x1"
+    try_in_vain(task)
+    segment = find_segment(task)
+    assert (segment.state, segment.attempts, segment.fence) == ("open", 0, None)
+    assert segment.away_since is not None
+    assert "answered 500: out of memory \ufffd at 0x1" in segment.errors[-1]["message"]
+
+
 def test_who_waits_says_so_and_why_on_the_task_the_dashboard_and_in_why(task: Task, project: Project) -> None:
     client = Client()
     client.login(username="alice", password="alice-has-a-password")
