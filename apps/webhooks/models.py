@@ -27,7 +27,7 @@ class Webhook(Timestamped):
         cursor_epoch, cursor_xid, cursor_id: `cursor`, the last entry looked at; what comes behind it is still to be
             enqueued.
         failures, failing_since: failed attempts in a row, of whatever message, and since when.
-        paused_until: nothing is sent before: the address failed a moment ago.
+        paused_until: nothing is sent before: the address failed a moment ago. Else when it last had its turn.
         disabled_reason: why it was switched off without a person; "" where it was not.
         fence, lease_until: which process sends to it, and until when; both None while none does.
     """

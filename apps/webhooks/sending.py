@@ -109,7 +109,7 @@ def lease() -> timedelta:
 
 
 def claim() -> Webhook | None:
-    """Take an address that has something due, for this process; None: there is none."""
+    """Take an address that has something due, for this process, by turns; None: there is none."""
     due = Delivery.objects.filter(webhook=OuterRef("pk"), state=Delivery.State.PENDING, next_at__lte=Now())
     is_free = Q(fence__isnull=True) | Q(lease_until__lt=Now())
     with transaction.atomic():
@@ -122,7 +122,9 @@ def claim() -> Webhook | None:
         )
         if webhook is not None:
             webhook.fence = uuid.uuid4()
-            Webhook.objects.filter(pk=webhook.pk).update(fence=webhook.fence, lease_until=Now() + lease())
+            Webhook.objects.filter(pk=webhook.pk).update(
+                fence=webhook.fence, lease_until=Now() + lease(), paused_until=Now()
+            )
     return webhook
 
 

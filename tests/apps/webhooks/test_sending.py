@@ -6,6 +6,7 @@ from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
+from apps.webhooks import sending
 from apps.webhooks.models import Delivery, Webhook
 from apps.webhooks.posting import Poster
 from apps.webhooks.secrets import read_secrets
@@ -67,6 +69,28 @@ def test_a_message_arrives_signed_as_a_receiver_checks_it(
     for spoiled in ({"body": body + b" "}, {"now_s": time.time() + 301}, {"secret": "whsec_" + "A" * 44}):
         with pytest.raises(SignatureError):
             verify_webhook(**({"headers": headers, "body": body, "secret": secret, "now_s": time.time()} | spoiled))
+
+
+def test_addresses_take_turns(make: Make, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+
+    def take_all_the_time(webhook: Webhook, body: bytes, headers: dict[str, str]) -> Reply:
+        nonlocal now
+        now += sending.DRAIN_S
+        return Reply(200)
+
+    monkeypatch.setattr(sending, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
+    hooks = [make("/ok") for _ in range(2)]
+    for webhook in hooks:
+        for _ in range(2):
+            send_test(webhook=webhook, by=owner)
+    heard: list[int] = []
+    for _ in range(4):
+        claimed = claim()
+        assert claimed is not None
+        assert drain(claimed, take_all_the_time) == 1
+        heard.append(claimed.pk)
+    assert heard == [hooks[0].pk, hooks[1].pk] * 2
 
 
 def test_the_signature_is_the_one_of_the_standards_own_example() -> None:
