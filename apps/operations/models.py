@@ -8,6 +8,9 @@ from django.db.models import Q
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful
 
+SUBJECT_CHARS, WORDS_CHARS = 100, 500
+"""What an alarm holds of each."""
+
 
 class ServerLook(models.Model):
     """The last look at a model server that workers use: whether it answers.
@@ -67,8 +70,8 @@ class Alarm(Stateful):
     EVENTS: ClassVar = {State.OPEN: Kind.ALARM_OPENED, State.CLOSED: Kind.ALARM_CLOSED}
 
     rule = models.CharField(max_length=40)
-    subject = models.CharField(max_length=100, blank=True)
-    words = models.CharField(max_length=500)
+    subject = models.CharField(max_length=SUBJECT_CHARS, blank=True)
+    words = models.CharField(max_length=WORDS_CHARS)
     state = models.CharField(max_length=8, choices=State.choices, default=State.OPEN)
     closed_at = models.DateTimeField(null=True)
     told = models.CharField(max_length=8, blank=True, default="")

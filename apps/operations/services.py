@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django.conf import settings
 from django.core.cache import cache
@@ -12,8 +13,9 @@ from django.db.models.functions import Now
 
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
+from apps.base.texts import make_storable
 from apps.operations.figures import measure
-from apps.operations.models import Alarm
+from apps.operations.models import SUBJECT_CHARS, WORDS_CHARS, Alarm
 from apps.operations.monitors import find_all_troubles
 from apps.operations.rules import Trouble
 from apps.operations.telling import tell_all
@@ -41,12 +43,12 @@ class Watch:
         Args:
             now_s: of a clock that is never set.
         """
-        found = {(trouble.rule.name, trouble.subject): trouble for trouble in troubles}
+        found = {(trouble.rule.name, trouble.subject): trouble for trouble in map(_fit, troubles)}
         self._since = {key: self._since.get(key, now_s) for key in found}
         alarms = {(alarm.rule, alarm.subject): alarm for alarm in Alarm.objects.filter(state=Alarm.State.OPEN)}
         for key, trouble in found.items():
             if (alarm := alarms.get(key)) is not None:
-                Alarm.objects.filter(pk=alarm.pk).exclude(words=trouble.words[:500]).update(words=trouble.words[:500])
+                Alarm.objects.filter(pk=alarm.pk).exclude(words=trouble.words).update(words=trouble.words)
             elif now_s - self._since[key] >= trouble.rule.patience_s:
                 open_alarm(trouble)
         calm = {key: alarm for key, alarm in alarms.items() if key not in found}
@@ -57,9 +59,15 @@ class Watch:
                 logger.warning("alarm %s is over", alarm)
 
 
+def _fit(trouble: Trouble) -> Trouble:
+    """As much of it as an alarm holds: a monitor of another package may say anything."""
+    subject, words = make_storable(trouble.subject)[:SUBJECT_CHARS], make_storable(trouble.words)[:WORDS_CHARS]
+    return replace(trouble, subject=subject, words=words)
+
+
 def open_alarm(trouble: Trouble) -> Alarm:
     with transaction.atomic():
-        alarm = Alarm.objects.create(rule=trouble.rule.name, subject=trouble.subject, words=trouble.words[:500])
+        alarm = Alarm.objects.create(rule=trouble.rule.name, subject=trouble.subject, words=trouble.words)
         record(Kind.ALARM_OPENED, subject=alarm, by=BY, payload=_payload(alarm))
     logger.warning("alarm %s: %s", alarm, alarm.words)
     return alarm

@@ -116,6 +116,17 @@ def test_what_comes_and_goes_is_one_alarm() -> None:
     assert AuditEntry.objects.filter(subject_type="alarm").count() == 1
 
 
+@pytest.mark.django_db
+def test_what_an_alarm_cannot_hold_of_a_monitors_words_keeps_no_other_from_opening() -> None:
+    endless = Trouble(Rule("plugged", 0, lambda now: iter(())), "s\x00" + 200 * "s", "w\x00" + 600 * "w")
+    watch = Watch()
+    for now_s in (0.0, 1.0):
+        watch.look([endless, patient(0)], now_s=now_s)
+    held = {alarm.rule: (alarm.subject, alarm.words) for alarm in Alarm.objects.all()}
+    assert held == {"plugged": ("s\ufffd" + 98 * "s", "w\ufffd" + 498 * "w"), "queue.old": ("work", "work waits")}
+    assert Alarm.objects.count() == 2
+
+
 def is_over(watch: Watch) -> None:
     """Nothing is wrong, for as long as it takes to be believed."""
     for now_s in (1000, 1000 + CALM_S):
