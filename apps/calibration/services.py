@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -115,19 +115,26 @@ def record_comparisons(*, project_id: int, sittings: Iterable[Sitting]) -> None:
         _settle(list(changed.values()), before)
 
 
-def forget_judgements(*, project_id: int, handle: str, attempt_ids: Iterable[int]) -> None:
+def forget_judgements(
+    *, project_id: int, handle: str, attempt_ids: Iterable[int], kept: Collection[tuple[str, JudgedRow]] = ()
+) -> None:
     """Take back what came of a rater's word on these attempts: it was undone or retracted.
 
-    Goes for comparisons of the rater, and of others with its word; the weights are counted anew.
+    Goes for comparisons of the rater, and of others with its word; the weights are counted anew. A person who is
+    quarantined stays so: only `reinstate` ends that.
+
+    Args:
+        kept: (handle, comparison) that stay, for they come of other words too; whether they count is as it was.
     """
-    ids = list(attempt_ids)
+    stays = {(rater, row._replace(counts=True)) for rater, row in kept}
     with transaction.atomic():
-        rows = Comparison.objects.filter(project_id=project_id, attempt__in=ids)
-        touched = {*rows.filter(against=handle).values_list("rater__handle", flat=True), handle}
+        _lock_project(project_id)
+        rows = Comparison.objects.filter(project_id=project_id, attempt__in=list(attempt_ids))
+        rows = rows.filter(Q(rater__handle=handle) | Q(against=handle)).select_related("rater")
+        gone = [row for row in rows if (row.rater.handle, _read_row(row)) not in stays]
+        touched = {handle, *(row.rater.handle for row in gone)}
         raters = _lock_raters(project_id, dict.fromkeys(touched, ""), make_missing=False)
-        if handle in raters:
-            rows.filter(rater=raters[handle]).delete()
-        rows.filter(against=handle).delete()
+        Comparison.objects.filter(pk__in=[row.pk for row in gone]).delete()
         before = {rater.pk: rater.quarantined_at is not None for rater in raters.values()}
         for rater in raters.values():
             _recount(rater)
@@ -215,8 +222,7 @@ def _lock_raters(project_id: int, kinds: Mapping[str, str], *, make_missing: boo
     A project's raters are changed by one transaction at a time. Locks on their rows alone would deadlock where one
     transaction notes several feedbacks, whose raters come in any order.
     """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, project_id])
+    _lock_project(project_id)
     found = {rater.handle: rater for rater in Rater.objects.filter(project_id=project_id, handle__in=kinds)}
     missing = [
         Rater(project_id=project_id, handle=handle, kind=kinds[handle]) for handle in kinds if handle not in found
@@ -224,6 +230,15 @@ def _lock_raters(project_id: int, kinds: Mapping[str, str], *, make_missing: boo
     if missing and make_missing:
         found |= {rater.handle: rater for rater in Rater.objects.bulk_create(missing)}
     return found
+
+
+def _lock_project(project_id: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, project_id])
+
+
+def _read_row(kept: Comparison) -> JudgedRow:
+    return JudgedRow(kept.attempt_id, kept.step_id, kept.said, kept.truth, kept.source, kept.against)
 
 
 def _keep(project_id: int, sittings: Sequence[tuple[int, Sequence[JudgedRow]]]) -> dict[int, list[_Kept]]:
@@ -290,7 +305,8 @@ def _recount(rater: Rater) -> None:
     """Count the weight anew from what is kept, in memory: the counts from all of it, the weight from the last."""
     sittings = find_sittings(rater)
     _start_anew(rater)
-    rater.quarantined_at = None
+    if rater.kind != Rater.Kind.PERSON:
+        rater.quarantined_at = None
     for at, judged in sittings:
         _count(rater, [_Kept(said, truth, True) for said, truth in judged], at=at)
     if rater.audited >= REMEMBERED:

@@ -5,15 +5,15 @@ Whoever stores feedback that stands calls `compare([feedback])` last in its tran
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import weights_of
 from apps.calibration.services import JudgedRow, Sitting, forget_judgements, record_comparisons
+from apps.feedback.gold import find_all_expected
 from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt
 from tentalis.core.scoring.calibration import approves
@@ -52,6 +52,11 @@ class _Word:
         return Rater.Kind.SCORER if self.source == Feedback.Source.IMPLICIT else Rater.Kind.AI
 
 
+_Heard = tuple[dict[str, Sitting], list[tuple[str, str, Scores, Scores, _Word]]]
+"""What a word says beside what is known and what peers say; and what is held against whose word when that is trusted:
+(handle, its kind, its scores, the truth, the person's word)."""
+
+
 def compare(standing: Sequence[Feedback], *, expected: Mapping[int, Mapping[str, Any]] | None = None) -> None:
     """Hold feedback against what is known and against others' words; raters' weights follow.
 
@@ -63,19 +68,11 @@ def compare(standing: Sequence[Feedback], *, expected: Mapping[int, Mapping[str,
 
     Args:
         standing: stands, and its words on steps are stored.
-        expected: feedback id -> what is known of its gold item (`gold.find_expected`).
+        expected: feedback id -> what is known of its gold item (`gold.find_all_expected`).
     """
-    tasks, of_project = {feedback.task_id for feedback in standing}, attrgetter("project_id")
-    attempts, words, scores = _load_attempts(tasks), _load_words(tasks), _load_scores(tasks)
-    for project_id, some in groupby(sorted(standing, key=of_project), key=of_project):
+    for project_id, some in groupby(_hear(standing, expected or {}), key=lambda one: one[0]):
         sittings: list[Sitting] = []
-        for feedback in some:
-            answered, others = attempts[feedback.task_id], dict(words[feedback.task_id])
-            mine = others.pop(feedback.pk, None)
-            if mine is None or not answered:
-                continue
-            known = (expected or {}).get(feedback.pk) or {}
-            gathered, by_person = _gather(mine, others.values(), answered, dict(scores[feedback.task_id]), known)
+        for _, (gathered, by_person) in some:
             if by_person:
                 record_comparisons(project_id=project_id, sittings=sittings)  # they may move the trust read here
                 sittings = []
@@ -87,11 +84,22 @@ def compare(standing: Sequence[Feedback], *, expected: Mapping[int, Mapping[str,
         record_comparisons(project_id=project_id, sittings=sittings)
 
 
+def _hear(standing: Sequence[Feedback], expected: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, _Heard]]:
+    """Project id and what there is to compare of each feedback that stands, by project."""
+    tasks = {feedback.task_id for feedback in standing}
+    attempts, words, scores = _load_attempts(tasks), _load_words(tasks), _load_scores(tasks)
+    for feedback in sorted(standing, key=lambda one: one.project_id):
+        answered, others = attempts[feedback.task_id], dict(words[feedback.task_id])
+        mine = others.pop(feedback.pk, None)
+        if mine is not None and answered:
+            known = expected.get(feedback.pk) or {}
+            judged = dict(scores[feedback.task_id])
+            yield feedback.project_id, _gather(mine, others.values(), answered, judged, known)
+
+
 def _gather(
     mine: _Word, others: Iterable[_Word], attempts: Attempts, judged: dict[str, Scores], known: Mapping[str, Any]
-) -> tuple[dict[str, Sitting], list[tuple[str, str, Scores, Scores, _Word]]]:
-    """What a word says beside what is known and what peers say; and what is held against whose word when that is
-    trusted: (handle, its kind, its scores, the truth, the person's word)."""
+) -> _Heard:
     verified = judged.pop(VERIFIER, {}) | {
         (pk, None): outcome for pk, outcome in attempts.values() if outcome is not None
     }
@@ -117,14 +125,32 @@ def _gather(
 def forget(taken_back: Iterable[Feedback]) -> None:
     """Take back what came of feedback that was undone or retracted; the weights are counted anew.
 
+    What its author still says on the task stays compared, and is compared now where the other word stood before it.
     In as many statements for many of one author as for one, but for the weight of each rater it touches.
     """
     by_author: dict[tuple[int, str], list[int]] = defaultdict(list)
+    gone = []
     for feedback in taken_back:
         by_author[feedback.project_id, feedback.author].append(feedback.task_id)
+        gone.append(feedback.pk)
     for (project_id, author), tasks in by_author.items():
         attempts = Attempt.objects.filter(task__in=tasks).values_list("pk", flat=True)
-        forget_judgements(project_id=project_id, handle=author, attempt_ids=attempts)
+        said = Feedback.objects.standing().filter(task__in=tasks, author=author, undo_until__isnull=True)
+        standing = list(said.exclude(pk__in=gone).select_related("review").order_by("pk"))
+        expected = find_all_expected(standing)
+        kept = _list_rows(heard for _, heard in _hear(standing, expected))
+        forget_judgements(project_id=project_id, handle=author, attempt_ids=attempts, kept=kept)
+        compare(standing, expected=expected)
+
+
+def _list_rows(heard: Iterable[_Heard]) -> set[tuple[str, JudgedRow]]:
+    """The handle and comparison of all that comes of words, whoever is trusted."""
+    rows: set[tuple[str, JudgedRow]] = set()
+    for gathered, by_person in heard:
+        rows |= {(handle, row) for handle, one in gathered.items() for row in one.rows}
+        for handle, _, given, truth, person in by_person:
+            rows |= {(handle, row) for row in _against_person(given, person, truth, is_trusted=True)}
+    return rows
 
 
 def _load_attempts(tasks: Collection[int]) -> Mapping[int, Attempts]:

@@ -8,13 +8,13 @@ from django.db.models import Max
 from django.db.models.functions import Now
 
 from apps.feedback.comparing import compare
-from apps.feedback.gold import find_expected
+from apps.feedback.gold import find_all_expected
 from apps.feedback.models import Feedback, ReviewDraft
 
 
 def note_standing(feedback: Sequence[Feedback]) -> None:
     """Let what was said tell how its authors judge, in the running transaction. Called once a feedback."""
-    compare(feedback, expected={one.pk: found for one in feedback if (found := find_expected(one)) is not None})
+    compare(feedback, expected=find_all_expected(feedback))
 
 
 def find_undo_until(task_ids: Iterable[int]) -> dict[int, datetime]:

@@ -4,7 +4,7 @@ What is said of one trains nothing and moves no task; it is compared with what i
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -151,6 +151,11 @@ def find_expected(feedback: Feedback) -> dict[str, Any] | None:
         "score": item.expected["score"],
         "attempts": {int(index): score for index, score in item.expected["attempts"].items()},
     }
+
+
+def find_all_expected(feedback: Iterable[Feedback]) -> dict[int, dict[str, Any]]:
+    """Feedback id -> what is known of the gold item it was said of; nothing of other work."""
+    return {one.pk: found for one in feedback if (found := find_expected(one)) is not None}
 
 
 def _read_reference(reference: Feedback, attempts: Mapping[int, Attempt]) -> dict[int, float]:

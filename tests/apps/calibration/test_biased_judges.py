@@ -12,11 +12,14 @@ from pytest_django import Settings
 
 from apps.accounts.models import Project, User
 from apps.calibration.models import Comparison, Rater
+from apps.feedback.claims import claim_review
 from apps.feedback.comparing import compare, forget
+from apps.feedback.gold import add_gold
 from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, Review
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.submit import give_feedback, give_task_feedback
+from apps.pipeline import judging
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Attempt, Task
 from tests.apps.feedback.builders import make_chat_task, save_scores
@@ -208,6 +211,72 @@ def test_a_hostile_reviewer_stops_moving_rewards(project: Project, alice: User, 
         say(make_verified(project), bob, 0.0, 1.0)
     assert Rater.objects.get(handle="user:bob").quarantined_at is not None
     assert effective_judgement(unverified)[attempt.pk].reward == pytest.approx(0.0)
+
+
+KEPT = ("rater__handle", "attempt", "said", "truth", "source", "against", "counts", "at")
+COUNTED = ("handle", "weight", "bad", "false_approvals", "good", "false_rejections", "sittings", "quarantined_at")
+
+
+def test_a_second_word_that_is_taken_back_leaves_what_came_of_the_first(project: Project, bob: User) -> None:
+    tasks = [make_chat_task(project, [BAD]) for _ in range(22)]
+    for task in tasks[:21]:
+        Attempt.objects.filter(task=task).update(outcome=0.0)
+    for task in tasks:
+        save_scores(task, "prm", [0.9])
+        give_task_feedback(task=task, by=bob, score=1.0)
+    before = list(Comparison.objects.order_by("pk").values_list(*KEPT)), list(Rater.objects.values_list(*COUNTED))
+    assert Rater.objects.get(handle="user:bob").quarantined_at is not None
+    for task in (tasks[0], tasks[21]):
+        for words in ({"text": "hm"}, {"score": 1.0}, {"score": 0.0}):
+            judging.retract(give_task_feedback(task=task, by=bob, **words), by=bob, reason="typo")
+    after = list(Comparison.objects.order_by("pk").values_list(*KEPT)), list(Rater.objects.values_list(*COUNTED))
+    assert after == before
+
+
+def test_the_first_word_taken_back_the_second_is_compared_in_its_place(
+    project: Project, alice: User, bob: User
+) -> None:
+    task = make_verified(project)
+    save_scores(task, "prm", [0.9, 0.8])
+    say(task, alice, 1.0, 0.0)
+    first = say(task, bob, 0.0, 1.0)
+    say(task, bob, 0.0, 0.2)
+    judging.retract(first, by=bob, reason="I misread the second answer")
+    rows = Comparison.objects.filter(rater__handle="user:bob", source="verified").order_by("attempt__index")
+    assert list(rows.values_list("said", "truth")) == [(0.0, 1.0), (0.2, 0.0)]
+    against = Comparison.objects.filter(against="user:bob", rater__handle="scorer:prm").order_by("attempt__index")
+    assert list(against.values_list("truth", flat=True)) == [0.0, 0.2]
+    assert Comparison.objects.filter(source="peer").count() == 2
+    rater = Rater.objects.get(handle="user:bob")
+    assert (rater.audited, rater.errors) == (2, 1)
+
+
+def test_what_was_said_of_a_gold_item_stays_held_against_its_truth_and_other_words_on_it_do_not(
+    project: Project, alice: User, bob: User
+) -> None:
+    project.review_policy = {"who": "human", "gold_rate": 1.0}
+    project.save()
+    task = make_chat_task(project, [GOOD], state=Task.State.DONE)
+    add_gold(task=task, by=alice, expected={"score": 1.0})
+    review = claim_review(project, bob)
+    assert review is not None
+    wrong = give_feedback(review=review, by=bob, score=0.0)
+    judging.retract(give_task_feedback(task=task, by=bob, text="hm"), by=bob, reason="typo")
+    rater = Rater.objects.get(handle="user:bob")
+    assert (rater.audited, rater.errors) == (1, 1)
+    give_task_feedback(task=task, by=bob, score=0.0)
+    judging.retract(wrong, by=bob, reason="wrong")
+    assert not Comparison.objects.exists()
+
+
+def test_who_was_quarantined_is_not_let_back_by_taking_words_back(project: Project, bob: User) -> None:
+    said = [say(make_verified(project), bob, 0.0, 1.0) for _ in range(12)]
+    since = Rater.objects.get(handle="user:bob").quarantined_at
+    assert since is not None
+    for feedback in said:
+        judging.retract(feedback, by=bob, reason="oops")
+    rater = Rater.objects.get(handle="user:bob")
+    assert (rater.audited, rater.weight, rater.quarantined_at) == (0, 1.0, since)
 
 
 def test_a_comparison_with_all_it_is_held_against_takes_eight_statements(
