@@ -48,12 +48,20 @@ def find_undoing(bulk_id: int, *, limit: int) -> tuple[BulkJudgement | None, lis
     return bulk, list(rows.select_related("review", "project")[:limit])
 
 
+def find_under_way(given: Sequence[Feedback]) -> set[int]:
+    """Ids of the tasks that a person is asked about, but for appeals against what was given: no review of them is
+    opened beside that."""
+    asked = Review.objects.filter(task__in=[one.task_id for one in given], audience=Review.Audience.HUMAN)
+    asked = asked.filter(state=Review.State.OPEN).exclude(purpose=Review.Purpose.GOLD)
+    return set(asked.exclude(about__in=given).values_list("task_id", flat=True))
+
+
 def undo_many(bulk: BulkJudgement, given: Sequence[Feedback], *, stopped: Collection[int]) -> None:
     """Put back what stood before, of feedback on tasks whose learning the caller has stopped: the reviews are open
-    again and nobody's.
+    again and nobody's. Appeals against it expire, for the work is judged anew.
 
     Args:
-        stopped: ids of those tasks.
+        stopped: ids of those tasks, without those of `find_under_way`.
     """
     by = bulk.by.handle
     tasks = list(Task.objects.select_for_update().filter(pk__in=stopped, state=Task.State.LEARNING).order_by("pk"))
@@ -62,6 +70,9 @@ def undo_many(bulk: BulkJudgement, given: Sequence[Feedback], *, stopped: Collec
         retracted_at=Now(), retracted_by=by, retract_reason=UNDONE, undo_until=None
     )
     payload = {"bulk": bulk.pk}
+    appeals = Review.objects.select_for_update().filter(about__in=given, state=Review.State.OPEN).order_by("pk")
+    then = payload | {"then": "the judgement it disputes was undone"}
+    move_many(list(appeals), Review.State.EXPIRED, by=by, payload=then, closed_at=Now())
     move_many(reviews, Review.State.OPEN, by=by, payload=payload, closed_at=None, claimed_by=None, lease_until=None)
     Review.objects.filter(pk__in=[review.pk for review in reviews], due_at__lt=Now() + LEASE).update(
         due_at=Now() + LEASE

@@ -90,7 +90,8 @@ def undo_all(bulk_id: int) -> None:
 def undo_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
     """Take back one chunk; whether it was the last.
 
-    What no link has taken up is undone at once. The rest is retracted, but for what a closed batch holds.
+    What no link has taken up is undone at once. The rest is retracted, but for what a closed batch holds; so is what
+    stands on tasks that a person is asked about again, whose reviews are not opened once more.
     """
     with transaction.atomic():
         bulk, given = unbulk.find_undoing(bulk_id, limit=limit)
@@ -99,7 +100,8 @@ def undo_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
         if not given:
             unbulk.end_undo(bulk)
             return True
-        stopped = outbox.cancel_unclaimed(kind=SegmentKind.LEARN, subject_ids=[one.task_id for one in given])
+        free = {one.task_id for one in given} - unbulk.find_under_way(given)
+        stopped = outbox.cancel_unclaimed(kind=SegmentKind.LEARN, subject_ids=sorted(free))
         unbulk.undo_many(bulk, [one for one in given if one.task_id in stopped], stopped=stopped)
         rest = [one for one in given if one.task_id not in stopped]
         faults = [fault for one in rest if (fault := _retract(one, by=bulk.by))]

@@ -11,6 +11,7 @@ from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError
 from apps.calibration.models import Comparison, Rater
+from apps.feedback import appeals
 from apps.feedback import bulk as bulk_judgements
 from apps.feedback.claims import LATER, claim
 from apps.feedback.create_reviews import open_reviews
@@ -155,6 +156,46 @@ def test_undone_at_once_everything_is_as_before(project: Project, alice: User, b
     assert not Feedback.objects.standing().exists()
     assert not Segment.objects.filter(kind="learn", state="open").exists()
     assert run(start(project, alice, 5)).done == 5  # the same reviews, judged again
+
+
+def test_an_appeal_against_one_of_them_does_not_keep_a_bulk_judgement_from_being_undone(
+    project: Project, alice: User, bob: User
+) -> None:
+    reviews = [make_open_review(project) for _ in range(3)]
+    bulk = run(start(project, alice, 3, score=0.0))
+    disputed = Feedback.objects.get(review=reviews[1])
+    appeal = appeals.open_appeal(feedback=disputed, by=bob, reason="it was right")
+    bulks.begin_undo(bulk=bulk, by=alice)
+    while not bulks.undo_next(bulk.pk):
+        pass
+    bulk.refresh_from_db()
+    assert (bulk.state, bulk.undone, bulk.report) == ("undone", 3, [])
+    assert not Feedback.objects.standing().exists()
+    appeal.refresh_from_db()
+    assert appeal.state == Review.State.EXPIRED
+    assert set(Review.objects.filter(state="open").values_list("pk", "purpose")) == {
+        (review.pk, "work") for review in reviews
+    }
+    assert set(Task.objects.values_list("state", flat=True)) == {Task.State.IN_REVIEW}
+
+
+def test_undone_beside_an_appeal_against_another_word_it_is_retracted_and_that_goes_on(
+    project: Project, alice: User, bob: User
+) -> None:
+    first, other = (make_open_review(project) for _ in range(2))
+    bulk = run(start(project, alice, 2, score=0.0))
+    words = give_task_feedback(task=other.task, by=bob, score=1.0)
+    appeal = appeals.open_appeal(feedback=words, by=alice, reason="it was wrong")
+    bulks.begin_undo(bulk=bulk, by=alice)
+    while not bulks.undo_next(bulk.pk):
+        pass
+    bulk.refresh_from_db()
+    assert (bulk.state, bulk.undone, bulk.report) == ("undone", 2, [])
+    assert list(Feedback.objects.standing()) == [words]
+    assert set(Review.objects.filter(state="open").values_list("pk", flat=True)) == {first.pk, appeal.pk}
+    other.task.refresh_from_db()
+    assert other.task.state == Task.State.LEARNING
+    assert Segment.objects.get(kind="learn", state="open").subject_id == other.task_id
 
 
 def test_undone_late_what_no_run_has_is_taken_back_and_the_rest_is_told(project: Project, alice: User) -> None:
