@@ -30,7 +30,8 @@ def expire_reviews(*, limit: int = 200, by: str = "sweep") -> list[int]:
     So is what somebody works on, while their lease lasts and for at most `LONGEST_DELAY`.
 
     By the project's `on_timeout`: the task learns without the review, fails, or learns from the AI manager, whose
-    review is opened here and answered by the link that draws hints, for that may wait for a model.
+    review is opened here and answered by the link that draws hints, for that may wait for a model. A task fails only
+    where no review came: it learns from the one that did, without the second opinion.
 
     Returns:
         Ids of the tasks that went on to learning, whose next segment is to be started in the same transaction.
@@ -61,7 +62,8 @@ def _expire(review: Review, *, by: str) -> bool:
     if review.purpose == Review.Purpose.PAIR:  # nothing is learned from it, and no machine is asked in a person's place
         move(task, Task.State.LEARNING, by=by, payload={"reason": "nobody compared the answers in time"})
         return True
-    if rules.on_timeout == "fail":
+    given = task.feedback.counting().filter(source=Feedback.Source.HUMAN, review__isnull=False)
+    if rules.on_timeout == "fail" and not given.exists():
         failure = f"no review came within {rules.patience_s} s"
         move(task, Task.State.FAILED, by=by, payload={"link": LINK}, failed_link=LINK, failure=failure)
         return False

@@ -21,6 +21,7 @@ from apps.feedback.models import Feedback, Review
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.selectors import effective_judgement
 from apps.feedback.submit import give_feedback
+from apps.feedback.undo import retract_feedback
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
 from apps.tasks.models import Task
@@ -207,6 +208,22 @@ def test_a_policy_may_fail_the_task_nobody_reviewed() -> None:
     assert expire_reviews() == []
     task.refresh_from_db()
     assert (task.state, task.failure) == (Task.State.FAILED, "no review came within 60 s")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_retracted", [False, True])
+def test_a_second_opinion_that_does_not_come_fails_no_task_that_was_judged(is_retracted: bool) -> None:
+    task = open_with({"who": "human", "on_timeout": "fail", "double_review_rate": 1.0, "patience_s": 60})
+    alice = make_user("alice")
+    given = give_feedback(review=task.reviews.get(), by=alice, score=0.75)
+    assert task.reviews.get(state=Review.State.OPEN).purpose == Review.Purpose.SECOND
+    if is_retracted:
+        retract_feedback(given, by=alice, reason="I was wrong")
+    Review.objects.filter(state=Review.State.OPEN).update(due_at=Now() - timedelta(seconds=1))
+    assert expire_reviews() == ([] if is_retracted else [task.pk])
+    task.refresh_from_db()
+    assert task.state == (Task.State.FAILED if is_retracted else Task.State.LEARNING)
+    assert {one.reward for one in effective_judgement(task).values()} == {None if is_retracted else 0.75}
 
 
 @pytest.mark.django_db
