@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
@@ -21,6 +21,7 @@ from apps.base.texts import require_text
 from apps.calibration.errors import NotQuarantinedError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import REMEMBERED, find_counted, find_sittings
+from apps.tasks.models import Attempt
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.scoring.calibration import APPROVES, POLICY, Confusion, Standing
 
@@ -132,13 +133,29 @@ def forget_judgements(
         rows = Comparison.objects.filter(project_id=project_id, attempt__in=list(attempt_ids))
         rows = rows.filter(Q(rater__handle=handle) | Q(against=handle)).select_related("rater")
         gone = [row for row in rows if (row.rater.handle, _read_row(row)) not in stays]
-        touched = {handle, *(row.rater.handle for row in gone)}
-        raters = _lock_raters(project_id, dict.fromkeys(touched, ""), make_missing=False)
-        Comparison.objects.filter(pk__in=[row.pk for row in gone]).delete()
-        before = {rater.pk: rater.quarantined_at is not None for rater in raters.values()}
-        for rater in raters.values():
-            _recount(rater)
-        _settle(list(raters.values()), before)
+        _drop(project_id, gone, {handle, *(row.rater.handle for row in gone)})
+
+
+def forget_known(*, project_id: int, attempts: QuerySet[Attempt]) -> None:
+    """Take back what was held against known answers of these attempts, which turned out not to be known.
+
+    The weights are counted anew, as by `forget_judgements`.
+    """
+    with transaction.atomic():
+        _lock_project(project_id)
+        rows = Comparison.objects.filter(attempt__in=attempts, source=Comparison.Source.GOLD)
+        gone = list(rows.select_related("rater"))
+        _drop(project_id, gone, {row.rater.handle for row in gone})
+
+
+def _drop(project_id: int, gone: Sequence[Comparison], touched: Collection[str]) -> None:
+    """Delete comparisons and count the weights of raters anew, the project's raters locked."""
+    raters = _lock_raters(project_id, dict.fromkeys(touched, ""), make_missing=False)
+    Comparison.objects.filter(pk__in=[row.pk for row in gone]).delete()
+    before = {rater.pk: rater.quarantined_at is not None for rater in raters.values()}
+    for rater in raters.values():
+        _recount(rater)
+    _settle(list(raters.values()), before)
 
 
 def reinstate(*, project: Project, handle: str, reason: str, by: User) -> Rater:

@@ -4,7 +4,7 @@ What is said of one trains nothing and moves no task; it is compared with what i
 """
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
 from apps.calibration.models import Comparison
+from apps.calibration.services import forget_known
 from apps.feedback.create_reviews import decide_reviewers, open_human_review
 from apps.feedback.models import Feedback, GoldItem, Review
 from apps.feedback.queue import QueueFilter
@@ -76,11 +77,11 @@ def add_gold(
     """
     require_role(by, task.project, *MANAGERS)
     attempts = {attempt.index: attempt for attempt in task.attempts.all()}
-    truth = GoldItem.Truth.REFERENCE
+    truth, rests_on = GoldItem.Truth.REFERENCE, None
     if expected is None and reference is not None:
         if reference.task_id != task.pk or reference.retracted_at is not None:
             raise BadInputError.at("feedback", f"wanted a standing feedback on task {task.pk}, found {reference.pk}")
-        expected = {"score": reference.score, "attempts": _read_reference(reference, attempts)}
+        expected, rests_on = {"score": reference.score, "attempts": _read_reference(reference, attempts)}, reference
     elif expected is None:
         truth = GoldItem.Truth.VERIFIED
         known = {index: one.outcome for index, one in attempts.items() if one.outcome is not None}
@@ -91,7 +92,7 @@ def add_gold(
     try:
         with transaction.atomic():
             item = GoldItem.objects.create(
-                project_id=task.project_id, task=task, expected=stored, truth=truth, added_by=by
+                project_id=task.project_id, task=task, expected=stored, truth=truth, reference=rests_on, added_by=by
             )
             record(Kind.GOLD_ADDED, subject=item, by=by.handle, payload={"task": task.pk, "truth": str(truth)})
     except IntegrityError:
@@ -113,11 +114,22 @@ def remove_gold(*, item: GoldItem, by: User) -> GoldItem:
     return item
 
 
+def end_gold(taken_back: Sequence[Feedback], *, by: str) -> None:
+    """Hand no task out any more whose known answer was one of these, in the running transaction: they were undone or
+    retracted. What was held against the task's known answers is forgotten, and the weights are counted anew."""
+    items = GoldItem.objects.filter(reference__in=taken_back)
+    for item in items.filter(removed_at__isnull=True).select_for_update().order_by("pk"):
+        GoldItem.objects.filter(pk=item.pk).update(removed_at=Now())
+        record(Kind.GOLD_REMOVED, subject=item, by=by, payload={"task": item.task_id})
+    for project_id, task_id in items.values_list("project_id", "task_id").order_by("project_id", "task_id").distinct():
+        forget_known(project_id=project_id, attempts=Attempt.objects.filter(task=task_id))
+
+
 def draw_gold(project: Project, by: User, filters: QueueFilter, *, lease: timedelta) -> int | None:
     """Id of a gold review that is `by`'s from now on, at the policy's rate; None where none was drawn or is left.
 
-    Nobody is given one on a task they have spoken on, or have a gold review of already, nor where the filters ask for
-    what a new review for anybody is not.
+    Nobody is given one that they added, on a task they have spoken on, or have a gold review of already, nor where the
+    filters ask for what a new review for anybody is not.
     """
     rules = validate_review_policy(project.review_policy)
     is_asked = (filters.purpose, filters.assigned, filters.held, filters.due) in ASKED
@@ -126,7 +138,7 @@ def draw_gold(project: Project, by: User, filters: QueueFilter, *, lease: timede
         return None
     said = Feedback.objects.filter(task=OuterRef("task"), author=by.handle)
     asked = Review.objects.filter(task=OuterRef("task"), purpose=Review.Purpose.GOLD, claimed_by=by)
-    items = GoldItem.objects.filter(project=project, removed_at__isnull=True)
+    items = GoldItem.objects.filter(project=project, removed_at__isnull=True).exclude(added_by=by)
     if filters.environment:
         items = items.filter(task__environment=filters.environment)
     if filters.worker:
@@ -141,11 +153,12 @@ def draw_gold(project: Project, by: User, filters: QueueFilter, *, lease: timede
 
 
 def find_expected(feedback: Feedback) -> dict[str, Any] | None:
-    """What is known of the gold item this was said of: {"score", "attempts": {index: score}}; None for other work."""
+    """What is known of the gold item this was said of: {"score", "attempts": {index: score}}; None for other work, and
+    where the judgement that was taken for the truth was taken back."""
     if feedback.review is None or feedback.review.purpose != Review.Purpose.GOLD:
         return None
-    item = GoldItem.objects.filter(task=feedback.task_id).order_by("-id").first()
-    if item is None:
+    item = GoldItem.objects.filter(task=feedback.task_id).select_related("reference").order_by("-id").first()
+    if item is None or (item.reference is not None and item.reference.retracted_at is not None):
         return None
     return {
         "score": item.expected["score"],

@@ -137,6 +137,7 @@ class GoldItem(Timestamped):
     Attributes:
         expected: {"score": in [0, 1] or null, "attempts": {"<index>": in [0, 1]}}.
         truth: verified (the world checked the answers) or reference (a manager's judgement).
+        reference: the feedback that was taken for the truth; None where it was given otherwise.
         removed_at: it is handed out no more.
     """
 
@@ -148,6 +149,7 @@ class GoldItem(Timestamped):
     task = models.ForeignKey(Task, models.CASCADE, related_name="gold_items")
     expected = models.JSONField()
     truth = models.CharField(max_length=16, choices=Truth.choices)
+    reference = models.ForeignKey("Feedback", models.SET_NULL, null=True, blank=True, related_name="gold_items")
     added_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     removed_at = models.DateTimeField(null=True, blank=True)
 

@@ -15,6 +15,7 @@ from apps.base.errors import ConflictError
 from apps.feedback.bulk import MAX_REPORT, Faults
 from apps.feedback.claims import LEASE
 from apps.feedback.comparing import forget
+from apps.feedback.gold import end_gold
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.rights import MANAGERS
 from apps.feedback.undo import UNDONE
@@ -90,6 +91,7 @@ def undo_many(bulk: BulkJudgement, given: Sequence[Feedback], *, stopped: Collec
         for one in given
     )
     forget(given)
+    end_gold(given, by=by)
 
 
 def note_undone(bulk: BulkJudgement, *, count: int, last_id: int, faults: Faults) -> None:

@@ -12,6 +12,7 @@ from apps.feedback.claims import LEASE
 from apps.feedback.comparing import forget
 from apps.feedback.drafts import reopen_draft
 from apps.feedback.errors import CannotUndoError
+from apps.feedback.gold import end_gold
 from apps.feedback.judgement import read_judgement
 from apps.feedback.models import Feedback, Review, ReviewDraft
 from apps.feedback.rights import MANAGERS, REVIEWERS
@@ -92,6 +93,7 @@ def _retract(feedback: Feedback, by: User, reason: str) -> bool:
     feedback.refresh_from_db(fields=["retracted_at", "retracted_by", "retract_reason", "undo_until"])
     if changed:
         forget([feedback])
+        end_gold([feedback], by=by.handle)
     return bool(changed)
 
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.accounts.models import Member, Project, Role, User
+from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.calibration.models import Comparison, Rater
 from apps.feedback.claims import claim_review
@@ -16,7 +17,10 @@ from apps.feedback.gold import add_gold, find_expected, list_gold, remove_gold
 from apps.feedback.hints import extract_hints
 from apps.feedback.judgement import StepRating
 from apps.feedback.models import Feedback, GoldItem, Hint, Review
+from apps.feedback.queue import QueueFilter
 from apps.feedback.submit import give_feedback, give_task_feedback
+from apps.pipeline import bulk as bulks
+from apps.pipeline import judging
 from apps.rollouts.models import Rollout, TrainingUse
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
@@ -160,6 +164,50 @@ def test_a_managers_judgement_says_what_is_known_of_each_attempt(
     (shown,) = list_gold(all_gold)
     assert (shown.item, shown.judged, shown.compared, shown.right) == (item, 1, len(known), 0)
     assert Rater.objects.get(handle=bob.handle).errors == len(known)
+
+
+def test_a_truth_that_is_taken_back_measures_nobody_any_more(all_gold: Project, alice: User, bob: User) -> None:
+    carol = make_user("carol")
+    Member.objects.get_or_create(project=all_gold, user=carol, role=Role.REVIEWER)
+    task = make_chat_task(all_gold, state=Task.State.DONE)
+    reference = give_task_feedback(task=task, by=carol, score=0.0)
+    item = add_gold(task=task, by=alice, reference=reference)
+    assert item.reference == reference
+    late = make_user("dave")
+    Member.objects.get_or_create(project=all_gold, user=late, role=Role.REVIEWER)
+    early, open_still = claim_review(all_gold, bob), claim_review(all_gold, late)
+    assert early is not None
+    assert open_still is not None
+    give_feedback(review=early, by=bob, score=1.0)
+    assert Rater.objects.get(handle=bob.handle).weight < 1.0
+    judging.retract(reference, by=carol, reason="I was wrong")
+    item.refresh_from_db()
+    assert item.removed_at is not None
+    assert AuditEntry.objects.filter(kind="gold.removed", subject_id=item.pk, actor=carol.handle).count() == 1
+    rater = Rater.objects.get(handle=bob.handle)
+    assert (rater.weight, rater.audited) == (1.0, 0)
+    give_feedback(review=open_still, by=late, score=1.0)
+    assert not Comparison.objects.filter(source=Comparison.Source.GOLD).exists()
+
+
+def test_a_truth_judged_in_bulk_ends_with_the_bulk_judgement(all_gold: Project, alice: User) -> None:
+    review = make_open_review(all_gold)
+    bulk = bulks.start(project=all_gold, by=alice, filters=QueueFilter(), judgement={"score": 1.0}, confirmed=1)
+    bulks.do_all(bulk.pk)
+    item = add_gold(task=review.task, by=alice, reference=Feedback.objects.get())
+    bulk.refresh_from_db()
+    bulks.begin_undo(bulk=bulk, by=alice)
+    bulks.undo_all(bulk.pk)
+    item.refresh_from_db()
+    assert item.removed_at is not None
+
+
+def test_who_added_an_item_is_not_measured_by_it(all_gold: Project, alice: User, bob: User) -> None:
+    item = make_gold(all_gold, alice)
+    assert claim_review(all_gold, alice) is None
+    taken = claim_review(all_gold, bob)
+    assert taken is not None
+    assert taken.task_id == item.task_id
 
 
 def test_words_alone_are_no_truth(project: Project, alice: User) -> None:
