@@ -38,7 +38,7 @@ def read_rows(text: str, *, form: str) -> list[Mapping[str, Any]]:
 
 def _read_lines(text: str) -> list[Mapping[str, Any]]:
     rows, faults = [], {}
-    for line, written in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+    for line, written in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         if not written.strip():
             continue
         try:

@@ -76,7 +76,7 @@ def _read_part(path: Path) -> Iterator[dict[str, Any]]:
     elif ending == ".json":
         yield from _read_json(path, text)
     else:
-        for line, written in enumerate(text.splitlines(), start=1):
+        for line, written in enumerate(text.split("\n"), start=1):
             if written.strip():
                 yield _require_object(_parse(written, f"{path}: line {line}"), f"{path}: line {line}")
 

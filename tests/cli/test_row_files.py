@@ -42,6 +42,12 @@ def test_every_form_gives_the_same_rows(tmp_path: Path) -> None:
     assert read_file_rows(str(tmp_path / "a.csv")) == [row | {"answer": str(row["answer"])} for row in ROWS]
 
 
+def test_a_line_ends_where_json_lines_say_it_does(tmp_path: Path) -> None:
+    rows = [{"question": f"one{sign}two", "answer": 1} for sign in "\u2028\u2029\x85"]
+    (tmp_path / "a.jsonl").write_bytes("\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode())
+    assert read_file_rows(str(tmp_path / "a.jsonl")) == rows
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

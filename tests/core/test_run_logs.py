@@ -89,6 +89,16 @@ def test_samples_of_lm_eval_are_read_by_one_filter_with_the_model_of_the_results
     assert read(spell_lines(LM_EVAL_CHOICE), score="acc_norm").tries[0].score == 0.0
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85"])
+def test_a_line_ends_where_json_lines_say_it_does(sign: str) -> None:
+    opening = {"role": "user", "content": f"Name{sign}a sea."}
+    row = json.dumps(
+        {"messages": [opening, {"role": "assistant", "content": f"The North{sign}Sea."}]}, ensure_ascii=False
+    )
+    run = read(f"{row}\r\n{row}\r\n".encode(), form="messages")
+    assert [(one.opening, one.answer) for one in run.tries] == [([opening], f"The North{sign}Sea.")] * 2
+
+
 def test_records_of_openai_evals_and_conversations_are_read() -> None:
     run = read(spell_lines(OPENAI_EVALS))
     assert (run.form, run.task, run.model, run.settings["seed"]) == ("openai-evals", "arith.dev", "gpt-x", 7)

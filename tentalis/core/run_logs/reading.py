@@ -99,7 +99,7 @@ def _read_values(text: str) -> Any:
     except RecursionError:
         raise RunLogError("wanted JSON, found levels within levels without an end") from None
     except ValueError as error:
-        lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
         if start == "[" or len(lines) < 2:
             raise RunLogError(f"wanted JSON: {error!s:.200}") from None
     rows, faults = [], {}

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from apps.accounts.models import Project, User
@@ -20,6 +22,7 @@ from apps.evals.benchmarks import install_benchmark, list_tried_rows, remove_tas
 from apps.evals.catalogue import find_entry
 from apps.evals.models import Benchmark, Evaluation, Item, Taskset
 from apps.evals.pieces import keep_piece, read_pieces
+from apps.evals.row_files import read_rows
 from apps.evals.services import ItemRow, add_items
 from apps.inference.pictures import read_kept, show_pictures
 from apps.workers.models import Worker
@@ -71,6 +74,16 @@ def test_rows_in_pieces_become_one_benchmark_and_the_pieces_are_gone(as_alice: C
     assert again.status == 400
     assert "wanted pieces that were sent" in json.dumps(again.body)
     assert as_alice.send("POST", "benchmarks/pieces", {"project": "shop", "packed": "bm90IGEgemlw"}).status == 400
+
+
+def test_signs_that_end_a_line_elsewhere_are_letters_of_a_row(project: Project, alice: User, store: Path) -> None:
+    rows = [{"question": f"one{sign}two", "answer": "1"} for sign in "\u2028\u2029\x85"]
+    lines = "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    assert read_rows(lines, form="jsonl") == rows
+    table = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), table)
+    piece = keep_piece(project=project, data=table.getvalue(), by=alice)
+    assert read_pieces(project, [piece]) == rows
 
 
 def test_pieces_are_read_no_further_than_a_benchmark_takes(
