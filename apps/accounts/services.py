@@ -25,6 +25,7 @@ from apps.accounts.tokens import create_token
 from apps.accounts.tries import forgive_try, note_try
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.base.dependents import find_dependents
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError, NotSignedInError
 
 SIGN_IN_DAYS = 30
@@ -326,12 +327,7 @@ def delete_project(*, project: Project, by: User) -> None:
     require_right(by, project, Right.PROJECTS_WRITE)
     with transaction.atomic():
         row = Project.objects.select_for_update().get(pk=project.pk)
-        held = {
-            relation.get_accessor_name(): relation.related_model._default_manager.filter(project=row).exists()
-            for relation in Project._meta.related_objects
-            if not getattr(relation.related_model, "GOES_WITH_PROJECT", False)
-        }
-        if kept := sorted(str(name) for name, is_held in held.items() if is_held):
+        if kept := find_dependents(row, unless="GOES_WITH_PROJECT"):
             raise ConflictError(f"project {row.slug} still holds {', '.join(kept)}; it can only be deleted empty")
         record(Kind.PROJECT_DELETED, subject=row, by=by.handle, payload={"slug": row.slug})
         row.delete()

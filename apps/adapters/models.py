@@ -159,6 +159,8 @@ class Deployment(Timestamped):
         watched_id: the newest attempt that was looked at (the row lives on a higher floor).
     """
 
+    GOES_WITH_WORKER: ClassVar = True  # no evidence of work: its adapters are
+
     worker = models.ForeignKey(Worker, models.CASCADE, related_name="deployments")
     end_user = models.CharField(max_length=200, blank=True, default="")
     adapter = models.ForeignKey(

@@ -138,6 +138,8 @@ class Benchmark(Timestamped):
 class ChosenPanel(Timestamped):
     """What the gate measures a worker's adapters on, where somebody chose it: the held-out items of one taskset."""
 
+    GOES_WITH_WORKER: ClassVar = True  # no evidence of work: what was measured on it is
+
     worker = models.OneToOneField(Worker, models.CASCADE, related_name="chosen_panel")
     taskset = models.ForeignKey(Taskset, models.PROTECT, related_name="+")
 

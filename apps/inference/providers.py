@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import ProtectedError
+from django.db.models import ProtectedError, Q
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -14,6 +14,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.base.sealing import seal, unseal
+from apps.inference.grants import is_granted
 from apps.inference.models import Provider
 from apps.inference.provider_kinds import KINDS
 from tentalis.outbound.addresses import check_url, is_allowed
@@ -73,13 +74,15 @@ def change_provider(*, provider: Provider, by: User, **changes: Any) -> Provider
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
         BadInputError: naming the fields.
-        ConflictError: the name is taken.
+        ConflictError: the name is taken, or a review policy names it by the one that it has.
     """
     require_owner_of(provider.project, by)
     _require_known(changes)
     with transaction.atomic():
         row = Provider.objects.select_for_update(of=("self",)).select_related("project").get(pk=provider.pk)
         fields = {name: value for name, value in changes.items() if name != "api_key" and getattr(row, name) != value}
+        if "name" in fields:
+            _require_unnamed(row)
         before = {name: getattr(row, name) for name in fields}
         old_origins, old_binding = _origins(row), row.sealed_for("api_key_sealed")
         may_reach_private = row.allow_private
@@ -101,20 +104,21 @@ def change_provider(*, provider: Provider, by: User, **changes: Any) -> Provider
 
 
 def delete_provider(*, provider: Provider, by: User) -> None:
-    """Remove a model server that no worker uses.
+    """Remove a model server that nobody uses, and that was never probed as a judge.
 
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
-        ConflictError: a worker uses it.
+        ConflictError: a worker uses it, a review policy names it, or probes of it are kept.
     """
     require_owner_of(provider.project, by)
     with transaction.atomic():
+        _require_unnamed(provider)
         record(Kind.PROVIDER_DELETED, subject=provider, by=by.handle, payload={"name": provider.name})
         try:
             provider.delete()
         except ProtectedError as error:
-            names = ", ".join(sorted(str(worker) for worker in error.protected_objects))
-            raise ConflictError(f"provider {provider.name} is used by {names}") from error
+            names = ", ".join(sorted(str(one) for one in error.protected_objects))
+            raise ConflictError(f"provider {provider.name} is used by {names:.300}") from error
 
 
 def open_key(provider: Provider) -> str:
@@ -128,6 +132,20 @@ def require_owner_of(project: Project | None, by: User) -> None:
         require_right(by, project, Right.WORKERS_WRITE)
     elif not (by.is_superuser and by.is_active):
         raise NotAllowedError("only an admin may manage the model servers of all projects")
+
+
+def _require_unnamed(provider: Provider) -> None:
+    """Raises ConflictError where a project's judging goes to it by its name, and would go elsewhere without a word."""
+    called = f"{provider.name}/"
+    named = Project.objects.filter(
+        Q(review_policy__model__startswith=called) | Q(review_policy__hint_model__startswith=called)
+    )
+    if provider.project_id is not None:
+        named = named.filter(pk=provider.project_id)
+    else:
+        named = named.exclude(providers__name=provider.name)  # which comes first
+    if slugs := [project.slug for project in named.order_by("slug") if is_granted(provider, project.pk)]:
+        raise ConflictError(f"provider {provider.name} is named by the review policy of {', '.join(slugs)}")
 
 
 def _give_key(provider: Provider, api_key: str) -> None:

@@ -65,7 +65,7 @@ class JudgeProbe(Stateful):
     }
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="judge_probes")
-    provider = models.ForeignKey(Provider, models.CASCADE, null=True, blank=True, related_name="+")
+    provider = models.ForeignKey(Provider, models.PROTECT, null=True, blank=True, related_name="+")
     model = models.CharField(max_length=200)
     version = models.CharField(max_length=12)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)

@@ -11,6 +11,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.base.dependents import find_dependents
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.inference.models import Provider
 from apps.workers.bases import BaseWeightsError, check_directory
@@ -39,6 +40,15 @@ CHANGEABLE = frozenset(
 )
 """Neither name nor kind: the names of its adapters hold the one, and what they learnt belongs to the other."""
 _BASE_FIELDS = ("base_model", "base_directory")
+
+
+class WorkerKeptError(ConflictError):
+    """The worker has a history, which is kept."""
+
+    code = "worker_kept"
+
+    def __init__(self, worker: Worker, kept: Iterable[str]) -> None:
+        super().__init__(f"{worker.name} stays in the history of {', '.join(kept)}: switch it off")
 
 
 def create_worker(
@@ -150,31 +160,38 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
 
 
 def delete_worker(*, worker: Worker, by: User) -> None:
-    """Remove a worker that never worked.
+    """Remove a worker that never worked, was measured or learnt.
 
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
-        ConflictError: it has tasks (`is_active` False retires it), or others learn with it.
+        ConflictError: others learn with it; WorkerKeptError where it has a history (`is_active` False retires it).
     """
     require_right(by, worker.project, Right.WORKERS_WRITE)
     with transaction.atomic():
-        if learners := list(worker.learners.order_by("name")):
-            raise ConflictError(f"{worker.name} cannot be removed: {say_learners(learners)}")
-        record(Kind.WORKER_DELETED, subject=worker, by=by.handle, payload={"name": worker.name})
+        row = _lock([worker], no_key=False)[worker.pk]
+        if learners := list(row.learners.order_by("name")):
+            raise ConflictError(f"{row.name} cannot be removed: {say_learners(learners)}")
+        if kept := find_dependents(row, unless="GOES_WITH_WORKER"):
+            raise WorkerKeptError(row, kept)
+        record(Kind.WORKER_DELETED, subject=row, by=by.handle, payload={"name": row.name})
         try:
-            worker.delete()
+            row.delete()
         except ProtectedError as error:
-            raise ConflictError(f"{worker.name} has done tasks and stays in their history: switch it off") from error
+            raise WorkerKeptError(
+                row, sorted({str(one._meta.verbose_name_plural) for one in error.protected_objects})
+            ) from error
 
 
-def _lock(workers: Iterable[Worker | None]) -> dict[int, Worker]:
+def _lock(workers: Iterable[Worker | None], *, no_key: bool = True) -> dict[int, Worker]:
     """Their rows, locked in the running transaction in one order, so that no two begin to learn with each other.
 
+    Args:
+        no_key: rows that name them may be added meanwhile.
     Raises:
         NotFoundError: one was removed meanwhile.
     """
     keys = {one.pk for one in workers if one is not None}
-    locked = Worker.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=keys).order_by("pk")
+    locked = Worker.objects.select_for_update(of=("self",), no_key=no_key).filter(pk__in=keys).order_by("pk")
     rows = {one.pk: one for one in locked.select_related("project", "provider", "agent_server", "learns_with")}
     if len(rows) < len(keys):
         raise NotFoundError("the worker was removed meanwhile")

@@ -9,6 +9,7 @@ from tentalis.agent_templates import FRAMEWORKS, TemplateError, write_package
 from tentalis.cli import worker
 from tentalis.cli.output import AsJson, Project, print_result
 from tentalis.cli.session import open_client
+from tentalis.client.errors import ConflictError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -54,14 +55,17 @@ def register(
 def unregister(
     name: Annotated[str, typer.Argument(help="Name or number.")], project: Project = "", as_json: AsJson = False
 ) -> None:
-    """Take an agent's place away; one that has tasks is switched off, and stays in their history."""
+    """Take an agent's place away; one that worked, was measured or learnt is switched off, and keeps its history."""
     with open_client() as client:
         found = worker.find_worker(client, name, project)
-        has_tasks = bool(client.list_tasks(project=found["project"], worker=found["name"], limit=1)["results"])
-        if has_tasks:
-            client.change_worker(found["id"], is_active=False)
-        else:
+        try:
             client.delete_worker(found["id"])
-    told = {"id": found["id"], "name": found["name"], "removed": not has_tasks}
-    words = f"{found['name']} has tasks: it is switched off" if has_tasks else f"{found['name']} is removed"
+            is_removed = True
+        except ConflictError as error:
+            if error.code != "worker_kept":
+                raise
+            client.change_worker(found["id"], is_active=False)
+            is_removed = False
+    told = {"id": found["id"], "name": found["name"], "removed": is_removed}
+    words = f"{found['name']} is removed" if is_removed else f"{found['name']} has a history: it is switched off"
     print_result(told, words, as_json=as_json)

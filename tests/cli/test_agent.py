@@ -59,5 +59,5 @@ def test_an_agent_gets_its_place_and_loses_it(signed_in: Run) -> None:
     assert (unknown.code, "kind" in unknown.err) == (1, True)
     signed_in("task", "submit", "Say hello.", "--environment", "chat")
     kept = signed_in("agent", "unregister", "echo")
-    assert (kept.code, kept.out) == (0, "echo has tasks: it is switched off\n")
+    assert (kept.code, kept.out) == (0, "echo has a history: it is switched off\n")
     assert signed_in("agent", "info", "echo", "--json").json["is_active"] is False

@@ -104,7 +104,7 @@ class WorkerViewSet(ResourceViewSet):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Remove a worker that never worked; one that did is switched off instead."""
+        """Remove a worker that never worked, was measured or learnt; any other is switched off instead."""
         delete_worker(worker=self.get_object(), by=current_user(request))
         return Response(status=204)
 

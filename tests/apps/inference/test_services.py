@@ -1,5 +1,6 @@
 """Model servers as rows, sealed keys, and the record of what was answered."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from apps.inference.client import ModelClient
 from apps.inference.errors import AddressNotAllowedError
 from apps.inference.models import Exchange, Provider
 from apps.inference.providers import change_provider, create_provider, delete_provider
-from apps.inference.services import open_client, record_exchanges
+from apps.inference.services import find_server, open_client, record_exchanges
+from apps.judges.models import JudgeProbe
 from tentalis.core.worlds import AttemptDraft
 from tests.factories import make_user, make_worker
 from tests.fakes import FakeModelServer
@@ -163,6 +165,46 @@ def test_a_provider_in_use_cannot_be_deleted(project: Project, alice: User) -> N
     with pytest.raises(ConflictError, match="used by writer"):
         delete_provider(provider=provider, by=alice)
     assert not AuditEntry.objects.filter(kind="provider.deleted").exists()
+
+
+@pytest.mark.parametrize("field", ["model", "hint_model"])
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_provider_that_a_review_policy_names_is_neither_deleted_nor_renamed(
+    project: Project, alice: User, admin: User, field: str, is_shared: bool
+) -> None:
+    by = admin if is_shared else alice
+    shared = {"project": None, "granted_to": "everyone"} if is_shared else {"project": project}
+    provider = create_provider(name="judges", kind="vllm", base_url="http://lab:1", by=by, **shared)
+    Project.objects.update(review_policy={field: "judges/m"})
+    for take_away in (
+        partial(delete_provider, provider=provider),
+        partial(change_provider, provider=provider, name="x"),
+    ):
+        with pytest.raises(ConflictError, match=f"judges is named by the review policy of {project.slug}"):
+            take_away(by=by)
+    assert find_server(project.pk, "judges/m") == (provider, "m")
+    Project.objects.update(review_policy={field: "judges-2/m"})
+    delete_provider(provider=provider, by=by)
+    assert not Provider.objects.exists()
+
+
+def test_another_projects_policy_that_names_its_own_provider_holds_no_shared_one(project: Project, admin: User) -> None:
+    shared = create_provider(project=None, name="judges", kind="vllm", base_url="http://lab:1", by=admin)
+    Project.objects.update(review_policy={"model": "judges/m"})
+    own = create_provider(project=project, name="judges", kind="vllm", base_url="http://lab:2", by=admin)
+    change_provider(provider=shared, by=admin, granted_to="everyone")
+    delete_provider(provider=shared, by=admin)
+    assert find_server(project.pk, "judges/m") == (own, "m")
+
+
+def test_a_provider_that_was_probed_as_a_judge_stays_with_what_was_found(project: Project, alice: User) -> None:
+    provider = make_provider(project, alice)
+    probe = JudgeProbe.objects.create(
+        project=project, provider=provider, model="m", version="1", state="done", verdict="above", asked_by="alice"
+    )
+    with pytest.raises(ConflictError, match=f"used by probe {probe.pk} of lab/m"):
+        delete_provider(provider=provider, by=alice)
+    assert JudgeProbe.objects.filter(pk=probe.pk).exists()
 
 
 def test_a_provider_switched_off_gives_no_client(project: Project, alice: User) -> None:

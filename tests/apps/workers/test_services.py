@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Project, User
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Deployment
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.evals.models import ChosenPanel, ItemTry, Taskset
 from apps.inference.models import Provider
 from apps.workers.agents import find_longest_answer, get_agent
 from apps.workers.agents.chat import ChatAgent
@@ -15,9 +16,9 @@ from apps.workers.agents.echo import EchoAgent
 from apps.workers.models import Worker
 from apps.workers.rules import find_environment_error
 from apps.workers.selectors import find_base_model
-from apps.workers.services import change_worker, create_worker, delete_worker
+from apps.workers.services import WorkerKeptError, change_worker, create_worker, delete_worker
 from apps.worlds.desk.agent import DeskAgent
-from tests.factories import make_project, make_task
+from tests.factories import make_measured, make_project, make_task
 
 
 def make_provider(project: Project | None, name: str = "lab") -> Provider:
@@ -29,6 +30,13 @@ def make_provider(project: Project | None, name: str = "lab") -> Provider:
 def kinds(worker: Worker) -> list[str]:
     entries = AuditEntry.objects.filter(subject_type="worker", subject_id=worker.pk)
     return list(entries.order_by("id").values_list("kind", flat=True))
+
+
+def make_adapter(worker: Worker) -> Adapter:
+    return Adapter.objects.create(
+        project=worker.project, worker=worker, name="clerk@v1-ab", version=1, line_version=1, uri="file:///x",
+        sha256="0" * 64, manifest={},
+    )  # fmt: skip
 
 
 def test_a_desk_worker_needs_nothing_but_a_name(project: Project, alice: User) -> None:
@@ -172,10 +180,7 @@ def test_a_bad_change_leaves_the_row_as_it_was(project: Project, alice: User) ->
 
 def test_the_base_under_trained_adapters_cannot_be_swapped(project: Project, alice: User) -> None:
     worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
-    Adapter.objects.create(
-        project=project, worker=worker, name="clerk@v1-ab", version=1, line_version=1, uri="file:///x",
-        sha256="0" * 64, manifest={},
-    )  # fmt: skip
+    make_adapter(worker)
     with pytest.raises(ConflictError, match="adapters trained on 'desk'"):
         change_worker(worker=worker, by=alice, base_model="other")
 
@@ -192,6 +197,33 @@ def test_a_worker_with_tasks_stays(project: Project, alice: User) -> None:
     with pytest.raises(ConflictError, match="switch it off"):
         delete_worker(worker=worker, by=alice)
     assert kinds(worker) == ["worker.created"]
+
+
+def test_a_worker_that_was_measured_stays_with_what_was_found(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    evaluation = make_measured(worker, None, [1.0, 0.0], purpose="report", asked_by=alice.handle)
+    with pytest.raises(WorkerKeptError, match="clerk stays in the history of evaluations: switch it off"):
+        delete_worker(worker=worker, by=alice)
+    assert ItemTry.objects.filter(evaluation=evaluation).count() == 2
+    assert kinds(worker) == ["worker.created"]
+
+
+def test_a_worker_that_learnt_stays_with_its_adapters(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    adapter = make_adapter(worker)
+    with pytest.raises(WorkerKeptError, match="history of adapters"):
+        delete_worker(worker=worker, by=alice)
+    assert Adapter.objects.filter(pk=adapter.pk).exists()
+
+
+def test_what_was_chosen_for_a_worker_goes_with_it(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
+    taskset = Taskset.objects.create(project=project, name="sums", version=1, environment="desk")
+    ChosenPanel.objects.create(worker=worker, taskset=taskset)
+    Deployment.objects.create(worker=worker)
+    delete_worker(worker=worker, by=alice)
+    assert not ChosenPanel.objects.exists()
+    assert not Deployment.objects.exists()
 
 
 def test_an_outside_workers_tasks_are_not_done_here_and_it_may_be_supervised(project: Project, alice: User) -> None:
