@@ -7,8 +7,9 @@
 4. What an edge keeps of them itself goes too (`also_forget`).
 5. So are the judges that learnt from them: step scorers and managers (`unlearn_judges`).
 
-When that has committed, what links of the project that wait were answered is dropped, whoever it is about
-(`apps.inference.kept_answers`): they ask anew.
+What links of the project that wait were answered is dropped, whoever it is about (`apps.inference.kept_answers`): they
+ask anew. It is dropped before this commits, so that nothing is done where Redis is away, and again after it, for what
+links were answered meanwhile.
 
 Records of theirs that a gateway stores only later are refused (`apps.conversations.forgotten`).
 """
@@ -78,7 +79,8 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
         end_user: as sessions name them, exactly; or
         text: words that name them; lines of people whose name holds them end too.
     Raises:
-        ProviderBusyError: all is done, but Redis, in which answers lie that links keep, does not answer.
+        ProviderBusyError: Redis, in which answers lie that links keep, does not answer: nothing is done, or, where that
+            came about at the very end, all but for what links were answered meanwhile.
     """
     with transaction.atomic():
         forgetting = records.forget_person(project=project, by=by, end_user=end_user, text=text)
@@ -98,6 +100,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
             flow.learn_managers(project.pk, newest.pk)
         for worker_id in sorted({run.worker_id for run in (*rebuilt.runs, *judges.runs)}):
             flow.train_next(worker_id)
+        drop_kept_answers(project.pk)
         transaction.on_commit(lambda: drop_kept_answers(project.pk))
     taught = [adapter.name for adapter in rebuilt.adapters]
     reruns, files = len(rebuilt.runs) + len(judges.runs), forgetting.files + len(judges.files)

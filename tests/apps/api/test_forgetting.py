@@ -7,6 +7,9 @@ from django.db import connection
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.api.models import IdempotencyKey
+from apps.inference import allowances
+from apps.inference.allowances import tell_redis
+from apps.inference.models import Session
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.apps.conversations.talk import Talk, user
@@ -78,3 +81,34 @@ def test_answers_know_their_project(as_alice: Caller, worker: Worker, project: P
         answer = as_alice.post(path, body, key=str(number))
         assert answer.status < 300, (path, answer.body)
     assert set(IdempotencyKey.objects.values_list("project", flat=True)) == {project.pk}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_cannot_be_forgotten_whole_while_redis_is_away_is_by_the_same_request_afterwards(
+    neighbour: Caller, settings: Any
+) -> None:
+    def keep_an_answer(client: Any) -> None:
+        client.rpush(key, "a letter to Grace Hopper")
+
+    def is_kept() -> bool:
+        return bool(tell_redis(lambda client: client.exists(key)))
+
+    key = f"tentalis:answers:{Project.objects.get(slug='lab').pk}:1:0"
+    tell_redis(keep_an_answer)
+    body, address = {"end_user": "Grace Hopper", "dry_run": False}, settings.REDIS_URL
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    allowances._connect.cache_clear()
+    try:
+        away = neighbour.post("projects/lab/forget", body, key="k")
+    finally:
+        settings.REDIS_URL = address
+        allowances._connect.cache_clear()
+    assert (away.status, away.body["code"]) == (503, "provider_busy")
+    assert not IdempotencyKey.objects.exists()
+    assert Session.objects.filter(end_user="Grace Hopper").exists()
+    assert is_kept()
+
+    done = neighbour.post("projects/lab/forget", body, key="k")
+    assert (done.status, "Idempotent-Replayed" in done.headers) == (200, False)
+    assert not Session.objects.filter(end_user="Grace Hopper").exists()
+    assert not is_kept()
