@@ -95,7 +95,8 @@ def _merge(adapter: Path, base: Path, staging: Path, dtype: str) -> None:
             f"a {config['model_type']} model of this kind is not merged here: wanted one of {', '.join(FAMILIES)}"
         )
     whole = read_weights(base)
-    pairs = read_adapter(adapter, PlainModel(shape, whole, lay_out=lay_out_plainly(Dense)).adaptable).pairs
+    adaptable = PlainModel(shape, whole, lay_out=lay_out_plainly(Dense)).adaptable
+    pairs = read_adapter(adapter, adaptable, base_sha256=None).pairs
     staging.mkdir()
     for pattern in _NOT_WEIGHTS:
         for file in base.glob(pattern):
@@ -131,8 +132,9 @@ def _find_base(adapter: Path) -> Path:
 
 
 def _check_base(adapter: Path, base: Path) -> None:
+    """Raises ExportError for another base than the one it was trained on, if its manifest knows that one's hash."""
     manifest = _read_manifest(adapter)
-    if manifest and (wanted := manifest.get("base_sha256")) != (found := hash_files(weight_files(base))):
+    if (wanted := manifest.get("base_sha256")) and wanted != (found := hash_files(weight_files(base))):
         raise ExportError(
             f"the base model must hash to {wanted}, as {manifest.get('base_model')} did when it was trained on it; "
             f"{base} hashes to {found}: give the directory of that model as --base"
@@ -156,6 +158,7 @@ def _convert(adapter: Path, base: Path, staging: Path, converter: Path | None) -
             f"GGUF adapters are written by llama.cpp's {CONVERTER}, which no package registry holds: "
             f"give its path as the converter, found {converter or 'none'}"
         )
+    _check_base(adapter, base)
     staging.mkdir()
     target = staging / "adapter.gguf"
     argv = [sys.executable, str(converter), "--base", str(base), "--outfile", str(target), str(adapter)]
@@ -174,11 +177,11 @@ def _write_for_ollama(adapter: Path, base: Path, staging: Path, converter: Path 
         )
     if any(sign.isspace() for sign in model):
         raise ExportError(f"the model's name in Ollama must be one word like llama3.2:1b, found {model!r}")
-    _check_base(adapter, base)
     if converter is not None:
         _convert(adapter, base, staging, converter)
         place = "./adapter.gguf"
     else:
+        _check_base(adapter, base)
         (staging / "adapter").mkdir(parents=True)
         for name in (CONFIG_FILE, WEIGHTS_FILE):
             shutil.copyfile(adapter / name, staging / "adapter" / name)

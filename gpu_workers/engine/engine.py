@@ -129,7 +129,7 @@ class Engine:
         """
 
         def open_model() -> LoadedModel:
-            adapter = read_adapter(directory, self.base.model.adaptable)
+            adapter = read_adapter(directory, self.base.model.adaptable, base_sha256=self.base.fingerprint)
             return LoadedModel(name, self.base.model.adapt(adapter.pairs), adapter.sha256, str(directory))
 
         return self.models.add(name, open_model)

@@ -63,17 +63,18 @@ class Adapter:
     pairs: Mapping[str, LoraPair]
 
 
-def read_adapter(directory: Path, adaptable: Mapping[str, tuple[int, int]]) -> Adapter:
+def read_adapter(directory: Path, adaptable: Mapping[str, tuple[int, int]], *, base_sha256: str | None) -> Adapter:
     """Read a PEFT LoRA directory and check that it is whole, finite and made for this base.
 
     Args:
         adaptable: the base's weights an adapter may change, name -> (out, in).
+        base_sha256: of the base's weights files; a manifest may name no other. None: the caller compared them.
     Raises:
         AdapterRefusedError: for the first thing that is not as it must be, naming it.
     """
     if not directory.is_dir():
         raise AdapterRefusedError(f"no adapter directory at {directory}", param="lora_path")
-    _check_manifest(directory)
+    _check_manifest(directory, base_sha256)
     config = _read_config(directory / CONFIG_FILE)
     rank, alpha = config["r"], config["lora_alpha"]
     scale = float(alpha) / (math.sqrt(rank) if config.get("use_rslora") else rank)
@@ -162,8 +163,9 @@ def _split_key(key: str, adaptable: Mapping[str, tuple[int, int]]) -> tuple[str,
     raise AdapterRefusedError(f"{key} is not a LoRA weight ({_PREFIX}<module>.lora_A.weight or .lora_B.weight)")
 
 
-def _check_manifest(directory: Path) -> None:
-    """Every file the manifest names must be there with its size and SHA-256; no manifest, no check."""
+def _check_manifest(directory: Path, base_sha256: str | None) -> None:
+    """Every file the manifest names must be there with its size and SHA-256, and its base, if it knows its hash, be
+    this one; no manifest, no check."""
     path = directory / MANIFEST_FILE
     if not path.exists():
         return
@@ -172,6 +174,12 @@ def _check_manifest(directory: Path) -> None:
     except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         reason = str(error) if isinstance(error, ContractError) else f"unreadable: {error}"
         raise AdapterRefusedError(f"{path.name}: {reason}") from error
+    if base_sha256 is not None and manifest.base_sha256 not in ("", base_sha256):
+        raise AdapterRefusedError(
+            f"the base model must hash to {manifest.base_sha256}, as {manifest.base_model} did when the adapter was "
+            f"trained on it; this server's hashes to {base_sha256}",
+            param="lora_path",
+        )
     for needed in (CONFIG_FILE, WEIGHTS_FILE):
         if needed not in manifest.files:
             raise AdapterRefusedError(f"{path.name} does not name {needed}")

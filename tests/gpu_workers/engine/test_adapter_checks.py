@@ -2,14 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from shutil import copytree
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from gpu_workers.backends.base_models import load_base
 from gpu_workers.engine import Engine
 from gpu_workers.engine.errors import AdapterRefusedError, InvalidRequestError, UnknownModelError
 from tentalis.core.canon import canonical_json
@@ -38,15 +41,21 @@ def change_config(directory: Path, **values: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def write_manifest(directory: Path, **changes: dict[str, Any]) -> None:
+def write_manifest(
+    directory: Path,
+    changes: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    *,
+    base: str = "tiny",
+    base_sha256: str = "",
+) -> None:
     files = {
         path.name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "size_bytes": path.stat().st_size}
         for path in directory.iterdir()
     }
     manifest = AdapterManifest(
         worker="w",
-        base_model="tiny",
-        base_sha256="",
+        base_model=base,
+        base_sha256=base_sha256,
         parent_sha256="",
         run_id=1,
         attempt=1,
@@ -55,7 +64,7 @@ def write_manifest(directory: Path, **changes: dict[str, Any]) -> None:
         rank=4,
         alpha=8.0,
         target_modules=["q_proj"],
-        files=files | changes,
+        files=files | dict(changes),
         versions={},
     )
     (directory / "manifest.json").write_bytes(canonical_json(manifest.to_json()))
@@ -161,16 +170,32 @@ def test_a_whole_manifest_lets_an_adapter_in_and_a_broken_promise_keeps_it_out(e
         ({"sha256": "0" * 64, "size_bytes": 3}, "must have 3 bytes"),
     ):
         (adapter / "manifest.json").unlink()
-        write_manifest(adapter, **{WEIGHTS: change})
+        write_manifest(adapter, {WEIGHTS: change})
         with pytest.raises(AdapterRefusedError, match=named):
             engine.load_adapter("w@v2", adapter)
     (adapter / "manifest.json").unlink()
-    write_manifest(adapter, **{"../elsewhere": {"sha256": "", "size_bytes": 0}})
+    write_manifest(adapter, {"../elsewhere": {"sha256": "", "size_bytes": 0}})
     with pytest.raises(AdapterRefusedError, match="files must be plain names, found"):
         engine.load_adapter("w@v2", adapter)
     (adapter / "manifest.json").write_text('{"schema": "other/1"}')
     with pytest.raises(AdapterRefusedError, match="schema must be"):
         engine.load_adapter("w@v2", adapter)
+
+
+def test_an_adapter_is_refused_over_other_weights_than_it_was_trained_on(
+    engine: Engine, adapter: Path, model_directory: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """They have its shapes, and would answer."""
+    trained_on = load_base(str(model_directory("qwen2")))
+    write_manifest(adapter, base_sha256=trained_on.sha256)
+    assert engine.load_adapter("w@v1", adapter).name == "w@v1"
+    other = copytree(trained_on.directory, tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    save_file({name: 2 * weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    over_other = Engine("tiny", other)
+    with pytest.raises(AdapterRefusedError, match=f"must hash to {trained_on.sha256}, as tiny did .* this server's"):
+        over_other.load_adapter("w@v1", adapter)
+    assert list(over_other.models.now()) == ["tiny"]
 
 
 def test_a_name_is_used_once_and_the_base_cannot_be_unloaded(engine: Engine, adapter: Path) -> None:

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gpu_workers.engine import Engine
 from gpu_workers.engine.bases import Bases, count_bytes
 from gpu_workers.engine.server import ADAPTER_HEADER, EngineServer
+from tests.gpu_workers.engine.test_adapter_checks import write_manifest
 
 pytestmark = pytest.mark.torch
 Client = TestClient[Any, Any]
@@ -117,6 +118,17 @@ async def test_an_adapter_takes_no_name_of_another_base_or_of_its_adapters(
     refused = await client.post("/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(other)})
     assert (refused.status, (await refused.json())["error"]["code"]) == (400, "adapter_name_taken")
     assert (await ask(client, name))[0] == name
+
+
+async def test_an_adapter_of_a_base_that_is_kept_no_more_is_not_served_over_the_first(
+    client: Client, kept_in: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "a", "qwen3")  # the shapes are the first one's
+    write_manifest(adapter, base=str(kept_in / "gone"), base_sha256="a" * 64)
+    refused = await client.post("/v1/load_lora_adapter", json={"lora_name": "w@v1", "lora_path": str(adapter)})
+    error = (await refused.json())["error"]
+    assert (refused.status, error["code"]) == (400, "adapter_refused")
+    assert f"must hash to {'a' * 64}, as {kept_in / 'gone'} did" in error["message"]
 
 
 async def test_what_is_not_there_too_large_or_broken_is_named_and_harms_nobody(client: Client, kept_in: Path) -> None:

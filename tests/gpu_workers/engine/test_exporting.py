@@ -38,6 +38,13 @@ def test_a_merged_model_answers_as_its_adapter_does(
     assert engine.score([PROMPT], [ANSWER])[0] != pytest.approx(wanted, abs=1e-3)
 
 
+def write_converter(directory: Path) -> Path:
+    """In the place of llama.cpp's."""
+    converter = directory / "convert_lora_to_gguf.py"
+    converter.write_text("import sys, pathlib\npathlib.Path(sys.argv[4]).write_bytes(b'GGUF')\n")
+    return converter
+
+
 def train_on(base: Path, parent: Path) -> Path:
     """An adapter as the trainer writes it."""
     model, modules = load_base(str(base)), ["q_proj"]
@@ -108,13 +115,25 @@ def test_nothing_is_merged_into_a_quantised_base(
     assert not (tmp_path / "merged").exists()
 
 
+@pytest.mark.parametrize("form", ["merged", "gguf", "ollama"])
 def test_another_base_than_it_was_trained_on_is_refused(
-    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path, form: str
 ) -> None:
     adapter = write_adapter(tmp_path / "adapter")
     (adapter / "manifest.json").write_text(json.dumps({"base_sha256": "0" * 64}))
+    converter = write_converter(tmp_path)
     with pytest.raises(ExportError, match="the base model must hash to 000"):
-        export(adapter, form="merged", base=base, out=tmp_path / "merged")
+        export(adapter, form=form, base=base, out=tmp_path / "out", converter=converter)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_manifest_that_does_not_know_the_hash_of_its_base_refuses_none(
+    base: Path, write_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A service trained it, which never laid the base's weights here."""
+    adapter = write_adapter(tmp_path / "adapter")
+    (adapter / "manifest.json").write_text(json.dumps({"base_sha256": ""}))
+    assert export(adapter, form="gguf", base=base, out=tmp_path / "out", converter=write_converter(tmp_path)).is_dir()
 
 
 def test_its_base_is_found_where_it_was_trained_on_it(
@@ -148,8 +167,7 @@ def test_gguf_without_its_converter_is_refused_in_words(
 
 
 def test_gguf_is_what_the_converter_writes(base: Path, write_adapter: Callable[..., Path], tmp_path: Path) -> None:
-    converter = tmp_path / "convert_lora_to_gguf.py"
-    converter.write_text("import sys, pathlib\npathlib.Path(sys.argv[4]).write_bytes(b'GGUF')\n")
+    converter = write_converter(tmp_path)
     adapter = write_adapter(tmp_path / "adapter")
     out = export(adapter, form="gguf", base=base, out=tmp_path / "gguf", converter=converter)
     assert (out / "adapter.gguf").read_bytes() == b"GGUF"
@@ -183,8 +201,7 @@ def test_what_ollama_cannot_read_is_refused_with_what_it_can(
 
 
 def test_ollama_takes_what_the_converter_wrote(base: Path, write_adapter: Callable[..., Path], tmp_path: Path) -> None:
-    converter = tmp_path / "convert_lora_to_gguf.py"
-    converter.write_text("import sys, pathlib\npathlib.Path(sys.argv[4]).write_bytes(b'GGUF')\n")
+    converter = write_converter(tmp_path)
     adapter = write_adapter(tmp_path / "adapter")
     out = export(adapter, form="ollama", base=base, out=tmp_path / "out", converter=converter, ollama_model="qwen3:8b")
     assert (out / "Modelfile").read_text() == "FROM qwen3:8b\nADAPTER ./adapter.gguf\n"
