@@ -29,7 +29,7 @@ class Answer:
     Args:
         prompt: (P,) token ids; tokens: (T,) the answer, end token included.
         counts: (T,) True where a token is the author's and no tool's.
-        reference: (T,) nats, of the policy the run starts from; None: to be computed.
+        reference: (T,) nats, of the policy the run starts from; None before it is computed.
     """
 
     prompt: tuple[int, ...]
@@ -48,7 +48,7 @@ class Answer:
 
     @cached_property
     def reference_nats(self) -> float:
-        """The reference's log-prob of all tokens that count; 0 where nobody told it."""
+        """The reference's log-prob of all tokens that count; 0 where it was not computed."""
         known = zip(self.reference or (), self.counts, strict=self.reference is not None)
         return sum(value for value, counts in known if counts)
 
@@ -191,8 +191,7 @@ def _read_answer(
     """
     prompt = tuple(prompt_token_ids) or base.replayer.read(messages)
     if told.token_ids:
-        reference = None if told.logprobs is None else tuple(told.logprobs)
-        return Answer(prompt, tuple(told.token_ids), tuple(told.counts), reference)
+        return Answer(prompt, tuple(told.token_ids), tuple(told.counts))
     written = (*base.codec.encode([told.text], add_special_tokens=False)[0], base.end_of_turn)
     return Answer(prompt, written, (True,) * len(written))
 

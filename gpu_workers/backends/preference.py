@@ -1,8 +1,9 @@
 """Learning from answers whoever wrote them: pairs, single judged answers and demonstrations, update by update.
 
-The policy is held to the one the run starts from: its log-probs come with the record, or are computed once. An attempt
-is as likely as all of its answers together. Where these do not fit into one micro-batch, their sums are computed first,
-then how the loss changes with each sum, and then each answer's gradient for itself: the same gradient in less memory.
+The policy is held to the one the run starts from, whose log-probs are computed once: those that a model server told are
+another model's where the worker's base was changed. An attempt is as likely as all of its answers together. Where these
+do not fit into one micro-batch, their sums are computed first, then how the loss changes with each sum, and then each
+answer's gradient for itself: the same gradient in less memory.
 """
 
 import time
@@ -168,13 +169,12 @@ class PreferenceTrainingLoop:
         return find_faults(self._findings, self._recipe, examples=len(self._held_out))
 
     def _refer(self, examples: Sequence[Example]) -> list[Example]:
-        """The examples with log-probs of the policy the run starts from, where they came without."""
-        wanted = {answer.item for one in examples for answer in one.answers if answer.reference is None}
-        items = sorted(wanted)
+        """The examples with log-probs of the policy the run starts from."""
+        items = sorted({answer.item for one in examples for answer in one.answers})
         scored: dict[Item, list[float]] = dict(zip(items, self._score(items, self._start), strict=True))
 
         def refer(answer: Answer) -> Answer:
-            return answer if answer.reference is not None else replace(answer, reference=tuple(scored[answer.item]))
+            return replace(answer, reference=tuple(scored[answer.item]))
 
         return map_answers(examples, refer)
 

@@ -112,7 +112,7 @@ def make_attempts() -> list[Attempt]:
 
 
 def make_pairs(attempts: Sequence[Attempt]) -> list[PairRecord]:
-    """First over second, third over second; of some pairs a side came with the reference's log-probs."""
+    """First over second, third over second; of some pairs a side came with log-probs, another model's."""
     rng = random.Random(1)
     found: list[PairRecord] = []
     for group in range(6):
@@ -151,11 +151,6 @@ def work_out_pairs(pairs: Sequence[PairRecord], now: Policy, before: Policy, alg
             for side in (pair.chosen, pair.rejected)
         )
         known = before.sum_up(chosen).detach()
-        if pair.chosen[0].logprobs is not None:
-            told = (
-                value for one in pair.chosen for value, each in zip(one.logprobs or (), one.counts, strict=True) if each
-            )
-            known = torch.tensor(sum(told))
         margin = now.sum_up(chosen) - known - (now.sum_up(rejected) - before.sum_up(rejected).detach())
         if algorithm == "dpo":
             loss = torch.log(1 + torch.exp(-RECIPE.beta * margin))
