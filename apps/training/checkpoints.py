@@ -9,8 +9,13 @@ from django.conf import settings
 from apps.training.models import TrainingRun
 from tentalis.core.contracts import ContractError, TrainResult, TrainSpec
 
-DIRECTORY, SPEC_FILE, RESULT_FILE = "checkpoint", "spec.json", "result.json"
-STATE_FILES = {"standalone": "state.safetensors", "tinker": "state.json"}
+SPEC_FILE, RESULT_FILE = "spec.json", "result.json"
+STATE_FILES = {
+    "standalone": ("checkpoint", ["state.safetensors"]),
+    "tinker": ("checkpoint", ["state.json"]),
+    "openrlhf": ("checkpoints", ["_actor/latest", "latest"]),
+}
+"""Backend -> directory of an attempt's checkpoint, and the files of which one tells that it is whole."""
 
 
 def resume_from_checkpoint(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
@@ -20,19 +25,17 @@ def resume_from_checkpoint(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
     could not read its checkpoint the next one starts over.
 
     Args:
-        spec: of an attempt by the box itself, whose number is one more than the run's; others keep their own.
+        spec: of an attempt whose number is one more than the run's.
     """
-    state_file = STATE_FILES.get(run.backend)
-    if state_file is None:
-        return spec
+    directory, state_files = STATE_FILES[run.backend]
     for attempt in range(spec.attempt - 1, 0, -1):
         output: Path = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
         if _found_broken(output / RESULT_FILE):
             return spec
-        if (output / DIRECTORY / state_file).is_file():
+        if any((output / directory / file).is_file() for file in state_files):
             if _read_work(output / SPEC_FILE) != spec.work_hash:
                 return spec
-            return dataclasses.replace(spec, resume_uri=(output / DIRECTORY).resolve().as_uri())
+            return dataclasses.replace(spec, resume_uri=(output / directory).resolve().as_uri())
     return spec
 
 

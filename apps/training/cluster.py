@@ -45,20 +45,10 @@ def name_job(run_id: int, attempt: int) -> str:
 
 
 def describe(run: TrainingRun) -> dict[str, Any]:
-    """What a run's spec says besides, on the cluster: `options`, and `resume_uri` where an attempt got somewhere."""
+    """What a run's spec says besides, on the cluster: `options`."""
     form = find_kind(run.worker.kind).form
     stops = {"stops": list(form.stops)} if form else {}
-    return {"options": {**stops, **settings.TENTALIS["OPENRLHF_OPTIONS"]}, "resume_uri": _find_checkpoints(run)}
-
-
-def _find_checkpoints(run: TrainingRun) -> str | None:
-    """Where the run's latest attempt that wrote a checkpoint keeps them."""
-    for attempt in range(run.attempt, 0, -1):
-        checkpoints = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt) / "checkpoints"
-        if any((checkpoints / place / "latest").is_file() for place in ("_actor", "")):
-            found: str = checkpoints.resolve().as_uri()
-            return found
-    return None
+    return {"options": {**stops, **settings.TENTALIS["OPENRLHF_OPTIONS"]}}
 
 
 def require_trainable(run: TrainingRun) -> None:

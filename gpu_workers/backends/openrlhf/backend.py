@@ -22,6 +22,7 @@ from gpu_workers.backends.openrlhf.planning import find_base, plan_job
 from gpu_workers.backends.openrlhf.ray_jobs import ClusterAwayError, Job, RayJobs, pack_plugin
 from gpu_workers.backends.openrlhf.read_back import read_saved, read_saved_head
 from gpu_workers.backends.prm import publish_calibrated, read_steps
+from gpu_workers.runner import SPEC_FILE
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.openrlhf_options import ClusterOptionsError
@@ -208,6 +209,7 @@ def _has_ended_earlier(spec: TrainSpec, cluster: RayJobs) -> bool:
 
 def _submit(spec: TrainSpec, cluster: RayJobs, *, output: Path, reward_url: str) -> None:
     planned = plan_job(spec, output=output, reward_url=reward_url)
+    write_file(output / SPEC_FILE, canonical_json(spec.to_json()))  # whose work the checkpoints beside it are
     cluster.submit(
         name_job(spec),
         f"exec {shlex.join(planned.words)}",  # no shell between: whoever ends the driver ends the training

@@ -76,18 +76,39 @@ def test_a_run_at_work_is_asked_after_with_the_same_words(run: TrainingRun) -> N
     assert read_sent(cluster.QUEUE) == []
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_next_attempt_goes_on_from_what_the_last_one_kept(run: TrainingRun, tmp_path: Path) -> None:
+def leave_checkpoint(run: TrainingRun, store: Path) -> Path:
+    """Send a run to the cluster, which keeps one of it and is lost; the checkpoints' directory."""
     services.dispatch_run(run.pk, by="control")
-    kept = tmp_path / "runs" / str(run.pk) / "1" / "checkpoints"
+    run.refresh_from_db()
+    kept = store / "runs" / str(run.pk) / "1" / "checkpoints"
     (kept / "_actor").mkdir(parents=True)
     (kept / "_actor" / "latest").write_text("global_step2")
-    run.refresh_from_db()
+    (kept.parent / "spec.json").write_text(json.dumps(run.spec))
+    return kept
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_next_attempt_goes_on_from_what_the_last_one_kept(run: TrainingRun, tmp_path: Path) -> None:
+    kept = leave_checkpoint(run, tmp_path)
     retrying.retry_run(run=run, by="sweep")
     read_sent(cluster.QUEUE)
     services.dispatch_run(run.pk, by="control")
     ((spec_json, _, _),) = read_sent(cluster.QUEUE)
     assert (spec_json["attempt"], spec_json["resume_uri"]) == (2, kept.resolve().as_uri())
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("change", [{"learning_rate": 1e-5}, {"lora_rank": 4}])
+def test_with_another_recipe_it_begins_anew(run: TrainingRun, tmp_path: Path, change: dict[str, Any]) -> None:
+    leave_checkpoint(run, tmp_path)
+    TrainingRun.objects.filter(pk=run.pk).update(state="failed")
+    run.refresh_from_db()
+    recipe = retrying.change_recipe(run, changes=change)
+    retrying.retry_run(run=run, by="alice", recipe=recipe.to_json(), recipe_hash=recipe.hash)
+    read_sent(cluster.QUEUE)
+    services.dispatch_run(run.pk, by="control")
+    ((spec_json, _, _),) = read_sent(cluster.QUEUE)
+    assert (spec_json["attempt"], spec_json["resume_uri"]) == (2, None)
 
 
 @pytest.fixture

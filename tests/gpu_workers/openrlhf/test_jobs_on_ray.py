@@ -137,6 +137,8 @@ def look(spec: TrainSpec, ray: Ray, *, cancelled: bool = False) -> Any:
 def test_a_job_is_started_once_with_what_its_parser_takes(ray: Ray, tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     assert look(spec, ray)[:2] == (None, [])
+    sent = Path(spec.output_uri.removeprefix("file://")) / "spec.json"
+    assert TrainSpec.from_json(json.loads(sent.read_bytes())) == spec, "the next attempt reads what this one works on"
     assert look(spec, ray)[:2] == (None, [])
     (job,) = ray.jobs.values()
     assert job["submission_id"] == name_job(spec) == "run-3-1"
