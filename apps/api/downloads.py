@@ -81,11 +81,10 @@ def send_batch(request: Request, *, batch: Batch, by: User) -> StreamingHttpResp
     Raises:
         ConflictError: something of it cannot be told to a trainer any more; nothing is sent.
     """
-    parent = batch.run.parent if hasattr(batch, "run") else None
     file = tempfile.TemporaryFile()  # noqa: SIM115 - open until it is sent
     digest, rows = hashlib.sha256(), 0
     try:
-        for told in iterate_batch(batch, parent):
+        for told in iterate_batch(batch):
             line = canonical_json(told.to_json()) + b"\n"
             digest.update(line)
             file.write(line)

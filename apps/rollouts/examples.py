@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from apps.adapters.models import Adapter
 from apps.evals.holding import HELD_OUT, find_held_out
 from apps.inference.selectors import IncompleteConversationError
 from apps.rollouts.contents import ITEMS
@@ -16,7 +15,6 @@ from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt
 from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord
 from tentalis.core.conversations.joining import Call
-from tentalis.core.sampling import find_sampling_fault, read_temperature
 
 PAGE = 200
 MOST_ITEMS = 20_000
@@ -67,23 +65,23 @@ def put_items(batch: Batch, kind: str) -> tuple[int, Counter[str]]:
     return len(taken), refused
 
 
-def iterate_pairs(batch: Batch, parent: Adapter | None) -> Iterator[PairRecord]:
-    """The batch's pairs in order. An answer that the run's own start has sampled comes with its log-probs."""
-    return _iterate_pairs(PreferencePair.objects.filter(batch=batch), parent)
+def iterate_pairs(batch: Batch) -> Iterator[PairRecord]:
+    """The batch's pairs in order."""
+    return _iterate_pairs(PreferencePair.objects.filter(batch=batch))
 
 
-def _iterate_pairs(pairs: QuerySet[PreferencePair], parent: Adapter | None) -> Iterator[PairRecord]:
+def _iterate_pairs(pairs: QuerySet[PreferencePair]) -> Iterator[PairRecord]:
     for page in _page(_with_attempts(pairs.order_by("id"))):
         read = _PageReader(page)
         for pair in page:
-            yield read.compare(pair, parent)
+            yield read.compare(pair)
 
 
 def find_several(batch: Batch) -> list[int]:
     """Ids of the batch's pairs a side of which is several sequences of tokens, in order."""
     pairs = PreferencePair.objects.filter(batch=batch)
     ids = pairs.filter(Q(chosen__further__isnull=False) | Q(rejected__further__isnull=False)).values("pk")
-    return [one.pair_id for one in _iterate_pairs(pairs.filter(pk__in=ids), None) if not one.is_of_one]
+    return [one.pair_id for one in _iterate_pairs(pairs.filter(pk__in=ids)) if not one.is_of_one]
 
 
 def iterate_demonstrations(batch: Batch) -> Iterator[DemonstrationRecord]:
@@ -115,11 +113,11 @@ class _PageReader:
     def require_told(self, item: PreferencePair | Demonstration) -> None:
         """Raise what `compare` and `show` raise."""
         if isinstance(item, PreferencePair):
-            self.compare(item, None)
+            self.compare(item)
         else:
             self.show(item)
 
-    def compare(self, pair: PreferencePair, parent: Adapter | None) -> PairRecord:
+    def compare(self, pair: PreferencePair) -> PairRecord:
         """As it goes over the wire.
 
         Raises:
@@ -134,7 +132,7 @@ class _PageReader:
                 continue
             found = self._read(attempt, pair)
             prompts.append(list(found[0].prompt))
-            sides.append(_tell(found, tells_logprobs=_is_of(attempt, parent)))
+            sides.append(_tell(found))
         if any(prompt != prompts[0] for prompt in prompts):
             raise UnusableItemError("the two attempts answered different prompts")
         return PairRecord(
@@ -201,14 +199,13 @@ def _ask(item: PreferencePair | Demonstration) -> list[dict[str, str]]:
     return [{"role": "system", "content": system}, *item.messages]
 
 
-def _tell(sequences: Sequence[Call], *, tells_logprobs: bool) -> list[AnswerRecord]:
+def _tell(sequences: Sequence[Call]) -> list[AnswerRecord]:
     """A side of a pair, whose first prompt is the pair's."""
     return [
         AnswerRecord(
             token_ids=one.tokens,
             counts=one.sampled,
             prompt_token_ids=one.prompt if place else [],
-            logprobs=one.logprobs if tells_logprobs else None,
         )
         for place, one in enumerate(sequences)
     ]
@@ -217,10 +214,3 @@ def _tell(sequences: Sequence[Call], *, tells_logprobs: bool) -> list[AnswerReco
 def _attempts_of(item: PreferencePair | Demonstration) -> Iterable[Attempt]:
     found = (item.chosen, item.rejected) if isinstance(item, PreferencePair) else (item.attempt,)
     return (one for one in found if one is not None)
-
-
-def _is_of(attempt: Attempt, parent: Adapter | None) -> bool:
-    """Whether an attempt's log-probs are those of the policy that the run starts from, at temperature 1."""
-    sampling = attempt.exchange.sampling if attempt.exchange is not None else {}
-    is_plain = not find_sampling_fault(sampling) and read_temperature(sampling) == 1
-    return is_plain and attempt.adapter_id == (parent.pk if parent is not None else None)

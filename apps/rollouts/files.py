@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
-from apps.adapters.models import Adapter
 from apps.rollouts.examples import iterate_demonstrations, iterate_pairs
 from apps.rollouts.models import Batch
 from apps.rollouts.selectors import iterate_records
@@ -21,17 +20,15 @@ class _Record(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-def write_batch(batch: Batch, *, parent: Adapter | None = None) -> tuple[str, str]:
+def write_batch(batch: Batch) -> tuple[str, str]:
     """Write what the batch holds, by its kind, one canonical JSON line each.
 
-    Args:
-        parent: the adapter the run starts from, whose stored log-probs are the reference of pairs; None: the base.
     Returns:
         (file:// URI, SHA-256 of the file in hex). The same rows give the same file.
     Raises:
         OSError: the artifact store cannot be written; nothing half-written keeps the final name.
     """
-    return write_records("batches", batch.pk, iterate_batch(batch, parent))
+    return write_records("batches", batch.pk, iterate_batch(batch))
 
 
 def write_records(directory_name: str, number: int, records: Iterable[_Record]) -> tuple[str, str]:
@@ -70,11 +67,11 @@ def find_files(directory_name: str, numbers: Iterable[int]) -> list[Path]:
 
 
 def iterate_batch(
-    batch: Batch, parent: Adapter | None
+    batch: Batch,
 ) -> Iterator[RolloutRecord] | Iterator[PairRecord] | Iterator[DemonstrationRecord]:
-    """What the batch holds, by its kind, as the trainer reads it; `parent` as `write_batch` takes it."""
+    """What the batch holds, by its kind, as the trainer reads it."""
     if batch.kind == Batch.Kind.PAIRS:
-        return iterate_pairs(batch, parent)
+        return iterate_pairs(batch)
     if batch.kind == Batch.Kind.DEMONSTRATIONS:
         return iterate_demonstrations(batch)
     return iterate_records(batch)

@@ -27,14 +27,14 @@ class Learner:
     """One purpose of runs.
 
     Args:
-        write_batch: the file that a run learns from, given whom it continues: (file:// URI, SHA-256 in hex).
+        write_batch: the file that a run learns from: (file:// URI, SHA-256 in hex).
         record: what a result trained, into its registry, by whom; None where nobody waits for it any more. It raises
             AdapterBrokenError before it writes anything.
         publish: the segment in which that is judged.
         give_up: called when a run ended without anything trained, by whom.
     """
 
-    write_batch: Callable[[TrainingRun, Adapter | None], tuple[str, str]]
+    write_batch: Callable[[TrainingRun], tuple[str, str]]
     record: Callable[[TrainingRun, TrainResult, str], Trained | None]
     publish: SegmentKind
     give_up: Callable[[TrainingRun, str], None] = lambda run, by: None
@@ -60,19 +60,19 @@ def record_head(run: TrainingRun, result: TrainResult, by: str) -> RewardModel:
     return record_reward_model(worker=run.worker, run_id=run.pk, uri=result.adapter_uri, sha256=result.sha256, by=by)
 
 
-def _write_rollouts(run: TrainingRun, parent: Adapter | None) -> tuple[str, str]:
+def _write_rollouts(run: TrainingRun) -> tuple[str, str]:
     if run.batch is None:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
-    return write_batch(run.batch, parent=parent)
+    return write_batch(run.batch)
 
 
 LEARNERS: Mapping[str, Learner] = {
     TrainingRun.Purpose.POLICY: Learner(write_batch=_write_rollouts, record=record_policy, publish=SegmentKind.ADOPT),
     TrainingRun.Purpose.REWARD_MODEL: Learner(
-        write_batch=lambda run, parent: write_steps(run), record=record_head, publish=SegmentKind.ADOPT_SCORER
+        write_batch=write_steps, record=record_head, publish=SegmentKind.ADOPT_SCORER
     ),
     TrainingRun.Purpose.MANAGER: Learner(
-        write_batch=lambda run, parent: write_judgements(run),
+        write_batch=write_judgements,
         record=verdict_managers.record_adapter,
         publish=SegmentKind.ADOPT_MANAGER,
         give_up=verdict_managers.refuse_untrained,

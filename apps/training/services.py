@@ -106,7 +106,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     if not take_place(run):
         return  # its place went to another run meanwhile; it waits for the next
     parent = find_parent(run) if learns_policy else None
-    rollouts_uri, rollouts_sha256 = LEARNERS[run.purpose].write_batch(run, parent)
+    rollouts_uri, rollouts_sha256 = LEARNERS[run.purpose].write_batch(run)
     attempt = run.attempt + 1
     output = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
     output.mkdir(parents=True, exist_ok=True)

@@ -141,8 +141,8 @@ class AnswerRecord:
         counts: (T,) True where a token counts (False for tool results).
         text: of an answer that nobody sampled, without its end token; "" for tokens.
         prompt_token_ids: (P,) what it answers, exactly as the engine saw it; empty: the pair's.
-        logprobs: (T,) nats, as its model server told them; None: unknown. Nothing is learnt from them: the trainer
-            computes the reference's with the adapter it continues from.
+        logprobs: (T,) nats, in files of earlier versions. Nothing is learnt from them: the trainer computes the
+            reference's with the adapter it continues from.
     """
 
     token_ids: Sequence[int] = ()

@@ -101,7 +101,7 @@ def test_imported_pairs_and_answers_are_learnt_in_words_and_the_rest_says_why_no
     for rows in ((PAIR, PAIR | {"rejected": ""}), (SHOWN,), (LABELLED, LABELLED | {"label": False}), (STEPS,)):
         learn(bring(project, alice, *rows))
     assert set(Task.objects.values_list("state", flat=True)) == {"done"}
-    pairs = list(iterate_pairs(close_open_batch(worker, by="user:alice", kind="pairs"), None))
+    pairs = list(iterate_pairs(close_open_batch(worker, by="user:alice", kind="pairs")))
     asked = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Say hello."}]
     told = [
         (one.source, one.messages, one.chosen[0].text, one.rejected[0].text, one.chosen[0].logprobs) for one in pairs
