@@ -62,7 +62,12 @@ def results(
     with open_client() as client:
         if experiment_id is None:
             rows = list_rows(client, client.list_experiments, project=project)
-            print_rows(rows, COLUMNS, as_json=as_json, empty="no experiments: `tentalis eval experiment NAME QUESTION=FIRST,SECOND`")
+            print_rows(
+                rows,
+                COLUMNS,
+                as_json=as_json,
+                empty="no experiments: `tentalis eval experiment NAME QUESTION=FIRST,SECOND`",
+            )
         else:
             rows = _read_answers(client, experiment_id)
             print_rows(rows, ANSWERED, as_json=as_json, empty="no questions")

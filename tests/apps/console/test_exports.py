@@ -244,7 +244,7 @@ def test_an_export_holds_the_pairs_and_demonstrations_that_training_learns_from(
     assert [(row["kind"], row["feedback"]) for row in shown] == [(one.source, one.feedback_id) for one in imitated]
     assert shown[0]["messages"][1]["content"] == pairs[0]["chosen"]
     batch = close_open_batch(scene.worker, by="test", kind=Batch.Kind.PAIRS)
-    told = [one for one in iterate_pairs(batch, None) if one.group_id == task.pk]
+    told = [one for one in iterate_pairs(batch) if one.group_id == task.pk]
     assert [one.pair_id for one in told] == [pair.pk for pair in learnt], "what is taken home is what is learnt"
     assert {len(side) for one in told[1:] for side in (one.chosen, one.rejected)} == {2}
 
