@@ -24,13 +24,15 @@ def draw_screenshots(attempt: Attempt, *marks: Any, picture: bytes = PNG) -> str
     sha256 = keep_observed(attempt.pk, picture)
     for place, mark in enumerate(marks):
         seen = {"text": "a page", "screenshot": {"sha256": sha256, "width": 640, "height": 480}}
-        EpisodeTurn.objects.create(
+        EpisodeTurn.objects.update_or_create(
             attempt=attempt,
             index=place,
-            calls=[{"id": "c", "name": "click", "arguments": '{"element": 1}'}],
-            observations=[seen | ({"details": {"mark": mark}} if mark is not None else {})],
-            started_at=timezone.now(),
-            ended_at=timezone.now(),
+            defaults={
+                "calls": [{"id": "c", "name": "click", "arguments": '{"element": 1}'}],
+                "observations": [seen | ({"details": {"mark": mark}} if mark is not None else {})],
+                "started_at": timezone.now(),
+                "ended_at": timezone.now(),
+            },
         )
         Step.objects.create(attempt=attempt, index=10 + place, kind="call", text="click", tool_result="a page")
     return sha256

@@ -205,7 +205,7 @@ def test_pages_are_not_kept_by_the_browser_and_hold_no_inline_script_or_style(sc
 
 LINK = re.compile(r'<a\b[^>]*?\shref="([^"#][^"]*)"')
 LOADED = re.compile(r'<(?:script|link)\b[^>]*?\s(?:src|href)="([^"]+)"')
-IMPORTED = re.compile(r"""^(?:import|export)\b[^;'"]*["']([^"']+)["']""", re.MULTILINE)
+IMPORTED = re.compile(r"""^(?:import|export)\b[^;'"=]*["']([^"']+)["']""", re.MULTILINE)
 MOST_SCRIPT_BYTES, MOST_STYLE_BYTES = 90_000, 40_000
 
 

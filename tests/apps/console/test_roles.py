@@ -44,7 +44,9 @@ BODIES = {"view-keep": {"page": "task-list", "name": "mine"}, "settings": {"sect
 # a download
 NO_PAGES = {"proposal-count", "proposal-decide", "exchange-json", "screenshot"}
 # what differs from answer to answer
-CHANGING = re.compile(r'nonce="[^"]+"|csrfmiddlewaretoken" value="[^"]+"|/p/[\w-]+/[^"<\s]*|data-live-after="\d+"')
+CHANGING = re.compile(
+    r'nonce="[^"]+"|csrfmiddlewaretoken" value="[^"]+"|/p/[\w-]+/[^"<\s]*|data-live-after="\d+"|data-now="\d+"'
+)
 
 
 @cache

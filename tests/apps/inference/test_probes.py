@@ -249,7 +249,7 @@ def test_a_private_address_that_nobody_allowed_says_how_to(project: Project, adm
     provider = Provider.objects.create(project=project, name="lab", kind="custom", base_url=vendor.url)
     found = probe_provider(provider=provider, by=admin)
     assert found.fault == "address"
-    assert "tentalis model change <name> --allow-private" in found.words
+    assert "tentalis model change NAME --allow-private" in found.words
     assert vendor.requests == []
 
 
