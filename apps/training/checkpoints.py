@@ -15,7 +15,8 @@ STATE_FILES = {
     "tinker": ("checkpoint", ["state.json"]),
     "openrlhf": ("checkpoints", ["_actor/latest", "latest"]),
 }
-"""Backend -> directory of an attempt's checkpoint, and the files of which one tells that it is whole."""
+"""Backend -> directory of an attempt's checkpoint, and the files of which one tells that it is whole; of a package's
+backend nobody knows."""
 
 
 def resume_from_checkpoint(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
@@ -27,7 +28,7 @@ def resume_from_checkpoint(run: TrainingRun, spec: TrainSpec) -> TrainSpec:
     Args:
         spec: of an attempt whose number is one more than the run's.
     """
-    directory, state_files = STATE_FILES[run.backend]
+    directory, state_files = STATE_FILES.get(run.backend, ("", []))
     for attempt in range(spec.attempt - 1, 0, -1):
         output: Path = settings.ARTIFACTS / "runs" / str(run.pk) / str(attempt)
         if _found_broken(output / RESULT_FILE):

@@ -1,5 +1,6 @@
 """What a retried run goes on from, on the web's side."""
 
+import dataclasses
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from apps.pipeline import flow
 from apps.rollouts import services as ledger
 from apps.rollouts.models import Batch
 from apps.training import services
+from apps.training.checkpoints import resume_from_checkpoint
 from apps.training.models import TrainingRun
 from apps.training.retrying import retry_run
 from tentalis.core.contracts import Outcome, TrainResult, TrainSpec
@@ -81,6 +83,12 @@ def test_a_run_whose_checkpoint_could_not_be_read_starts_over(first: TrainingRun
 
 def test_other_work_does_not_go_on_from_this_ones_checkpoint(first: TrainingRun) -> None:
     assert try_again(first, seed=first.seed + 1).resume_uri is None
+
+
+def test_of_a_packages_backend_no_checkpoint_is_known(first: TrainingRun) -> None:
+    first.backend = "theirs"
+    spec = dataclasses.replace(TrainSpec.from_json(first.spec), attempt=2)
+    assert resume_from_checkpoint(first, spec).resume_uri is None
 
 
 def test_a_silent_run_is_sent_again_and_goes_on(first: TrainingRun) -> None:
