@@ -41,8 +41,8 @@ export class Draft {
   bring() {
     const kept = localStorage.getItem(this.place);
     if (!kept) return;
-    const { data, version } = JSON.parse(kept);
-    if (version === this.form.elements.draft_version.value) this.take(data);
+    const { data, version, sent } = JSON.parse(kept);
+    if (version === this.form.elements.draft_version.value || sent === this.saved) this.take(data);
     else this.offer(data);
   }
 
@@ -82,9 +82,16 @@ export class Draft {
     this.say("");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.save(), SAVE_MS);
+    this.remember();
+  }
+
+  // Beside the draft that the page knows the server has stands what is on its way there: the page may be left before it
+  // hears that it came.
+  remember() {
     const data = Object.fromEntries([...new FormData(this.form)].filter(([name]) => name !== "csrfmiddlewaretoken"));
+    const version = this.form.elements.draft_version.value;
     try {
-      localStorage.setItem(this.place, JSON.stringify({ data, version: this.form.elements.draft_version.value }));
+      localStorage.setItem(this.place, JSON.stringify({ data, version, sent: this.sent }));
     } catch {
       // a full store: the server has it within the second
     }
@@ -93,8 +100,9 @@ export class Draft {
   async save() {
     clearTimeout(this.timer);
     if (this.saving) return (this.again = true);
-    const sent = this.read();
+    const sent = (this.sent = this.read());
     this.saving = true;
+    this.remember();
     try {
       const body = new URLSearchParams(new FormData(this.form));
       const answer = await fetch(this.form.dataset.draft, { method: "POST", body, credentials: "same-origin" });

@@ -98,6 +98,26 @@ def test_what_only_this_browser_has_is_offered_beside_a_draft_that_was_saved_mea
     assert ReviewDraft.objects.get().data["text"] == "Words of this browser."
 
 
+def test_a_page_that_is_left_before_it_hears_that_its_draft_came_goes_on_from_what_was_typed(
+    address: str, opened: tuple[Page, Watch]
+) -> None:
+    page, _ = opened
+    open_review(page, address, make_review())
+
+    def lose_answer(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route(re.compile("/draft/"), lose_answer, times=1)
+    page.locator("#id_text").fill("Name the")
+    expect(page.locator("[data-draft-state]")).to_contain_text("The server is away")
+    assert ReviewDraft.objects.get().data["text"] == "Name the"
+    page.locator("#id_text").fill("Name the rule.")
+    page.reload()
+    expect(page.locator("#id_text")).to_have_value("Name the rule.")
+    expect(page.locator("[data-draft-state]")).to_have_text("Draft saved")
+
+
 def test_a_field_that_was_emptied_while_the_server_was_away_comes_back_empty(
     address: str, opened: tuple[Page, Watch]
 ) -> None:

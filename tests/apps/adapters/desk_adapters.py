@@ -62,7 +62,7 @@ def write_adapter(directory: Path, seed: int, *, rank: int = 8, rename: str = ""
     return directory
 
 
-def write_manifest(directory: Path, *, rank: int = 8) -> str:
+def write_manifest(directory: Path, *, rank: int = 8, base_sha256: str = "") -> str:
     """Write the manifest of what lies there; its hash."""
     files = {
         path.name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "size_bytes": path.stat().st_size}
@@ -72,7 +72,7 @@ def write_manifest(directory: Path, *, rank: int = 8) -> str:
     manifest = AdapterManifest(
         worker="helper",
         base_model="desk",
-        base_sha256="",
+        base_sha256=base_sha256,
         parent_sha256="",
         run_id=1,
         attempt=1,
