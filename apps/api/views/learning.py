@@ -129,7 +129,7 @@ def _write_sequence(part: TokenPart) -> dict[str, Any]:
 class BatchViewSet(ResourceViewSet):
     """The rollouts of one run, together."""
 
-    queryset = Batch.objects.select_related("project", "worker", "run__parent")
+    queryset = Batch.objects.select_related("project", "worker", "run")
     serializer_class = BatchOut
     filterset_class = filter_by(Batch, "worker", "state", "number", "end_user")
     rights: ClassVar = by_right({Right.ROLLOUTS_READ: "list retrieve export"})
