@@ -44,6 +44,13 @@ def run(bulk: BulkJudgement, *, limit: int = 2) -> BulkJudgement:
     return bulk
 
 
+def take_back(bulk: BulkJudgement, by: User, *, limit: int = bulks.CHUNK) -> None:
+    bulks.begin_undo(bulk=bulk, by=by)
+    while not bulks.undo_next(bulk.pk, limit=limit):
+        pass
+    bulk.refresh_from_db()
+
+
 def test_all_that_match_are_judged_once_and_learn_when_no_undo_can_come(project: Project, alice: User) -> None:
     for score in (0.95, 0.95, 0.95, 0.2):
         task = make_chat_task(project, score=score)
@@ -146,10 +153,7 @@ def test_undone_at_once_everything_is_as_before(project: Project, alice: User, b
     bulk = run(start(project, alice, 5))
     with pytest.raises(NotAllowedError):
         bulks.begin_undo(bulk=bulk, by=bob)
-    bulks.begin_undo(bulk=bulk, by=alice)
-    while not bulks.undo_next(bulk.pk, limit=2):
-        pass
-    bulk.refresh_from_db()
+    take_back(bulk, alice, limit=2)
     assert (bulk.state, bulk.undone, bulk.report) == ("undone", 5, [])
     assert Review.objects.filter(state="open", claimed_by__isnull=True).count() == 5
     assert set(Task.objects.values_list("state", flat=True)) == {Task.State.IN_REVIEW}
@@ -165,10 +169,7 @@ def test_an_appeal_against_one_of_them_does_not_keep_a_bulk_judgement_from_being
     bulk = run(start(project, alice, 3, score=0.0))
     disputed = Feedback.objects.get(review=reviews[1])
     appeal = appeals.open_appeal(feedback=disputed, by=bob, reason="it was right")
-    bulks.begin_undo(bulk=bulk, by=alice)
-    while not bulks.undo_next(bulk.pk):
-        pass
-    bulk.refresh_from_db()
+    take_back(bulk, alice)
     assert (bulk.state, bulk.undone, bulk.report) == ("undone", 3, [])
     assert not Feedback.objects.standing().exists()
     appeal.refresh_from_db()
@@ -186,10 +187,7 @@ def test_undone_beside_an_appeal_against_another_word_it_is_retracted_and_that_g
     bulk = run(start(project, alice, 2, score=0.0))
     words = give_task_feedback(task=other.task, by=bob, score=1.0)
     appeal = appeals.open_appeal(feedback=words, by=alice, reason="it was wrong")
-    bulks.begin_undo(bulk=bulk, by=alice)
-    while not bulks.undo_next(bulk.pk):
-        pass
-    bulk.refresh_from_db()
+    take_back(bulk, alice)
     assert (bulk.state, bulk.undone, bulk.report) == ("undone", 2, [])
     assert list(Feedback.objects.standing()) == [words]
     assert set(Review.objects.filter(state="open").values_list("pk", flat=True)) == {first.pk, appeal.pk}
@@ -210,10 +208,7 @@ def test_undone_late_what_no_run_has_is_taken_back_and_the_rest_is_told(project:
         build_rollouts([review.task_id], by="test")
         if closes:
             close_open_batch(review.task.worker, by="test")
-    bulks.begin_undo(bulk=bulk, by=alice)
-    while not bulks.undo_next(bulk.pk):
-        pass
-    bulk.refresh_from_db()
+    take_back(bulk, alice)
     assert (bulk.state, bulk.undone) == ("undone", 1)
     assert bulk.report == [{"review": reviews[0].pk, "reason": "batch 1 of echo has it: what learnt from it stays"}]
     rewards = dict(Rollout.objects.filter(attempt__index=1).values_list("task", "reward"))
