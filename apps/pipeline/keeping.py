@@ -12,6 +12,8 @@ from apps.adapters.models import Adapter
 from apps.audit.chain import seal_entries, verify_chain
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.base.sealing import read_ring
+from apps.inference.rotation import find_keys_in_use
 
 SEQUENCES = """
 SELECT t.relname, a.attname, s.relname
@@ -24,7 +26,11 @@ WHERE s.relkind = 'S' AND s.relnamespace = 'public'::regnamespace
 
 
 def check_restored(*, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Write that it was restored, seal that, and check the chain, the numbers to come and the adapters' files."""
+    """Write that it was restored, seal that, and check the chain, the numbers to come and the adapters' files.
+
+    Returns:
+        JSON; `shut`: ids of keys that sealed some secret and are not in the ring.
+    """
     record(Kind.BACKUP_RESTORED, by="command", payload=told)
     while seal_entries():
         pass
@@ -39,6 +45,7 @@ def check_restored(*, told: Mapping[str, Any]) -> dict[str, Any]:
         "audit": {"sealed": report.sealed, "head": report.head},
         "sequences": sequences,
         "adapters": adapters,
+        "shut": sorted(find_keys_in_use() - set(read_ring().keys)),
     }
 
 

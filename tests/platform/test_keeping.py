@@ -241,6 +241,67 @@ def test_a_backup_across_a_renewal_of_keys_opens_its_secrets(
         assert open_key(Provider.objects.get(name="lab")) == "sk-lab"
 
 
+@pytest.mark.slow
+def test_a_backup_comes_back_where_the_secret_key_is_a_newer_one_and_opens_its_secrets(
+    place: Place, keys: Keys, repository: Repository, shop: Project, tmp_path: Path
+) -> None:
+    owner = make_user("olga", is_superuser=True)
+    values = {"kind": "vllm", "base_url": "http://lab:8000/v1", "api_key": "sk-lab"}
+    create_provider(project=None, name="lab", by=owner, **values)
+    found = Place.find(place.home, {**place.environ, "TENTALIS_SECRET_KEY": settings.SECRET_KEY})
+    take_backup(found, repository, keys)
+    home, newer = Home(tmp_path / "back"), "n" * 50
+    environ = {name: value for name, value in place.environ.items() if name != "TENTALIS_DATABASE_URL"}
+    environ["TENTALIS_SECRET_KEY"] = newer
+    said: list[str] = []
+    restored = restore_backup(home, environ, repository, data_key=keys.data, secrets_key=keys.secrets, say=said.append)
+    assert (restored.faults, restored.has_secrets) == ((), True)
+    assert any("TENTALIS_SECRET_KEY is not the backup's" in words for words in said)
+    config = load_config(home)
+    back = Path(config.settings.get("key_ring", tmp_path / "none"))
+    with (
+        running_stack(home, environ, is_throwaway=True, only=["postgres"]) as stack,
+        working_on(stack.state().addresses["admin_database_url"]),
+        override_settings(SECRET_KEY=newer, TENTALIS=settings.TENTALIS | {"KEY_RING": back}),
+    ):
+        assert open_key(Provider.objects.get(name="lab")) == "sk-lab"
+
+
+def test_a_ring_without_a_key_of_the_backup_is_refused_before_anything_is_written(
+    place: Place, keys: Keys, repository: Repository, shop: Project, tmp_path: Path
+) -> None:
+    older, newer = tmp_path / "older", tmp_path / "newer"
+    add_key(older)
+    add_key(newer)
+    take_backup(Place.find(place.home, {**place.environ, "TENTALIS_KEY_RING": str(older)}), repository, keys)
+    home = Home(tmp_path / "back")
+    said: list[str] = []
+    with pytest.raises(RestoreError, match=r"TENTALIS_KEY_RING: .*newer lacks 1 of the 1 keys .* unset it"):
+        restore_backup(
+            home,
+            {**place.environ, "TENTALIS_KEY_RING": str(newer)},
+            repository,
+            data_key=keys.data,
+            secrets_key=keys.secrets,
+            say=said.append,
+        )
+    assert not home.root.exists()
+    assert said == []
+
+
+def test_another_key_than_the_backups_own_is_refused_in_words_before_anything_is_written(
+    place: Place, keys: Keys, repository: Repository, shop: Project, artifact: Path, tmp_path: Path
+) -> None:
+    manifest = take_backup(place, repository, keys)
+    home, renewed = Home(tmp_path / "back"), make_key(tmp_path / "renewed")
+    said: list[str] = []
+    for data, secret, file in ((renewed, keys.secrets, "database.age"), (keys.data, renewed, "keys.age")):
+        with pytest.raises(BackupError, match=rf"{manifest.id}/{file} was sealed for another key"):
+            restore_backup(home, place.environ, repository, data_key=data, secrets_key=secret, say=said.append)
+    assert not home.root.exists()
+    assert said == []
+
+
 def test_two_backups_into_one_place_do_not_meet(place: Place, keys: Keys, repository: Repository) -> None:
     with repository.holding(), pytest.raises(BackupError, match="another backup is being made"):
         take_backup(place, repository, keys)

@@ -17,13 +17,14 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 from pyrage import x25519
 
+from tentalis.env import PREFIX
 from tentalis.platform.config import Config, Secrets, read_settings
 from tentalis.platform.errors import RestoreError
 from tentalis.platform.home import Home, write_private_file
 from tentalis.platform.keeping import postgres_tools
 from tentalis.platform.keeping.place import DATA_KEY, SECRETS_KEY, Place
 from tentalis.platform.keeping.repository import DATABASE, KEYS, KeptFile, Manifest, Repository
-from tentalis.platform.keeping.sealing import check, write_key
+from tentalis.platform.keeping.sealing import check, require_key, write_key
 from tentalis.platform.keeping.taking import SPARE_BYTES, count_rows
 from tentalis.platform.stack import PROJECT_DIRECTORY, web_environment
 from tentalis.platform.up import running_stack
@@ -38,9 +39,10 @@ ELSEWHERE = (
     "home",
     "artifacts",
     "key_ring",
+    "secret_key",
     "backup_dir",
 )
-"""Settings of the old place that say nothing about the new one."""
+"""Settings of the old place that say nothing about the new one, or come back otherwise."""
 CHECK_TIMEOUT_S = 3600
 
 
@@ -83,9 +85,11 @@ def restore_backup(
     manifest = repository.read(backup_id)
     _require_empty(home)
     _require_room(home, manifest)
+    require_key(repository.directory_of(manifest.id) / DATABASE, data_key)
     secret = _open_secrets(repository, manifest, secrets_key)
+    ring = _find_ring(secret, environ, say) if secret is not None else []
     with _coming_back(home):
-        config = _write_config(home, secret)
+        config = _write_config(home, secret, ring)
         place = Place(home, config, read_settings(home, config, environ), environ)
         for name, files, root in (
             ("artifacts", manifest.artifacts, place.artifacts),
@@ -104,7 +108,9 @@ def restore_backup(
             if key is not None:  # the next backups are sealed for whom the last ones were
                 write_key(home.root / name, key)
     faults = tuple(str(fault) for fault in checked["faults"])
-    return Restored(manifest, faults, checked, has_secrets=secret is not None)
+    if secret is not None and checked["shut"]:
+        say(f"secrets that keys {', '.join(checked['shut'])} sealed stay shut: the backup had no such keys either")
+    return Restored(manifest, faults, checked, has_secrets=secret is not None and not checked["shut"])
 
 
 def _require_empty(home: Home) -> None:
@@ -132,9 +138,42 @@ def _require_room(home: Home, manifest: Manifest) -> None:
 def _open_secrets(repository: Repository, manifest: Manifest, key: x25519.Identity | None) -> dict[str, Any] | None:
     if key is None:
         return None
-    text = BytesIO()
-    check(repository.directory_of(manifest.id) / KEYS, key, manifest.keys, text)
+    path, text = repository.directory_of(manifest.id) / KEYS, BytesIO()
+    require_key(path, key)
+    check(path, key, manifest.keys, text)
     return dict(json.loads(text.getvalue()))
+
+
+def _find_ring(secret: Mapping[str, Any], environ: Mapping[str, str], say: Say) -> list[str]:
+    """The keys that a ring must hold to open what the backup's keys sealed, newest first.
+
+    Raises:
+        RestoreError: the environment names a ring, and one of them is not in it.
+    """
+    old = str(secret["secrets"]["secret_key"])
+    given = environ.get(f"{PREFIX}SECRET_KEY") or old
+    wanted = _read_keys(secret["secrets"]["key_ring"])
+    if given != old:
+        say(
+            f"{PREFIX}SECRET_KEY is not the backup's, which joins the ring: what it sealed opens, but API tokens, "
+            "sessions and recovery codes are void; afterwards `tentalis manage rotate_keys --new-key` seals anew"
+        )
+        wanted.append(old)
+    if path := environ.get(f"{PREFIX}KEY_RING"):
+        try:
+            held = {given, *_read_keys(Path(path).read_text(encoding="utf-8"))}
+        except OSError as error:
+            raise RestoreError(f"{PREFIX}KEY_RING: {path} cannot be read: {error.strerror}") from None
+        if missing := [key for key in wanted if key not in held]:
+            raise RestoreError(
+                f"{PREFIX}KEY_RING: {path} lacks {len(missing)} of the {len(wanted)} keys that may have sealed the "
+                "backup's secrets: unset it, so that the backup's own ring comes back, or write them into it"
+            )
+    return wanted
+
+
+def _read_keys(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 @contextmanager
@@ -155,7 +194,7 @@ def _coming_back(home: Home) -> Iterator[None]:
         raise
 
 
-def _write_config(home: Home, secret: dict[str, Any] | None) -> Config:
+def _write_config(home: Home, secret: dict[str, Any] | None, ring: list[str]) -> Config:
     """The old secrets, but for the passwords of the stores: those are new, as the stores are."""
     made = Secrets.make()
     settings: dict[str, str] = {}
@@ -168,9 +207,9 @@ def _write_config(home: Home, secret: dict[str, Any] | None) -> Config:
             redis_password=made.redis_password,
         )
         settings = {name: value for name, value in secret["settings"].items() if name not in ELSEWHERE}
-        if ring := old["key_ring"]:
+        if ring:
             path = home.root / KEY_RING
-            write_private_file(path, ring)
+            write_private_file(path, "".join(f"{key}\n" for key in ring))
             settings["key_ring"] = str(path)
     config = Config(made, settings)
     config.write(home)

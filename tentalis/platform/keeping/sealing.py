@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,8 @@ from tentalis.platform.errors import BackupError, HomeError
 from tentalis.platform.home import write_private_file
 
 SECRET_PREFIX = "AGE-SECRET-KEY-"  # noqa: S105
+HEADER_BYTES = 4096
+"""More than the header of a file that was sealed for one key."""
 
 
 class Reader(Protocol):
@@ -122,6 +125,25 @@ def seal(reader: Reader, path: Path, key: x25519.Identity) -> Content:
     except OSError as error:
         raise BackupError(f"{path} cannot be written: {error.strerror or error}") from None
     return measure.content
+
+
+def require_key(path: Path, key: x25519.Identity) -> None:
+    """See by its header that a sealed file was sealed for this key; its content is not looked at.
+
+    Raises:
+        BackupError: it was sealed for another, or cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            decrypt_io(BytesIO(file.read(HEADER_BYTES)), BytesIO(), [key])
+    except DecryptError as error:
+        raise BackupError(
+            f"{path} was sealed for another key than {key.to_public()} ({error}): bring the one it was made with"
+        ) from None
+    except OSError as error:
+        if error.errno is not None:
+            raise BackupError(f"{path} cannot be read: {error.strerror}") from None
+        # the header opened, and the content was cut here
 
 
 def unseal(path: Path, key: x25519.Identity, writer: Writer | None = None) -> Content:

@@ -9,7 +9,7 @@ from apps.pipeline.keeping import check_restored
 
 
 class Command(BaseCommand):
-    """The last line is JSON: {"faults": [sentence, …], "audit", "sequences", "adapters"}."""
+    """The last line is JSON: {"faults": [sentence, …], "audit", "sequences", "adapters", "shut"}."""
 
     help = "Check what a backup brought back: the audit's chain goes on, numbers go on, files are what they were."
 
