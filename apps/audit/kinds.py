@@ -92,6 +92,7 @@ class Kind(models.TextChoices):
     BULK_UNDONE = "bulk.undone"
     IMPORT_STARTED = "import.started"
     IMPORT_DONE = "import.done"
+    IMPORT_FAILED = "import.failed"
     GOLD_ADDED = "gold.added"
     GOLD_REMOVED = "gold.removed"
     RATER_WEIGHED = "rater.weighed"

@@ -76,7 +76,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     """Delete what is known of a person, end their own adapters, and have those they taught made again without them.
 
     Args:
-        end_user: as sessions name them, exactly; or
+        end_user: as sessions and imported rows name them, exactly; or
         text: words that name them; lines of people whose name holds them end too.
     Raises:
         ProviderBusyError: Redis, in which answers lie that links keep, does not answer: nothing is done, or, where that

@@ -6,7 +6,7 @@ that something was forgotten, by whom, and a keyed hash of whom it was about.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from apps.outbox.kinds import OF_A_TASK, SegmentKind
 from apps.outbox.services import cancel_segments
 from apps.regrading.models import Regrade
 from apps.rollouts.models import Batch, Rollout, TrainingUse
-from apps.tasks.models import BLIND_PAIR, FROM_SESSION, OF_ITEM, Attempt, Step, Task
+from apps.tasks.models import BLIND_PAIR, END_USER, FROM_SESSION, OF_ITEM, Attempt, Step, Task
 from apps.tasks.observations import find_all_observed
 
 SHORTEST_TEXT_CHARS, LONGEST_TEXT_CHARS = 3, 500
@@ -99,7 +99,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
     """What is known of a person, without deleting any of it.
 
     Args:
-        end_user: as sessions name them, exactly; or
+        end_user: as sessions and imported rows name them, exactly; or
         text: words to look for in everything that was said, in any case.
     Raises:
         NotFoundError, NotAllowedError: `by` may not change the project.
@@ -128,7 +128,7 @@ def find_person(*, project: Project, by: User, end_user: str = "", text: str = "
         "drafts": ReviewDraft.objects.filter(review__task__in=tasks).count(),
         "rollouts": rollouts.count(),
         "items": _find_items(project, sessions, tasks, text).count(),
-        "imports": len(_find_imports(RowImport.objects.filter(project=project), text)),
+        "imports": len(_find_imports(RowImport.objects.filter(project=project), end_user, text)),
     }
     return Found(sessions, exchanges, tasks, counts, batches, [adapter.name for adapter in adapters], files)
 
@@ -143,7 +143,7 @@ def forget_person(*, project: Project, by: User, end_user: str = "", text: str =
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(HOLD_GATEWAYS)
-        imports = _end_imports(project, text, by=by.handle)
+        imports = _end_imports(project, end_user, text, by=by.handle)
         sessions, _, tasks = _find(project, end_user, text)
         # what is being written of them is waited for, or stopped, before it is looked what they taught
         _stop_work(sessions, tasks)
@@ -199,14 +199,21 @@ def _check(project: Project, end_user: str, text: str) -> None:
     if end_user and len(end_user.strip()) < SHORTEST_END_USER_CHARS and not _is_known(project, end_user):
         raise BadInputError.at(
             "end_user",
-            f"wanted the name of an end user as sessions here have it, or {SHORTEST_END_USER_CHARS} characters at"
-            f" least; found {len(end_user.strip())} that no session has",
+            f"wanted the name of an end user as sessions or tasks here have it, or {SHORTEST_END_USER_CHARS} characters"
+            f" at least; found {len(end_user.strip())} that none has",
         )
 
 
 def _is_known(project: Project, end_user: str) -> bool:
-    """Whether a conversation or a batch of this project has exactly this name."""
-    return any(rows.filter(project=project, end_user=end_user).exists() for rows in (Session.objects, Batch.objects))
+    """Whether a conversation, a batch or a task of this project has exactly this name."""
+    if any(rows.filter(project=project, end_user=end_user).exists() for rows in (Session.objects, Batch.objects)):
+        return True
+    return _find_tasks_about(project, end_user).exists()
+
+
+def _find_tasks_about(project: Project, end_user: str) -> "QuerySet[Task]":
+    """Tasks whose metadata name them: imported rows do."""
+    return Task.objects.filter(project=project, **{f"metadata__{END_USER}": end_user})
 
 
 def _find(project: Project, end_user: str, text: str) -> tuple[list[int], set[int], list[int]]:
@@ -216,6 +223,7 @@ def _find(project: Project, end_user: str, text: str) -> tuple[list[int], set[in
     tasks: set[int] = set()
     if end_user:
         sessions |= set(Session.objects.filter(project=project, end_user=end_user).values_list("pk", flat=True))
+        tasks |= set(_find_tasks_about(project, end_user).values_list("pk", flat=True))
     else:
         quoted = json.dumps(text, ensure_ascii=False)[1:-1]
         values: dict[str, str | int] = {"project": project.pk, "like": _like(text), "json": _like(quoted)}
@@ -278,31 +286,34 @@ def _find_items(project: Project, sessions: Sequence[int], tasks: Sequence[int],
     return Item.objects.filter(made, taskset__project=project)
 
 
-def _find_imports(imports: "QuerySet[RowImport]", text: str) -> list[RowImport]:
-    """Those that still have tasks to make, and whose rows, however they are escaped, or whose file's name hold the
-    text."""
+def _find_imports(imports: "QuerySet[RowImport]", end_user: str, text: str) -> list[RowImport]:
+    """Those that still have tasks to make and of whose rows one names the end user, or holds the text, however that is
+    escaped; or whose file's name does."""
+    held = imports.exclude(text="").order_by("pk")
+    if end_user:
+        return [one for one in held if any(row.get(END_USER) == end_user for row in _read_rows(one.text))]
     words = text.strip().casefold()
-    if not words:
-        return []
     quoted = json.dumps(words, ensure_ascii=False)[1:-1]
-    running = imports.filter(state=RowImport.State.RUNNING).order_by("pk")
-    return [one for one in running if words in one.file.casefold() or quoted in _unescape(one.text).casefold()]
+    return [
+        one
+        for one in held
+        if words in one.file.casefold()
+        or any(quoted in json.dumps(row, ensure_ascii=False).casefold() for row in _read_rows(one.text))
+    ]
 
 
-def _unescape(lines: str) -> str:
-    """JSON lines with every letter as itself."""
-    rows = (json.loads(line) for line in lines.removeprefix("\ufeff").split("\n") if line.strip())
-    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+def _read_rows(lines: str) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in lines.removeprefix("\ufeff").split("\n") if line.strip())
 
 
-def _end_imports(project: Project, text: str, *, by: str) -> int:
+def _end_imports(project: Project, end_user: str, text: str, *, by: str) -> int:
     """Have such imports make no task any more, and no import bear the text as its file's name; how many were ended. A
     chunk that is being made is waited for: what it makes is found then."""
     imports = RowImport.objects.filter(project=project)
-    ended = _find_imports(imports.select_for_update(of=("self",), no_key=True), text)
+    ended = _find_imports(imports.select_for_update(of=("self",), no_key=True), end_user, text)
     for one in ended:
         payload = {"rows": one.done, "kind": one.kind, "reason": "it held what was forgotten"}
-        move(one, RowImport.State.DONE, by=by, payload=payload, text="")
+        move(one, RowImport.State.DONE, by=by, payload=payload, text="", failure="")
     if text:
         imports.filter(file__icontains=text.strip()).update(file="")
     return len(ended)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 from django.db import transaction
 
@@ -14,7 +15,7 @@ from apps.audit.services import move, record, record_many
 from apps.base.errors import BadInputError
 from apps.feedback.models import Feedback, RowImport, StepFeedback
 from apps.feedback.rights import MANAGERS
-from apps.tasks.models import Attempt, Step, Task
+from apps.tasks.models import END_USER, Attempt, Step, Task
 from apps.tasks.services import FinishedRow, check_finished, keep_finished
 from apps.workers.models import Worker
 from tentalis.core.judged_files import NO_TOKENS, JudgedRow, read_judged_rows
@@ -107,6 +108,21 @@ def import_chunk(import_id: int, rows: Sequence[JudgedRow], *, limit: int) -> tu
     return tasks, is_last
 
 
+def fail_import(import_id: int, *, link: str, reason: str, by: str) -> None:
+    """Store that the rest of it could not be made into tasks; those that were made stay, and learn."""
+    found = RowImport.objects.get(pk=import_id)
+    if found.state == RowImport.State.RUNNING:
+        payload = {"rows": found.done, "kind": found.kind}
+        move(found, RowImport.State.FAILED, by=by, payload=payload, failure=f"{link}: {reason}")
+
+
+def revive_import(import_id: int, *, link: str, by: str) -> None:
+    """Let one that failed go on behind its last task; one that was ended meanwhile stays so."""
+    found = RowImport.objects.get(pk=import_id)
+    if found.state == RowImport.State.FAILED:
+        move(found, RowImport.State.RUNNING, by=by, payload={"rows": found.done, "kind": found.kind}, failure="")
+
+
 def _take(found: RowImport, rows: Sequence[JudgedRow]) -> list[Task]:
     attempts = keep_finished(
         project=found.project,
@@ -144,7 +160,9 @@ def _take(found: RowImport, rows: Sequence[JudgedRow]) -> list[Task]:
 
 def _finish(row: JudgedRow, file: str, import_id: int) -> FinishedRow:
     """As a task that is done, and judged already: the project's usual checks are not asked."""
-    metadata = {FROM_FILE: {"import": import_id, "file": file, "row": row.line}}
+    metadata: dict[str, Any] = {FROM_FILE: {"import": import_id, "file": file, "row": row.line}}
+    if row.end_user:
+        metadata[END_USER] = row.end_user
     task = TaskRow(row.line, row.prompt, metadata=metadata, checks=[], group_size=len(row.answers))
     return FinishedRow(task, row.answers, row.steps)
 

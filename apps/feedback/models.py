@@ -273,16 +273,26 @@ class RowImport(Stateful):
         kind: of its rows: preferences, sft, kto or stepwise (`tentalis.core.judged_files`).
         file: the name it came under; sha256: of `text`.
         text: its rows as JSON lines, until all of them are in.
-        total, done: rows, and how many of them are tasks now; from there it goes on after a crash. It ends before all
-            are where its text held what was forgotten.
+        total, done: rows, and how many of them are tasks now; from there it goes on after a crash, and when it is
+            tried again. It ends before all are where its text held what was forgotten.
+        failure: why the rest could not be made into tasks.
     """
 
     class State(models.TextChoices):
         RUNNING = "running", "Running"
         DONE = "done", "Done"
+        FAILED = "failed", "Failed"
 
-    MOVES: ClassVar = {State.RUNNING: frozenset({State.DONE}), State.DONE: frozenset()}
-    EVENTS: ClassVar = {State.RUNNING: Kind.IMPORT_STARTED, State.DONE: Kind.IMPORT_DONE}
+    MOVES: ClassVar = {
+        State.RUNNING: frozenset({State.DONE, State.FAILED}),
+        State.DONE: frozenset(),
+        State.FAILED: frozenset({State.RUNNING, State.DONE}),
+    }
+    EVENTS: ClassVar = {
+        State.RUNNING: Kind.IMPORT_STARTED,
+        State.DONE: Kind.IMPORT_DONE,
+        State.FAILED: Kind.IMPORT_FAILED,
+    }
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="imports")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
@@ -295,6 +305,7 @@ class RowImport(Stateful):
     state = models.CharField(max_length=16, choices=State.choices, default=State.RUNNING)
     total = models.PositiveIntegerField()
     done = models.PositiveIntegerField(default=0)
+    failure = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         ordering = ["-id"]

@@ -26,10 +26,12 @@ TASK_WORDS = ("prompt", "answer")
 """What of a task can be searched; what a right answer holds cannot."""
 FROM_SESSION = "from_session"
 """Key of a task's metadata: the session whose first words it is."""
+END_USER = "end_user"
+"""Key of a task's metadata: whom it is about, as sessions name people; it goes when they are forgotten."""
 BLIND_PAIR = "blind_pair"
+"""Key of a task's metadata: so many people compare its two answers, without knowing whose they are."""
 OF_ITEM = "item"
 """Hash of the held-out item whose answers are compared, where that is a conversation."""
-"""Key of a task's metadata: so many people compare its two answers, without knowing whose they are."""
 SEARCHED_STATES = ("in_review", "done", "failed", "cancelled")
 """States in which a task stays: only there its words stand in the index, for each move writes them anew."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from tentalis.core.canon import canonical_json
+from tentalis.core.field_limits import MAX_END_USER_CHARS
 from tentalis.core.strict_json import StrictJsonError, read_json
 from tentalis.core.task_files import TaskFileError
 
@@ -44,6 +45,7 @@ class JudgedRow(NamedTuple):
         answers: the better one first; where there is but one, it is good (`is_chosen`), scored, or labelled by step.
         steps, labels: of the only answer, as many of each.
         score: of the only answer, in [0, 1].
+        end_user: whom the row is about, as sessions name people; "" where it does not say.
     """
 
     line: int
@@ -53,6 +55,7 @@ class JudgedRow(NamedTuple):
     steps: tuple[str, ...] = ()
     labels: tuple[bool, ...] = ()
     score: float | None = None
+    end_user: str = ""
 
 
 class _FaultError(ValueError):
@@ -84,7 +87,7 @@ def read_judged_rows(text: str, *, kind: str, most: int) -> list[JudgedRow]:
     """The rows of a file of JSON lines, in its order.
 
     Args:
-        kind: one of `KINDS`; its content (`row_kinds.CONTENT`) must be there, other columns are left out.
+        kind: one of `KINDS`; its content (`CONTENT`) must be there, other columns but `end_user` are left out.
         most: rows.
     Raises:
         TaskFileError: with each line that is not what is wanted.
@@ -98,7 +101,8 @@ def read_judged_rows(text: str, *, kind: str, most: int) -> list[JudgedRow]:
         if not found.strip():
             continue
         try:
-            rows.append(_READERS[kind](line, _read_object(found, kind)))
+            said = _read_object(found, kind)
+            rows.append(_READERS[kind](line, said)._replace(end_user=_take_end_user(said)))
         except (StrictJsonError, _FaultError) as error:
             faults[line] = str(error)
         if len(rows) + len(faults) > most:
@@ -182,6 +186,15 @@ def _take_text(said: Mapping[str, Any], name: str, *, may_be_blank: bool = False
     if len(text) > MOST_ANSWER_CHARS:
         raise _FaultError(f"{name}: wanted at most {MOST_ANSWER_CHARS:,} characters, found {len(text):,}")
     return text
+
+
+def _take_end_user(said: Mapping[str, Any]) -> str:
+    name = said.get("end_user")
+    if name is None:
+        return ""
+    if not isinstance(name, str) or len(name) > MAX_END_USER_CHARS:
+        raise _FaultError(f"end_user: wanted at most {MAX_END_USER_CHARS} characters of text, found {name!r:.60}")
+    return name
 
 
 CONTENT: Final[Mapping[str, tuple[str, ...]]] = {

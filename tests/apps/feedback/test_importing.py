@@ -19,6 +19,7 @@ from apps.feedback.importing import read_import
 from apps.feedback.models import Feedback, RowImport
 from apps.inference.models import Exchange, Session
 from apps.outbox.models import Segment
+from apps.outbox.services import bury, put_away, replay
 from apps.pipeline import flow, judging
 from apps.pipeline.importing import import_all, import_next
 from apps.rollouts.examples import iterate_demonstrations, iterate_pairs
@@ -65,6 +66,7 @@ def learn(made: RowImport) -> None:
         (LABELLED | {"label": "yes"}, "label: wanted true or false, found 'yes'"),
         (LABELLED | {"reward": 0.2}, "above 0.5 as its label says, found 0.2"),
         (STEPS | {"labels": [True]}, "for each of the 2 completions"),
+        (SHOWN | {"end_user": 7}, "end_user: wanted at most 200 characters of text, found 7"),
         ({"prompt_token_ids": [1], "token_ids": [2]}, "the very weights that sampled them"),
         ({"review": 1, "preferred_attempt": 0}, "reviews are not imported"),
     ],
@@ -181,6 +183,71 @@ def test_an_import_that_still_runs_brings_nobody_back_who_was_forgotten(
     assert list(Task.objects.order_by("pk").values_list("prompt", flat=True)) == ["Write to Ben.", "Say hello."]
     forget_person(project=project, by=alice, text="rené-lamé")
     assert not RowImport.objects.filter(file__icontains="lamé").exists()
+
+
+def test_an_import_that_cannot_go_on_ends_as_failed_and_goes_on_where_it_is_tried_again(
+    project: Project, alice: User
+) -> None:
+    make_worker(project)
+    made = bring(project, alice, PAIR, PAIR | {"prompt": "Say goodbye."})
+    assert not import_next(made.pk, read_import(made.pk), limit=1)
+    segment = Segment.objects.get(kind="import")
+    bury(segment, reason="DataError: out of range")
+    made.refresh_from_db()
+    assert (made.state, made.failure, made.done) == ("failed", "pipeline.import_rows: DataError: out of range", 1)
+    replay(segment, by="alice")
+    made.refresh_from_db()
+    assert (made.state, made.failure) == ("running", "")
+    bury(segment, reason="DataError: again")
+    put_away(segment, by="alice")
+    made.refresh_from_db()
+    assert (made.state, made.failure) == ("failed", "pipeline.import_rows: DataError: again")
+    assert [entry.payload["rows"] for entry in AuditEntry.objects.filter(kind="import.failed")] == [1, 1]
+
+
+def test_a_failed_import_that_held_what_was_forgotten_brings_it_back_no_more(project: Project, alice: User) -> None:
+    make_worker(project)
+    project.members.filter(user=alice).update(role="owner")
+    made = bring(project, alice, PAIR | {"prompt": "Write to Grace."})
+    segment = Segment.objects.get(kind="import")
+    bury(segment, reason="DataError: out of range")
+    assert forget_person(project=project, by=alice, text="grace").counts["imports"] == 1
+    replay(segment, by="alice")
+    import_all(made.pk)
+    made.refresh_from_db()
+    assert (made.state, made.text, made.failure) == ("done", "", "")
+    assert not Task.objects.exists()
+
+
+@pytest.mark.parametrize("row", [PAIR, SHOWN, LABELLED, STEPS], ids=["preferences", "sft", "kto", "stepwise"])
+def test_whom_an_imported_row_is_about_is_found_by_name_and_forgotten(
+    project: Project, alice: User, row: dict[str, Any]
+) -> None:
+    make_worker(project)
+    project.members.filter(user=alice).update(role="owner")
+    learn(bring(project, alice, row | {"end_user": "grace"}, row | {"end_user": "ben"}, row))
+    text = "prompt,end_user\nCall her.,grace\nCall him.,gracehopper\n"
+    bring(project, alice, form="csv", text=text, name="calls.csv")
+    left = list(Task.objects.order_by("pk").values_list("metadata__end_user", flat=True))
+    assert left == ["grace", "ben", None, "grace", "gracehopper"]
+    found = find_person(project=project, by=alice, end_user="grace")
+    assert (found.counts["tasks"], found.counts["feedback"]) == (2, 1)
+    assert forget_person(project=project, by=alice, end_user="grace").counts == found.counts
+    left = list(Task.objects.order_by("pk").values_list("metadata__end_user", flat=True))
+    assert left == ["ben", None, "gracehopper"]
+    assert Feedback.objects.count() == 2
+
+
+def test_an_import_that_still_runs_brings_no_end_user_back_who_was_forgotten(project: Project, alice: User) -> None:
+    make_worker(project)
+    project.members.filter(user=alice).update(role="owner")
+    made = bring(project, alice, PAIR | {"end_user": "Jo"}, PAIR | {"prompt": "Write to Jo.", "end_user": "Jo"})
+    other = bring(project, alice, PAIR | {"prompt": "Write to Jo."})
+    assert not import_next(made.pk, read_import(made.pk), limit=1)
+    assert forget_person(project=project, by=alice, end_user="Jo").counts["imports"] == 1
+    import_all(made.pk)
+    import_all(other.pk)
+    assert [one.prompt for one in Task.objects.all()] == ["Write to Jo."], "that is whom the row is written to"
 
 
 def test_sessions_become_tasks_once_though_the_process_that_takes_them_is_killed(transactional_db: None) -> None:
