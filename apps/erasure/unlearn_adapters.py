@@ -24,6 +24,7 @@ from apps.rollouts.models import Batch, Demonstration, PreferencePair, TrainingU
 from apps.training import run_control
 from apps.training.models import TrainingRun
 from apps.training.rebuilding import OPEN, State, find_first, find_parent
+from apps.training.results import end_now
 from apps.workers.models import Worker
 from tentalis.core.learning.recipes import Recipe
 
@@ -234,7 +235,7 @@ def cancel_run(run: TrainingRun, *, reason: str, by: str, **changes: Any) -> Non
     cancel_segments(SegmentKind.TRAIN, subject_ids=[run.pk])
     if run.state == State.RUNNING and "output_uri" in run.spec:
         run_control.ask(run, run_control.CANCEL, reason)
-    move(run, State.CANCELLED, by=by, failure=reason, **changes)
+    move(run, State.CANCELLED, by=by, failure=reason, **end_now(run), **changes)
 
 
 def _leads(adapter: Adapter) -> bool:

@@ -45,6 +45,7 @@ class TrainingRun(Stateful):
         cost: {"gpu_s", "judge_tokens", "judge_usd", "human_minutes", …}, what it took.
         tracking: {"tensorboard": uri, …}, where its curves lie.
         heartbeat_at: last sign of life from the training box, database time; last_letter: its number, which grows.
+        begun_at: when it was sent for the first time; started_at, finished_at: of its newest attempt.
     """
 
     class State(models.TextChoices):
@@ -122,6 +123,7 @@ class TrainingRun(Stateful):
     failure = models.TextField(blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     last_letter = models.BigIntegerField(default=0)
+    begun_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

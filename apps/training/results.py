@@ -183,6 +183,15 @@ def add_up_cost(run: TrainingRun) -> dict[str, float]:
     return {"gpu_s": round(run.cost.get("gpu_s", 0.0) + max(0.0, took_s), 3), **sum_up_data(run)}
 
 
+def end_now(run: TrainingRun) -> dict[str, Any]:
+    """Columns of an open run that ends now, without a result: when it finished, and what it took."""
+    if run.state == TrainingRun.State.RUNNING:
+        return {"finished_at": Now(), "cost": add_up_cost(run)}
+    if run.finished_at is None:
+        return {"finished_at": Now(), "started_at": None}  # what began is of an earlier attempt
+    return {}  # it was paused then
+
+
 def cost_of_run(run: TrainingRun) -> Bill:
     """Everything the tasks of the run's batch cost: tries, judges, managers, hints. Machines' time is not in it."""
     return cost_of_tasks(_find_tasks(run))

@@ -91,11 +91,15 @@ def why_wait(run: TrainingRun, *, now: datetime | None = None, may_look: bool = 
         used = measure_use([run.project_id]).get(run.project_id, 0.0)
         if used >= policy.gpu_s_per_day:
             return Wait(f"{used:,.0f} of {policy.gpu_s_per_day:,.0f} seconds of training in 24 hours are used up")
-    if policy.runs_per_day is not None:
-        sent = TrainingRun.objects.filter(project_id=run.project_id, started_at__gte=Now() - DAY).exclude(pk=run.pk)
-        if (count := sent.count()) >= policy.runs_per_day:
-            return Wait(f"{count} of {policy.runs_per_day} runs in 24 hours are used up")
+    most = policy.runs_per_day if run.begun_at is None else None
+    if most is not None and (count := count_begun(run.project_id)) >= most:
+        return Wait(f"{count} of {most} runs in 24 hours are used up")
     return None
+
+
+def count_begun(project_id: int) -> int:
+    """Runs of a project that were sent for the first time in the last 24 hours; one that is sent again is none more."""
+    return TrainingRun.objects.filter(project_id=project_id, begun_at__gte=Now() - DAY).count()
 
 
 def admit(run: TrainingRun) -> bool:

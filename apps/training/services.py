@@ -27,7 +27,7 @@ from apps.training.learners import LEARNERS
 from apps.training.models import TrainingRun
 from apps.training.naming import check_name
 from apps.training.rebuilding import find_hold, find_latest_version, find_parent
-from apps.training.results import end_untrained
+from apps.training.results import end_now, end_untrained
 from apps.training.schedule import OUTSIDE_HOURS, keep_attempt, leave_place, take_place
 from apps.workers.bases import require_base, say_missing
 from apps.workers.models import Worker
@@ -97,7 +97,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
     learns_policy = run.purpose == TrainingRun.Purpose.POLICY
     if not learns_policy and (missing := say_missing(run.worker)):  # of a policy the gates have asked before
         with final_write():
-            end_untrained(run, Outcome.FAILED, missing, by=by)
+            end_untrained(run, Outcome.FAILED, missing, by=by, **end_now(run))
         leave_place(run.pk)
         return
     if learns_policy and find_hold(run):
@@ -142,6 +142,7 @@ def dispatch_run(run_id: int, *, by: str) -> None:
             checkpoint_uri=spec.resume_uri or "",
             heartbeat_at=Now(),
             last_letter=0,
+            begun_at=run.begun_at or Now(),
             started_at=Now(),
             finished_at=None,
             metrics=run.metrics if spec.resume_uri is not None else [],
@@ -186,7 +187,8 @@ def cancel_run(*, run: TrainingRun, by: User) -> TrainingRun:
         if run.state == TrainingRun.State.RUNNING:
             _ask(run, run_control.CANCEL, f"cancelled by {by.handle}")
         else:
-            move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=f"cancelled while it was {run.state}")
+            words = f"cancelled while it was {run.state}"
+            move(run, TrainingRun.State.CANCELLED, by=by.handle, failure=words, **end_now(run))
     return run
 
 
@@ -217,7 +219,7 @@ def _ask(run: TrainingRun, what: str, words: str, *, replaces: bool = True) -> N
 def _look_again(run: TrainingRun) -> None:
     """Lock a run in the running transaction and bring it up to date: it may have been sent since it was read."""
     now = TrainingRun.objects.select_for_update(no_key=True)
-    run.refresh_from_db(fields=["state", "attempt", "spec"], from_queryset=now)
+    run.refresh_from_db(fields=["state", "attempt", "spec", "finished_at"], from_queryset=now)
 
 
 def resume_run(run: TrainingRun, *, by: str) -> TrainingRun:
@@ -237,10 +239,7 @@ def fail_run(run_id: int, *, link: str, reason: str, by: str) -> None:
     """Store a run that could not even be sent as failed."""
     run = TrainingRun.objects.get(pk=run_id)
     if run.state in {TrainingRun.State.QUEUED, TrainingRun.State.RUNNING}:
-        times: dict[str, Any] = {"finished_at": Now()}
-        if run.state == TrainingRun.State.QUEUED:
-            times["started_at"] = None  # what began is of an earlier attempt
-        move(run, TrainingRun.State.FAILED, by=by, failure=f"{link}: {reason}", **times)
+        move(run, TrainingRun.State.FAILED, by=by, failure=f"{link}: {reason}", **end_now(run))
 
 
 def is_unsettled(worker_id: int) -> bool:

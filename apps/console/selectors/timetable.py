@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models.functions import Now
-
 from apps.accounts.calendars import CalendarError, CalendarState, ask_calendar
 from apps.accounts.models import Project
 from apps.training.models import TrainingRun
-from apps.training.schedule import DAY, Wait, measure_use, read_training_policy, why_closed
+from apps.training.schedule import Wait, count_begun, measure_use, read_training_policy, why_closed
 from tentalis.core.learning.windows import TrainingPolicy
 
 
@@ -19,7 +17,7 @@ class TrainingTimetable:
     Attributes:
         closed: why the clock keeps it from training; None while it may.
         calendar: what the calendar says of now; None where there is none, or `closed` says that it cannot be read.
-        used_s: seconds trained in the last 24 hours, runs under way included; sent: runs begun in them.
+        used_s: seconds trained in the last 24 hours, runs under way included; begun: runs begun in them.
         waiting: runs that are queued, whatever they wait for.
     """
 
@@ -28,14 +26,14 @@ class TrainingTimetable:
     closed: Wait | None
     calendar: CalendarState | None
     used_s: float
-    sent: int
+    begun: int
     waiting: int
 
     @property
     def is_used_up(self) -> bool:
         """Whether a quota keeps runs waiting."""
         seconds, runs = self.policy.gpu_s_per_day, self.policy.runs_per_day
-        return (seconds is not None and self.used_s >= seconds) or (runs is not None and self.sent >= runs)
+        return (seconds is not None and self.used_s >= seconds) or (runs is not None and self.begun >= runs)
 
 
 def read_timetable(project: Project, *, now: datetime) -> TrainingTimetable:
@@ -53,7 +51,7 @@ def read_timetable(project: Project, *, now: datetime) -> TrainingTimetable:
         closed=why_closed(policy, now=now),
         calendar=_ask(policy.calendar, local),
         used_s=measure_use([project.pk]).get(project.pk, 0.0),
-        sent=runs.filter(started_at__gte=Now() - DAY).count(),
+        begun=count_begun(project.pk),
         waiting=runs.filter(state=TrainingRun.State.QUEUED).count(),
     )
 

@@ -88,7 +88,8 @@ class TrainingPolicy(Checked):
             begin again; else it ends what it began.
         quiet_s: a run waits until nothing of the project was worked on for so long; 0: it does not.
         gpu_s_per_day: seconds of training in any 24 hours, after which runs wait; None: no limit.
-        runs_per_day: the same in runs sent.
+        runs_per_day: the same in runs begun. One counts once, when it is sent for the first time, however often it is
+            tried again, sent again or goes on after a pause.
         share: weight among the projects that wait for one box: twice the share, twice the time.
         serves_until_rebuilt: an adapter that learnt from somebody who was forgotten serves until it is made again
             without them; else what served before it does, at once.

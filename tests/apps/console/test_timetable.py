@@ -105,7 +105,8 @@ def test_what_is_used_stands_beside_the_quota_and_says_that_runs_wait(client: Cl
     worker, now = make_worker(project, name="clerk"), timezone.now()
     values = {"project": project, "worker": worker, "recipe": {}, "recipe_hash": "0" * 64, "attempt": 1}
     values |= {"purpose": "reward_model"}
-    ended = {"state": "succeeded", "started_at": now - timedelta(minutes=3), "finished_at": now - timedelta(minutes=2)}
+    began = now - timedelta(minutes=3)
+    ended = {"state": "succeeded", "begun_at": began, "started_at": began, "finished_at": now - timedelta(minutes=2)}
     TrainingRun.objects.create(**values, **ended)
     TrainingRun.objects.create(**values, state="queued")
     project.training_policy = {"gpu_s_per_day": 50, "runs_per_day": 9}

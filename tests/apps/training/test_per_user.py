@@ -2,12 +2,14 @@
 
 import itertools
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from django.db import transaction
+from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.models import Project, User
@@ -27,6 +29,7 @@ from apps.pipeline import canary_trials, flow
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
+from apps.training import schedule
 from apps.training.models import TrainingRun
 from apps.training.services import dispatch_run
 from apps.workers.models import Worker
@@ -227,11 +230,16 @@ def test_who_is_forgotten_leaves_no_line_and_no_name(helper: Worker, store: Path
     at_work = TrainingRun.objects.get(end_user="grace", state="queued")
     dispatch_run(at_work.pk, by="test")
     at_work.refresh_from_db()
+    began = timezone.now() - timedelta(hours=1)
+    TrainingRun.objects.filter(pk=at_work.pk).update(started_at=began)
     late = make_result(at_work, store)
     forget_person(project=helper.project, end_user="grace", by=olivia)
     first.refresh_from_db()
     at_work.refresh_from_db()
     assert (first.state, at_work.state) == ("refused", "cancelled")
+    assert at_work.finished_at is not None
+    assert at_work.cost["gpu_s"] >= 3600
+    assert schedule.measure_use([helper.project_id])[helper.project_id] >= 3600
     assert (Path(urlsplit(at_work.spec["output_uri"]).path) / "cancel").exists()
     flow.handle_training_result(late, by="control")
     assert Adapter.objects.count() == 2, "what comes home late is dropped"

@@ -45,6 +45,10 @@ def queue(worker: Worker, *, number: int = 1, priority: int = 0) -> TrainingRun:
     )
     run = services.queue_run(batch=batch, by="ledger")
     TrainingRun.objects.filter(pk=run.pk).update(priority=priority)
+    return fetch(run)
+
+
+def fetch(run: TrainingRun) -> TrainingRun:
     return TrainingRun.objects.select_related("project", "worker").get(pk=run.pk)
 
 
@@ -116,7 +120,10 @@ def test_a_text_that_is_no_calendar_is_refused_by_name() -> None:
 def test_quotas_of_seconds_and_of_runs_make_the_next_run_wait(worker: Worker) -> None:
     done = queue(worker)
     TrainingRun.objects.filter(pk=done.pk).update(
-        state="succeeded", started_at=Now() - timedelta(hours=2), finished_at=Now() - timedelta(hours=1)
+        state="succeeded",
+        begun_at=Now() - timedelta(hours=2),
+        started_at=Now() - timedelta(hours=2),
+        finished_at=Now() - timedelta(hours=1),
     )
     run = queue(worker, number=2)
     for policy, words in (
@@ -131,6 +138,41 @@ def test_quotas_of_seconds_and_of_runs_make_the_next_run_wait(worker: Worker) ->
     set_policy(worker.project, gpu_s_per_day=4000, runs_per_day=2)
     run.project.refresh_from_db()
     assert schedule.why_wait(run) is None
+
+
+def test_a_run_that_is_tried_again_is_no_further_run_of_the_day_on_which_it_is_tried(worker: Worker) -> None:
+    set_policy(worker.project, runs_per_day=1)
+    old, new = queue(worker), queue(worker, number=2)
+    boss = make_user("boss", is_superuser=True)
+    services.dispatch_run(old.pk, by="test")
+    day_before = Now() - timedelta(hours=30)
+    TrainingRun.objects.filter(pk=old.pk).update(state="failed", begun_at=day_before, started_at=day_before)
+    trainings.retry_run(run=fetch(old), by=boss)
+    services.dispatch_run(old.pk, by="test")
+    assert (fetch(old).state, fetch(old).attempt) == ("running", 2)
+    assert schedule.why_wait(fetch(new)) is None, "what was begun the day before is begun once"
+    TrainingRun.objects.filter(pk=old.pk).update(state="succeeded")
+    services.dispatch_run(new.pk, by="test")
+    for _ in range(2):
+        TrainingRun.objects.filter(pk=new.pk).update(state="failed", finished_at=Now())
+        trainings.retry_run(run=fetch(new), by=boss)
+        assert schedule.why_wait(fetch(new)) is None, "it is a run of this day already"
+        services.dispatch_run(new.pk, by="test")
+        assert fetch(new).state == "running"
+    wait = schedule.why_wait(queue(worker, number=3))
+    assert wait is not None
+    assert wait.words == "1 of 1 runs in 24 hours are used up"
+
+
+@pytest.mark.parametrize("was_paused", [False, True])
+def test_a_run_that_is_cancelled_while_it_waits_or_is_paused_has_ended(worker: Worker, was_paused: bool) -> None:
+    run, boss = queue(worker), make_user("boss", is_superuser=True)
+    if was_paused:
+        trainings.pause_run(run=run, by=boss)
+    trainings.cancel_run(run=fetch(run), by=boss)
+    ended = fetch(run)
+    assert (ended.state, ended.started_at, ended.begun_at) == ("cancelled", None, None)
+    assert ended.finished_at is not None
 
 
 def test_a_run_that_is_tried_again_waits_for_the_quota_that_it_used_up(worker: Worker) -> None:
