@@ -121,21 +121,22 @@ def find_due(task_ids: Collection[int]) -> datetime | None:
 
 
 def find_judged_pairs(project_id: int) -> list[JudgedPair]:
-    """One pair of each task of which a trusted person said which answer is better, or what each is worth.
+    """One pair of each task of which a trusted person said which answer is better, or what each is worth: the last who
+    did says which.
 
     Where there are more than two answers, the best and the worst by that person. Four queries.
     """
     rows = _find_spoken().filter(project=project_id).order_by("-id")
-    last: dict[int, Feedback] = {}
-    for feedback in rows.select_related("task__project", "preferred_attempt")[:REMEMBERED]:
-        last.setdefault(feedback.task_id, feedback)
-    trust = weights_of(project_id, {feedback.author for feedback in last.values()})
-    attempts = _load_answered(last)
-    found = []
-    for task_id, feedback in last.items():
-        if trust[feedback.author] >= TRUSTED_AS_TRUTH:
-            found += _choose_pair(feedback, attempts[task_id])
-    return found
+    given = list(rows.select_related("task__project", "preferred_attempt")[:REMEMBERED])
+    trust = weights_of(project_id, {feedback.author for feedback in given})
+    trusted = [feedback for feedback in given if trust[feedback.author] >= TRUSTED_AS_TRUTH]
+    attempts = _load_answered({feedback.task_id for feedback in trusted})
+    found: dict[int, list[JudgedPair]] = {}
+    for feedback in trusted:
+        worth = _read_worth(feedback, attempts[feedback.task_id])
+        if len(worth) > 1 and feedback.task_id not in found:
+            found[feedback.task_id] = _choose_pair(feedback, worth, attempts[feedback.task_id])
+    return [pair for pairs in found.values() for pair in pairs]
 
 
 def read_answer(attempt: Attempt) -> str:
@@ -155,9 +156,8 @@ def _load_answered(task_ids: Collection[int]) -> Mapping[int, Sequence[Attempt]]
     return found
 
 
-def _choose_pair(feedback: Feedback, attempts: Sequence[Attempt]) -> list[JudgedPair]:
+def _choose_pair(feedback: Feedback, worth: Mapping[int, float], attempts: Sequence[Attempt]) -> list[JudgedPair]:
     """The best and the worst answer, in an order by lot; none where the person found none better."""
-    worth = _read_worth(feedback, attempts)
     if len(set(worth.values())) < 2:
         return []
     by_index = {attempt.index: attempt for attempt in attempts}

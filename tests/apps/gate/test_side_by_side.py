@@ -286,6 +286,28 @@ def test_each_person_counts_once_by_their_last_word_and_not_where_they_are_not_t
     assert read_preferences([task.pk]) == {}, "nobody whose word is trusted has said"
 
 
+def test_a_pair_is_what_the_last_trusted_person_said_of_it_whoever_spoke_after_them(
+    clerk: Worker, alice: User, bob: User, django_assert_num_queries: Any
+) -> None:
+    hold_out(clerk.project, 1)
+    task = open_pair(clerk, "chat", read_item(Item.objects.get()), ["7", "8"], people=2, by="gate")
+
+    def read_better() -> list[tuple[str, str]]:
+        with django_assert_num_queries(4):
+            pairs = find_judged_pairs(clerk.project_id)
+        return [(one.by, (one.first if one.truth else one.second).text) for one in pairs]
+
+    give_task_feedback(task=task, by=alice, preferred_attempt=0)
+    give_task_feedback(task=task, by=bob, preferred_attempt=1)
+    assert read_better() == [(bob.handle, "8")]
+    Rater.objects.update_or_create(
+        project=clerk.project, handle=bob.handle, defaults={"quarantined_at": timezone.now()}
+    )
+    assert read_better() == [(alice.handle, "7")], "his word does not hide hers"
+    give_task_feedback(task=task, by=alice, text="Both are short.")  # says nothing of which is better
+    assert read_better() == [(alice.handle, "7")]
+
+
 def test_who_compares_answers_to_a_conversation_reads_all_of_it(
     clerk: Worker, alice: User, client: Client, django_assert_num_queries: Any
 ) -> None:
