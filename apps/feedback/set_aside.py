@@ -14,6 +14,8 @@ from tentalis.core.scoring.protocol import Score, Unscored
 from tentalis.core.scoring.weights import WeightProfile, combine
 
 UNSCORED = Unscored("it gave none")
+SUPERVISOR = "supervisor"
+"""How the author of feedback is written who spoke while the work was done: `supervisor:alice`."""
 
 
 class Aside(NamedTuple):
@@ -62,9 +64,21 @@ class Trust:
 
         What counts 0 teaches nothing: said by who is quarantined or only audited yet, or by a judge below its bar.
         """
-        if unknown := {one.author for one in given} - self._weights.keys():
+        raters = {one.pk: _name_rater(one) for one in given}
+        if unknown := set(raters.values()) - self._weights.keys():
             self._weights.update(weights_of(self.project_id, unknown))
-        return {one.pk: 0.0 if self.silence(one) else one.trust * self._weights[one.author] for one in given}
+        return {one.pk: 0.0 if self.silence(one) else one.trust * self._weights[raters[one.pk]] for one in given}
+
+
+def _name_rater(feedback: Feedback) -> str:
+    """The handle by which its author is weighed: who spoke while the work was done is weighed by what they say of it in
+    reviews."""
+    kind, _, name = feedback.author.partition(":")
+    if kind != SUPERVISOR:
+        return feedback.author
+    if name.startswith(name_llm_manager("")):
+        return name
+    return f"{'user' if feedback.source == Feedback.Source.HUMAN else 'agent'}:{name}"
 
 
 def combine_others(attempt: Attempt, scores: Mapping[str, float | None], aside: Aside) -> float | None:

@@ -14,6 +14,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.feedback.judgement import JudgementInput, StepRating, store_feedback
 from apps.feedback.models import Feedback
+from apps.feedback.set_aside import SUPERVISOR
 from apps.feedback.submit import OUTSIDE_TRUST
 from apps.supervision.models import Proposal
 from apps.supervision.services import bind_to_attempt, find_decided
@@ -58,7 +59,7 @@ def _write(task: Task, decider: str, proposals: Sequence[Proposal]) -> Feedback:
     words = JudgementInput(steps=_gather_words(task, proposals), edited_answer=answers[-1] if answers else "")
     kind, _, name = decider.partition(":")
     source, trust = (Feedback.Source.OUTSIDE, OUTSIDE_TRUST) if kind == "agent" else (Feedback.Source.HUMAN, 1.0)
-    feedback = store_feedback(task, words, source=source, author=f"supervisor:{name}", trust=trust)
+    feedback = store_feedback(task, words, source=source, author=f"{SUPERVISOR}:{name}", trust=trust)
     payload = {"task": task.pk, "proposals": [one.pk for one in proposals]}
     record(Kind.FEEDBACK_GIVEN, subject=feedback, by=decider, payload=payload)
     return feedback

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import QuerySet
 
-from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
+from apps.feedback.set_aside import SUPERVISOR, Trust
 from apps.rollouts.models import Demonstration, LearningItem, PreferencePair, Rollout
 from apps.supervision.models import POLICY, Proposal
 from apps.supervision.services import SWEEP
@@ -27,8 +27,6 @@ CLEAR_MARGIN = 0.25
 """Rewards that differ by at least so much order two attempts."""
 GOOD_FROM = 0.9
 """A reward from which an attempt is worth imitating."""
-SUPERVISOR = "supervisor"
-"""How the author of feedback is written who spoke while the work was done."""
 TOLD = frozenset({Feedback.Source.HUMAN.value, VERIFIED})
 """Whose rewards order attempts; models' and scorers' do not."""
 SPEAKING = (Feedback.Source.HUMAN, Feedback.Source.OUTSIDE, Feedback.Source.IMPORTED)
@@ -215,10 +213,10 @@ def load_spoken(tasks: Sequence[Task]) -> dict[int, Spoken]:
     """Task id -> feedback that orders or corrects answers, with the trust in it; the last word first. Two queries."""
     rows = Feedback.objects.counting().filter(task__in=tasks, source__in=SPEAKING, trust__gt=0)
     said = list(rows.exclude(edited_answer="", preferred_attempt=None, ranking=[]).order_by("-id"))
-    trust = weights_of(tasks[0].project_id, {one.author for one in said}) if said else {}
+    weights = Trust(tasks[0].project_id).weigh(said) if said else {}
     spoken: dict[int, list[tuple[Feedback, float]]] = defaultdict(list)
     for one in said:
-        spoken[one.task_id].append((one, one.trust * trust[one.author]))
+        spoken[one.task_id].append((one, weights[one.pk]))
     return dict(spoken)
 
 
@@ -357,31 +355,34 @@ def _show_good(attempts: Iterable[Attempt], usable: Rewards) -> Iterator[Demonst
 # --- what was decided while the work was done ------------------------------------------------------------------------
 
 
-Decided = Sequence[tuple[Proposal, Feedback]]
+Decided = Sequence[tuple[Proposal, Feedback, float]]
 
 
 def _load_decided(task: Task) -> Decided:
-    """What was decided on steps that an outside agent proposed, with the feedback it is kept as, where that stands. The
-    platform's own agent goes on in a conversation, which teaches by the words on its steps alone. Two queries."""
+    """What was decided on steps that an outside agent proposed, with the feedback it is kept as and the trust in it,
+    where that stands. The platform's own agent goes on in a conversation, which teaches by the words on its steps
+    alone. Three queries."""
     rows = Proposal.objects.filter(task=task, turn__isnull=True, decided_at__isnull=False)
     return _with_feedback(task, rows.exclude(decided_by__in=(POLICY, SWEEP)))
 
 
 def _load_taken_over(task: Task) -> Decided:
-    """Where somebody took an attempt of the platform's own over, with the feedback it is kept as. Two queries."""
+    """Where somebody took an attempt of the platform's own over, with the feedback it is kept as and the trust in it.
+    Three queries."""
     return _with_feedback(task, Proposal.objects.filter(task=task, turn__isnull=False, state=Proposal.State.TAKEN_OVER))
 
 
 def _with_feedback(task: Task, rows: QuerySet[Proposal]) -> Decided:
-    kept = task.feedback.counting().filter(author__startswith=f"{SUPERVISOR}:")
-    by_person = {one.author.removeprefix(f"{SUPERVISOR}:"): one for one in kept.order_by("id")}
+    kept = list(task.feedback.counting().filter(author__startswith=f"{SUPERVISOR}:").order_by("id"))
+    weights = Trust(task.project_id).weigh(kept)
+    by_person = {one.author.removeprefix(f"{SUPERVISOR}:"): one for one in kept}
     found = ((one, by_person.get(one.decided_by.partition(":")[2])) for one in rows.order_by("id"))
-    return [(proposal, feedback) for proposal, feedback in found if feedback is not None]
+    return [(proposal, feedback, weights[feedback.pk]) for proposal, feedback in found if feedback is not None]
 
 
 def _pair_decisions(task: Task, decided: Decided) -> Iterator[PreferencePair]:
     """What a person did instead of the proposed step, over the proposed one, behind the same words."""
-    for proposal, feedback in decided:
+    for proposal, feedback, trust in decided:
         match proposal.state:
             case Proposal.State.EDITED:
                 better = write_action(proposal.decision["action"])
@@ -394,7 +395,7 @@ def _pair_decisions(task: Task, decided: Decided) -> Iterator[PreferencePair]:
             words = f"{task.prompt}\n\n{proposal.context}" if proposal.context else task.prompt
             yield _pair(
                 PreferencePair.Source.SUPERVISION,
-                feedback.trust,
+                trust,
                 feedback=feedback,
                 text=better,
                 rejected_text=worse,
@@ -406,15 +407,16 @@ def _show_guided(
     task: Task, decided: Decided, attempts: Iterable[Attempt], rewards: Rewards
 ) -> Iterator[Demonstration]:
     """Work that persons guided, unless it was judged less than good."""
-    guided = {proposal.attempt_id: feedback for proposal, feedback in decided}
+    guided = {proposal.attempt_id: (feedback, trust) for proposal, feedback, trust in decided}
     for attempt in attempts:
         judged, text = rewards.get(attempt.pk), attempt.text or attempt.answer
         reward = judged.reward if judged is not None else None
         if attempt.pk in guided and text and (reward is None or reward >= GOOD_FROM):
+            feedback, trust = guided[attempt.pk]
             yield _show(
                 Demonstration.Source.GUIDED,
-                guided[attempt.pk].trust,
-                feedback=guided[attempt.pk],
+                trust,
+                feedback=feedback,
                 attempt=attempt,
                 text=text,
                 messages=[{"role": "user", "content": task.prompt}],
@@ -427,7 +429,7 @@ def _show_taken_over(
     """What somebody answered in place of a turn, behind all that led there, token for token, unless it was judged less
     than good. Where its tokens are not known, only an answer to the prompt itself says what it answers."""
     by_id = {one.pk: one for one in attempts}
-    for proposal, feedback in taken:
+    for proposal, feedback, trust in taken:
         attempt = by_id.get(proposal.attempt_id or 0)
         judged = rewards.get(attempt.pk) if attempt is not None else None
         if attempt is None or (judged is not None and judged.reward is not None and judged.reward < GOOD_FROM):
@@ -438,7 +440,7 @@ def _show_taken_over(
             continue
         yield _show(
             Demonstration.Source.GUIDED,
-            feedback.trust,
+            trust,
             feedback=feedback,
             attempt=attempt,
             text=str(proposal.decision["answer"]),

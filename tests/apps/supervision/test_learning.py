@@ -1,17 +1,21 @@
 """What persons said while an agent worked stays with the work it handed in."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
+from apps.calibration.models import Rater
 from apps.feedback.claims import claim_review
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.selectors import effective_judgement
 from apps.outbox.models import Segment
 from apps.pipeline import flow
+from apps.rollouts.models import Demonstration, PreferencePair
+from apps.rollouts.services import build_rollouts
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide, propose
 from apps.tasks.models import Attempt, Task
@@ -20,6 +24,7 @@ from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, m
 from tests.factories import make_worker
 
 STEPS = [{"text": "Look the order up."}, {"text": "refund", "kind": "call", "tool_name": "refund"}]
+AT_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SMALLER = REFUND | {"arguments": {"order": 17, "amount": 20.0, "notify": True}}
 
 
@@ -95,6 +100,24 @@ def test_several_words_on_one_step_are_one_and_a_step_that_is_not_there_is_the_w
     assert (by_bob.author, by_alice.author) == ("supervisor:bob", "supervisor:alice")
     words = {word.step.index if word.step else None: word.comment.count("Not allowed") for word in by_bob.steps.all()}
     assert words == {1: 2, None: 2}
+
+
+@pytest.mark.parametrize(
+    ("standing", "weights"), [({}, [1.0]), ({"weight": 0.25}, [0.25]), ({"quarantined_at": AT_NOON}, [])]
+)
+@pytest.mark.parametrize("said", [{"decision": "edit", "action": SMALLER}, {"decision": "take_over", "answer": "No."}])
+def test_what_was_decided_teaches_as_far_as_who_decided_is_trusted_by_now(
+    project: Project, bob: User, said: dict[str, Any], standing: dict[str, Any], weights: list[float]
+) -> None:
+    Rater.objects.create(project=project, handle=bob.handle, kind="person", **standing)
+    proposal = make_proposal(project, step_index=1)
+    decide(proposal=proposal, by=bob, **said)
+    attempt = hand_in(proposal.task)
+    Task.objects.update(state="learning")
+    build_rollouts([proposal.task_id], by="test")
+    for kind, source in ((PreferencePair, "supervision"), (Demonstration, "guided")):
+        assert list(kind.objects.filter(source=source).values_list("weight", flat=True)) == weights
+    assert Attempt.objects.get() == attempt
 
 
 def test_what_still_waits_at_hand_in_is_over(project: Project) -> None:
