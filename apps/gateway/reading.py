@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from apps.base.texts import make_storable
-from apps.gateway.events import split_plain
+from tentalis.outbound.events import part_joined, split_plain
 
 _DATA = b"data:"
 
@@ -54,16 +54,9 @@ def _split_events(data: bytes) -> list[bytes]:
     for event in data.split(b"\n\n"):
         if event.startswith(_DATA) and b"\n" not in event:
             payloads.append(event[5:].strip())
-        elif lines := [line[5:].strip() for line in event.split(b"\n") if line.startswith(_DATA)]:
-            payloads += _join_lines(lines)
+        elif lines := [line[5:] for line in event.split(b"\n") if line.startswith(_DATA)]:
+            payloads += part_joined(lines)
     return payloads
-
-
-def _join_lines(lines: list[bytes]) -> list[bytes]:
-    """One event's data; servers that put no empty line between events are forgiven."""
-    if len(lines) > 1 and all(line.startswith(b"{") or line == b"[DONE]" for line in lines):
-        return lines
-    return [b"\n".join(lines)]
 
 
 def _read_loosely(data: bytes) -> Any:

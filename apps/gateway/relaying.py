@@ -11,9 +11,9 @@ from apps.gateway.dialects import Dialect, ErrorWords, Upstream, UpstreamFailedE
 from apps.gateway.dialects.content import Usage, read_usage
 from apps.gateway.dialects.errors import find_failure
 from apps.gateway.dialects.wire import dump_event
-from apps.gateway.events import EventSplitter
 from apps.gateway.merging import Merger
 from apps.gateway.reading import read_json
+from tentalis.outbound.events import EventSplitter
 
 NOTHING_USED = Usage(0, 0, 0, 0, 0)
 MALFORMED = (AttributeError, LookupError, RecursionError, TypeError, ValueError)

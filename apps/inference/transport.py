@@ -30,6 +30,7 @@ from apps.outbox.services import find_held_project
 from tentalis.limits import LIMITS
 from tentalis.outbound.addresses import BlockedAddressError, Origin, check_url
 from tentalis.outbound.answers import read_retry_after
+from tentalis.outbound.events import iterate_events
 from tentalis.outbound.scopes import RequestEndedError, current_scope
 from tentalis.outbound.sync import AnswerTooLongError, guarded_client
 
@@ -195,21 +196,22 @@ class Transport:
             if not response.is_success:
                 response.read()
                 raise self._refusal(response, path, body.get("model"))
-            for line in response.iter_lines():
-                data = line.removeprefix("data:").strip()
-                if line.startswith("data:") and data != "[DONE]":
+            for data in iterate_events(response.iter_bytes()):
+                if data != b"[DONE]":
                     yield self._read_event(data, path)
 
     def _lend(self) -> AbstractContextManager[httpx.Client]:
         return _servers.find(self._origin, allow_private=self._allow_private).lend(self._timeout.pool)
 
-    def _read_event(self, data: str, path: str) -> dict[str, Any]:
+    def _read_event(self, data: bytes, path: str) -> dict[str, Any]:
         try:
             event = orjson.loads(data)
         except orjson.JSONDecodeError:
             event = None
         if not isinstance(event, dict):
-            raise ProviderAnswerError(f"{self.root}{path}: wanted an event of JSON, found {data[:80]!r}")
+            raise ProviderAnswerError(
+                f"{self.root}{path}: wanted an event of JSON, found {data[:80].decode(errors='replace')!r}"
+            )
         return event
 
     @contextmanager

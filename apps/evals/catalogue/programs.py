@@ -89,7 +89,7 @@ def _read_live_code(row: Row) -> CatalogueItem:
         name = read_json_text(row, "metadata").get("func_name")
         called = [
             {
-                "args": [json.loads(line) for line in str(one["input"]).splitlines()],
+                "args": [json.loads(line) for line in str(one["input"]).split("\n") if line.strip()],
                 "returns": json.loads(one["output"]),
             }
             for one in tests

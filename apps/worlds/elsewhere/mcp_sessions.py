@@ -16,6 +16,7 @@ from typing import Any, Final
 from apps.worlds.sandboxes import open_client
 from tentalis.core.tool_servers import ToolServer
 from tentalis.core.worlds import StateLostError
+from tentalis.outbound.events import iterate_events
 from tentalis.outbound.posting import JsonPoster
 from tentalis.sandbox.errors import SandboxError
 
@@ -125,9 +126,7 @@ class HttpMcpSession(McpSession):
             return {}
         texts = [answer.text]
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
-            events = answer.text.replace("\r\n", "\n").split("\n\n")
-            lines = [[line for line in one.split("\n") if line.startswith("data:")] for one in events]
-            texts = ["\n".join(line.removeprefix("data:").strip() for line in one) for one in lines if one]
+            texts = [data.decode() for data in iterate_events([answer.text.encode()])]
         for told in map(self._read, filter(None, texts)):
             if isinstance(told, dict) and told.get("id") == wanted and "method" not in told:
                 return told

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from apps.gateway.asking import make_question
 from apps.gateway.capture import capture
 from apps.gateway.dialects import DIALECTS, UPSTREAMS
-from apps.gateway.events import EventSplitter
 from apps.gateway.record import Record
 from apps.gateway.relaying import Relay, UnboundedAnswerError, UnreadableAnswerError
 from apps.gateway.retelling import NotAnAnswerError, tell_as_events
@@ -19,6 +18,7 @@ from apps.gateway.routing import Route
 from apps.gateway.tables import Backend, Served
 from apps.inference.provider_kinds import KINDS
 from tentalis.core.limits import Limits
+from tentalis.outbound.events import EventSplitter, iterate_events
 from tests.apps.gateway.records import make_header
 from tests.apps.gateway.upstream import Answer, Plan
 
@@ -118,6 +118,24 @@ def test_any_bytes_at_all_are_cut_without_a_crash(data: bytes) -> None:
 )
 def test_events_are_read_however_they_are_written(data: bytes, payloads: list[bytes]) -> None:
     assert EventSplitter().feed(data) == payloads
+
+
+@pytest.mark.parametrize(
+    ("data", "payloads"),
+    [
+        (
+            'data: {"a":"x\u2028y\x85z\x0b\x0c\x1c"}\n\ndata: [DONE]\n\n',
+            ['{"a":"x\u2028y\x85z\x0b\x0c\x1c"}', "[DONE]"],
+        ),
+        ('data: {"a":1}\ndata: {"a":2}\ndata: [DONE]', ['{"a":1}', '{"a":2}', "[DONE]"]),
+        (": ping\r\n\r\ndata: [1,\r\ndata: 2]\r\n\r\n", ["[1,\n2]"]),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_what_separates_lines_for_python_alone_separates_no_events(data: str, payloads: list[str], size: int) -> None:
+    sent = data.encode()
+    pieces = [sent[start : start + size] for start in range(0, len(sent), size)]
+    assert [payload.decode() for payload in iterate_events(pieces)] == payloads
 
 
 def test_a_stream_without_done_is_whole_when_every_choice_ended() -> None:

@@ -32,6 +32,7 @@ class Vendor(FakeModelServer):
     statuses: dict[str, int] = {}
     streams = True
     counts_streams = True
+    words = ("rea", "dy")
 
     def _answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any, dict[str, str]]:
         if self.key and self.requests[-1].headers.get("Authorization") != f"Bearer {self.key}":
@@ -42,10 +43,11 @@ class Vendor(FakeModelServer):
 
     def _serve(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path == "/v1/chat/completions" and body.get("stream") and self.streams:
-            events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": word}}]} for word in ("rea", "dy")]
+            events: list[dict[str, Any]] = [{"choices": [{"delta": {"content": word}}]} for word in self.words]
             if self.counts_streams and body.get("stream_options"):
                 events.append({"choices": [], "usage": USAGE})
-            return 200, "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+            said = "".join(f"data: {json.dumps(event, ensure_ascii=False)}\n\n" for event in events)
+            return 200, said + "data: [DONE]\n\n"
         return super()._serve(path, body)
 
 
@@ -146,6 +148,15 @@ def test_a_model_that_tells_no_log_probs_is_asked_again_without(project: Project
     assert found.ok
     assert found.tells_logprobs is False
     assert "This model refuses to tell log-probs." in found.remarks
+
+
+def test_words_that_hold_what_separates_lines_elsewhere_are_streamed(
+    project: Project, admin: User, vendor: Vendor
+) -> None:
+    vendor.words = ("a\u2028b", "c\x85d")
+    found = probe(project, admin, vendor.url)
+    assert found.streams
+    assert not any("stream" in remark for remark in found.remarks)
 
 
 def test_a_server_that_ignores_the_wish_to_stream_is_told_apart(project: Project, admin: User, vendor: Vendor) -> None:

@@ -1,4 +1,26 @@
-"""Server-sent events out of whatever pieces the network brings them in."""
+"""Server-sent events out of whatever pieces the network brings them in.
+
+Bytes are cut, not text: what separates lines for Python (U+2028, U+0085 and others) may stand in the JSON of an event.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+
+def iterate_events(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The data of each event as it comes, one that is not ended included."""
+    splitter = EventSplitter()
+    for piece in chain(pieces, [b"\n\n"]):
+        for payload in splitter.feed(piece):
+            yield from part_joined(payload.split(b"\n"))
+
+
+def part_joined(lines: list[bytes]) -> list[bytes]:
+    """The data of an event of so many lines; servers that put no empty line between events are forgiven."""
+    lines = [line.strip() for line in lines]
+    if len(lines) > 1 and all(line.startswith(b"{") or line == b"[DONE]" for line in lines):
+        return lines
+    return [b"\n".join(lines)]
 
 
 class EventSplitter:
