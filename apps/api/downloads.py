@@ -33,7 +33,8 @@ ROLLOUT_COLUMNS = {
     "hinted_messages": "json", "prompt_token_ids": "ints", "token_ids": "ints", "logprobs": "floats",
     "sampled": "bools", "reward": "float", "steps": "steps", "missing_steps": "int", "weight": "float",
     "candidate_hints": "json", "top_token_ids": "lists of ints", "top_logprobs": "lists of floats",
-    "rendering": "json", "hint_fault": "text", "temperature": "float", "is_cut": "bool", "schema": "text",
+    "rendering": "json", "hint_fault": "text", "temperature": "float", "is_cut": "bool", "hint_weight": "float",
+    "schema": "text",
 }  # fmt: skip
 """All that the trainer reads of a rollout."""
 

@@ -11,7 +11,7 @@ from apps.evals.holding import HELD_OUT, find_held_out
 from apps.inference.selectors import IncompleteConversationError
 from apps.rollouts.contents import ITEMS
 from apps.rollouts.models import Batch, Demonstration, PreferencePair
-from apps.rollouts.tokens import load_conversations, read_parts
+from apps.rollouts.tokens import find_other_base, load_conversations, read_parts
 from apps.tasks.models import Attempt
 from tentalis.core.contracts import AnswerRecord, DemonstrationRecord, PairRecord
 from tentalis.core.conversations.joining import Call
@@ -173,9 +173,12 @@ class _PageReader:
         """The attempt's sequences of tokens, from where the item replaces it, or all of them.
 
         Raises:
-            UnusableItemError: the item replaces the last answer, and nobody knows where its tokens begin.
+            UnusableItemError: the item replaces the last answer, and nobody knows where its tokens begin; or they are
+                another base model's.
         """
         attempt, kept = self._attempts[attempt.pk], item.kept_tokens
+        if attempt.exchange is not None and (fault := find_other_base(attempt.exchange, item.worker)):
+            raise UnusableItemError(fault)
         if item.text and not kept and attempt.further_calls:
             calls = 1 + len(attempt.further_calls)
             raise UnusableItemError(f"{attempt} is {calls} calls: wanted its last answer as a step with its tokens")

@@ -26,6 +26,7 @@ class Rollout(Timestamped):
         steps: [[token_start, token_end, score or null, a person's word or null], …] of its sampled steps.
         missing_steps: steps a whole answer would have had beyond those.
         weight: trust in the judgement, in [0, 1]; without a reward, in who gave the hint.
+        hint_weight: trust in who gave `hint`, in [0, 1]; None where there is none.
         reward_source: human, verified, ai or scorers: whose word the reward is.
         unusable_reason: why it trains nothing; "" for a usable one.
     """
@@ -43,6 +44,7 @@ class Rollout(Timestamped):
     steps = models.JSONField(default=list)
     missing_steps = models.PositiveSmallIntegerField(default=0)
     weight = models.FloatField(default=1.0)
+    hint_weight = models.FloatField(null=True, blank=True)
 
     class Meta:
         ordering = ["-id"]

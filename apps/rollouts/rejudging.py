@@ -13,7 +13,7 @@ from apps.rollouts.pairing import Judged, drop_items, note_items
 from apps.rollouts.services import find_line, load_attempts, make_rollout
 from apps.tasks.models import Task
 
-JUDGED = ("hint_id", "is_usable", "unusable_reason", "reward", "reward_source", "weight", "steps")
+JUDGED = ("hint_id", "hint_weight", "is_usable", "unusable_reason", "reward", "reward_source", "weight", "steps")
 FIELDS = ("hint", *JUDGED[1:])
 
 

@@ -49,9 +49,11 @@ class Finding:
 
 
 def iterate_records(batch: Batch) -> Iterator[RolloutRecord]:
-    """The batch's rollouts in order of task and attempt, exact tokens included."""
+    """The batch's rollouts in order of task and attempt, exact tokens included; none whose tokens are those of a base
+    model that the worker had before."""
+    ours = Q(attempt__exchange__created_at__gte=batch.worker.base_since) if batch.worker.base_since else Q()
     rollouts = (
-        Rollout.objects.filter(training_use__batch=batch)
+        Rollout.objects.filter(ours, training_use__batch=batch)
         .select_related("task", "adapter", "hint", "attempt__exchange")
         .order_by("task_id", "attempt__index")
     )
@@ -125,6 +127,7 @@ def _make_record(
         ),
         missing_steps=rollout.missing_steps if is_last else 0,
         weight=rollout.weight,
+        hint_weight=rollout.hint_weight,
         candidate_hints=tuple(hinted.candidates),
         top_token_ids=None if part.top is None else [[token for token, _ in top] for top in part.top],
         top_logprobs=None if part.top is None else [[value for _, value in top] for top in part.top],

@@ -21,6 +21,7 @@ from apps.outbox.services import final_write
 from apps.rollouts.examples import put_items
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.pairing import AdapterLine, Judged, note_items
+from apps.rollouts.tokens import find_other_base
 from apps.tasks.models import WITH_STEPS, Attempt, Task
 from apps.workers.models import Worker
 from apps.workers.recipes import choose_recipe
@@ -32,13 +33,14 @@ from tentalis.core.sampling import find_sampling_fault
 
 TRAINABLE_STEPS = frozenset({"step", "call", "answer", "bad", "other"})
 _OF_ATTEMPT = ("task", "index", "state", "text", "answer", "error", "unfit", "missing_steps")
-_OF_EXCHANGE = (*Exchange.EXACT_BY, "sampling", "error")
+_OF_EXCHANGE = (*Exchange.EXACT_BY, "sampling", "error", "created_at")
 _OF_WORKER = (
     "project",
     "name",
     "kind",
     "base_directory",
     "base_facts",
+    "base_since",
     "adapters_per",
     "user_batch_tasks",
     "learns_with",
@@ -102,8 +104,8 @@ def build_rollouts(task_ids: Sequence[int], *, by: str) -> None:
 def make_rollout(
     task: Task, attempt: Attempt, judgement: EffectiveJudgement | None, taught: TrustedHint | None, *, is_held_out: bool
 ) -> Rollout:
-    """An attempt as a rollout that is not saved. It counts as far as its reward is trusted; without one, as far as who
-    gave the hint."""
+    """An attempt as a rollout that is not saved. Its reward counts as far as that is trusted, its hint as far as who
+    gave it; without a reward all of it does."""
     reason = find_fault(task, attempt, judgement, taught, is_held_out=is_held_out)
     rollout = Rollout(
         project_id=task.project_id,
@@ -112,6 +114,7 @@ def make_rollout(
         attempt=attempt,
         adapter=attempt.adapter,
         hint=taught.hint if taught else None,
+        hint_weight=taught.trust if taught else None,
         is_usable=not reason,
         unusable_reason=reason,
         missing_steps=attempt.missing_steps,
@@ -152,7 +155,7 @@ def find_obstacle(task: Task, attempt: Attempt, *, is_held_out: bool) -> str:
         return attempt.unfit
     if attempt.exchange is None:
         return "no call of a model is known for this attempt: its tokens were never seen"
-    if fault := attempt.exchange.token_fault:
+    if fault := attempt.exchange.token_fault or find_other_base(attempt.exchange, find_line(attempt).worker):
         return fault
     if learns_on_policy(task, attempt):
         return find_sampling_fault(attempt.exchange.sampling)[:300]

@@ -9,9 +9,17 @@ from apps.inference.models import Exchange
 from apps.inference.selectors import IncompleteConversationError, read_conversations
 from apps.tasks.drafts import CUT_OFF
 from apps.tasks.models import WITH_CALLS, Attempt
+from apps.workers.models import Worker
 from tentalis.core.conversation_delta import Conversation
 from tentalis.core.conversations.joining import Call, Joined, join_calls, split_chains
 from tentalis.core.packing import unpack_int32
+
+
+def find_other_base(exchange: Exchange, worker: Worker) -> str:
+    """Why a call's tokens are not those of the worker's base model, in words; "" where they are."""
+    if worker.base_since is None or exchange.created_at >= worker.base_since:
+        return ""
+    return f"its tokens are those of the base model that {worker.name} had until {worker.base_since:%Y-%m-%d %H:%M} UTC"
 
 
 class TokenPart(NamedTuple):

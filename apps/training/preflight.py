@@ -24,6 +24,7 @@ from apps.tasks.models import Attempt, Task
 from apps.training.contamination import find_leaks, list_runs
 from apps.training.models import TrainingRun
 from apps.training.monitoring import note_taught
+from apps.training.results import end_now
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
@@ -72,7 +73,8 @@ def ask_run(run_id: int, *, by: str) -> None:
             TrainingRun.objects.filter(pk=run.pk).update(gates=gates)
             return
         payload = {"reason": reason[:300]}
-        move(run, TrainingRun.State.REFUSED, by=by, payload=payload, gates=gates, failure=reason, waiting_reason="")
+        ended = {"gates": gates, "failure": reason, "waiting_reason": "", **end_now(run)}
+        move(run, TrainingRun.State.REFUSED, by=by, payload=payload, **ended)
 
 
 def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
@@ -89,7 +91,7 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
         _ask_environment(tasks),
         _ask_leak(run, batch, policy),
         ask_quantised(_read_config(run)),
-        _ask_base(run),
+        _ask_base(run, attempts),
         ask_learning_rate(float(run.recipe.get("learning_rate", 0.0)), count_parameters(run.worker)),
         _ask_worlds(tasks),
     ]
@@ -221,13 +223,18 @@ def ask_measured(adapter_id: int, *, by: str) -> None:
         refuse(adapter, reason=f"refused: {answer.gate}: {answer.words}", by=by)
 
 
-def _ask_base(run: TrainingRun) -> GateAnswer:
+def _ask_base(run: TrainingRun, attempts: Sequence[Attempt]) -> GateAnswer:
     """Whether its base weights are where they were said to be, are what they were then, and are what answered."""
     try:
         found = compare_base(run.worker, backend=run.backend)
     except TentalisError as error:
         return ask_base(str(error), "")
-    return ask_base("" if found.is_good else found.words, found.words)
+    if not found.is_good or run.worker.base_since is None:
+        return ask_base("" if found.is_good else found.words, found.words)
+    asked = Attempt.objects.filter(pk__in=[one.pk for one in attempts], exchange__created_at__lt=run.worker.base_since)
+    others = asked.count()
+    words = f"{found.words}; left out are {others} of {len(attempts)} attempts, which another base model answered"
+    return ask_base(words if others == len(attempts) > 0 else "", words if others else found.words)
 
 
 def _read_config(run: TrainingRun) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ class Worker(Timestamped):
         adapters_per: whether all its conversations teach one line of adapters, or each person's a line of their own.
         user_batch_tasks: tasks that fill a batch of one person; None: as many as any.
         base_directory: where trainer and web find its base model's files; "": nobody said, or it is the built-in one.
+        base_since: when it got another base model than it had, and maybe another tokenizer; None: never.
         base_facts: what its files were when it was said (`bases.BaseFacts` as JSON); {}: not looked at.
         base_compared: what comparing them with the model server found last (at, model, fingerprint, is_good, words);
             {}: not compared since either was changed.
@@ -52,6 +53,7 @@ class Worker(Timestamped):
     base_directory = models.CharField(
         max_length=500, blank=True, help_text="Where the trainer finds it; desk: the built-in."
     )
+    base_since = models.DateTimeField(null=True, blank=True, editable=False)
     base_facts = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
     base_compared = models.JSONField(default=dict, db_default={}, blank=True, editable=False)
     system_prompt = models.TextField(blank=True)

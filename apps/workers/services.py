@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -146,6 +147,7 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
             _require_same_base(row, changes)
         if "learns_with" in changed and changes["learns_with"] is not None:
             _require_no_line(row)
+        base = row.base_model, row.base_directory, row.base_facts.get("fingerprint")
         before = {name: _plain(getattr(row, name)) for name in changed}
         for name in changed:
             setattr(row, name, changes[name])
@@ -153,7 +155,9 @@ def change_worker(*, worker: Worker, by: User, **changes: Any) -> Worker:
             _check(row)
             if {"provider", *_BASE_FIELDS} & set(changed):
                 row.base_compared = {}
-            row.save(update_fields=[*changed, "base_directory", "base_facts", "base_compared"])
+            if _has_another_base(row, *base):
+                row.base_since = timezone.now()
+            row.save(update_fields=[*changed, "base_directory", "base_facts", "base_compared", "base_since"])
             after = {name: _plain(getattr(row, name)) for name in changed}
             record(Kind.WORKER_CHANGED, subject=row, by=by.handle, payload={"before": before, "after": after})
     return row
@@ -206,6 +210,16 @@ def _require_same_base(worker: Worker, changes: Mapping[str, Any]) -> None:
     if kept.exists():
         base = worker.base_directory or find_base_model(worker)
         raise ConflictError(f"{worker.name} has adapters trained on {base!r}: make another worker")
+
+
+def _has_another_base(worker: Worker, model: str, directory: str, fingerprint: str | None) -> bool:
+    """Whether it is another base model than that. The same files under another name are not, nor is what nobody had
+    named before."""
+    now = worker.base_facts.get("fingerprint")
+    if fingerprint and now:
+        return bool(fingerprint != now)
+    named = model or worker.base_model, directory or worker.base_directory
+    return named != (worker.base_model, worker.base_directory)
 
 
 def _require_no_line(worker: Worker) -> None:

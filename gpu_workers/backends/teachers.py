@@ -38,7 +38,7 @@ def add_teacher(
 ) -> list[TrainingExample]:
     """Give each example with a hint what the frozen teacher, who reads the hint, says of its tokens.
 
-    It counts by how far the rollout's judgement is trusted: who is doubted in the one is doubted in the other.
+    It counts by how far who gave the hint is trusted, whoever judged the rollout.
     A hint whose conversation does not replay to the very tokens the engine saw is left out, counted and explained.
 
     Args:
@@ -157,7 +157,7 @@ def add_gaps(
     for index, logprobs in zip(hinted, scored, strict=True):
         rollout = examples[index].rollout
         gaps = token_opd_advantages(logprobs, rollout.logprobs, rollout.sampled, gap_max=recipe.opd_clip)
-        taught[index] = replace(examples[index], gaps=[rollout.weight * gap for gap in gaps])
+        taught[index] = replace(examples[index], gaps=[rollout.trust_in_hint * gap for gap in gaps])
     return taught
 
 
@@ -240,5 +240,5 @@ def _weigh(rollout: RolloutRecord, opinions: Sequence[_Opinion], recipe: Recipe)
     advantages = [[0.0] * k for _ in ids]
     for index in sampled:
         tokens = top_k_advantages(logprobs[index], chosen.logprobs[index], gap_max=recipe.opd_top_k_clip)
-        advantages[index] = [rollout.weight * token.advantage for token in tokens]
+        advantages[index] = [rollout.trust_in_hint * token.advantage for token in tokens]
     return Support(ids, logprobs, advantages)

@@ -67,6 +67,8 @@ class RolloutRecord:
         missing_steps: steps a complete answer would have had beyond those present; each counts as a score of 0.
         weight: trust in the judgement, or in who gave the hint where `reward` is None, in [0, 1]; multiplies the
             rollout's advantages.
+        hint_weight: trust in who gave the hint, in [0, 1]; multiplies what the teacher who reads it says. None:
+            `weight`, of a batch that was written before the two were told apart.
         candidate_hints: (m,) further conversations with other hints in them, for the top-K hybrid to choose from;
             `hinted_messages` is the first of them where there are any.
         top_token_ids, top_logprobs: (T, K) the behaviour policy's K likeliest tokens at each position and their
@@ -95,6 +97,7 @@ class RolloutRecord:
     hint_fault: str = ""
     temperature: float = 1.0
     is_cut: bool = False
+    hint_weight: float | None = None
     schema: str = ROLLOUT_SCHEMA
 
     def __post_init__(self) -> None:
@@ -118,6 +121,11 @@ class RolloutRecord:
                 raise ContractError(
                     f"rollout {self.rollout_id}: step span [{step.start}, {step.end}) is outside 0..{size}"
                 )
+
+    @property
+    def trust_in_hint(self) -> float:
+        """What the teacher who reads the hint is multiplied by, in [0, 1]."""
+        return self.weight if self.hint_weight is None else self.hint_weight
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, lists as they are: copying every token of them costs more than writing them."""

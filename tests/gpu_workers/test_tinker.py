@@ -135,9 +135,12 @@ def test_what_is_sent_is_shifted_weighed_and_clipped_as_the_recipe_says(tmp_path
     assert not asked["lora_config"]["train_unembed"]
 
 
-def test_a_hint_is_the_gap_of_the_teacher_who_reads_it(tmp_path: Path, server: TinkerServer) -> None:
+@pytest.mark.parametrize("said", [{"weight": 0.5}, {"weight": 1.0, "hint_weight": 0.5}], ids=["of one", "of two"])
+def test_a_hint_is_the_gap_of_the_teacher_who_reads_it(
+    tmp_path: Path, server: TinkerServer, said: dict[str, Any]
+) -> None:
     recipe = one_update(w_rl=0.0, w_opd=2.0, opd_clip=0.5)
-    (rollout,) = make_rollouts(groups=1, size=1, reward=None, steps=(), weight=0.5)
+    (rollout,) = make_rollouts(groups=1, size=1, reward=None, steps=(), **said)
     assert train(make_tinker_spec(tmp_path, recipe, rollouts=[rollout])).ok
     hinted = server.base.read_prompt(rollout.hinted_messages or [])
     (asked,) = (sent for name, sent in server.requests if name == "asample")

@@ -75,6 +75,7 @@ def make_batch(rewards: Sequence[Sequence[float | None]], *, seed: int = 0) -> l
                     reward=reward,
                     steps=(),
                     weight=(1.0, 0.5)[place % 2],
+                    hint_weight=(0.25, None)[place % 2],
                     hinted_messages=one.hinted_messages if place % 3 == 0 else None,
                 )
             )
@@ -195,7 +196,8 @@ def work_out(
             if told is not None:
                 hinted += 1
                 value = max(-recipe.opd_clip, min(recipe.opd_clip, float(told[index]) - one.logprobs[index]))
-                hint = hint + weight * surrogate(ratio, value * one.weight, recipe, dual=False)
+                trust = one.weight if one.hint_weight is None else one.hint_weight
+                hint = hint + weight * surrogate(ratio, value * trust, recipe, dual=False)
         if recipe.algorithm == "gspo" and place in advantages:
             drawn = torch.tensor(one.sampled)
             ratio = torch.exp((now - torch.tensor(one.logprobs, dtype=torch.float64))[drawn].mean())
@@ -366,7 +368,8 @@ def work_out_hybrid(
             total = sum(math.exp(value) for value in old)
             for token, before in zip(ids, old, strict=True):
                 gap = max(-recipe.opd_top_k_clip, min(recipe.opd_top_k_clip, float(told[place, token]) - before))
-                value = one.weight * gap * math.exp(before) / total
+                trust = one.weight if one.hint_weight is None else one.hint_weight
+                value = trust * gap * math.exp(before) / total
                 begin, weight = before, 1.0
                 if recipe.importance_cap is not None:
                     begin = float(now[place, token].detach())

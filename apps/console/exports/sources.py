@@ -165,7 +165,8 @@ ROLLOUT_COLUMNS = {
     "schema": "text", "rollout_id": "int", "group_id": "int", "adapter": "text", "policy_version": "int",
     "messages": "json", "hinted_messages": "json", "prompt_token_ids": "ints", "token_ids": "ints",
     "logprobs": "floats", "sampled": "bools", "reward": "float", "steps": "json", "missing_steps": "int",
-    "weight": "float", "rendering": "json", "hint_fault": "text", "temperature": "float", "is_cut": "bool",
+    "weight": "float", "hint_weight": "float", "rendering": "json", "hint_fault": "text", "temperature": "float",
+    "is_cut": "bool",
 }  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def _read_hinted(tries: Sequence[RolloutRecord], replayer: Replayer, refused: Re
                 break
         return None
     try:
-        return _Hinted(replayer.hint(hinted, hinted.hinted_messages), hinted.weight)
+        return _Hinted(replayer.hint(hinted, hinted.hinted_messages), hinted.trust_in_hint)
     except ReplayError as error:
         refused.note(f"hint_{error.reason}", str(error), record=name_record(hinted))
         return None

@@ -14,6 +14,8 @@ from apps.feedback.selectors import effective_judgement, find_hint, find_hints
 from apps.feedback.submit import give_task_feedback
 from apps.judges.models import JudgeProbe, name_llm_manager
 from apps.rollouts.models import Rollout
+from apps.rollouts.rejudging import rejudge_rollouts
+from apps.rollouts.selectors import make_records
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
 from tests.factories import make_judged_task, make_task
@@ -93,7 +95,9 @@ def test_words_of_who_is_trusted_by_a_quarter_weigh_a_quarter_with_a_number_or_w
     assert set(found) == {(True, "Greet first.", 0.25)}
 
 
-def test_where_the_world_gave_the_reward_the_rollout_weighs_as_that_does(project: Project, bob: User) -> None:
+def test_where_the_world_gave_the_reward_the_rollout_weighs_as_that_does_and_its_hint_as_who_gave_it(
+    project: Project, bob: User
+) -> None:
     task = make_judged_task(project)
     task.feedback.all().delete()
     task.attempts.update(outcome=1.0)
@@ -101,6 +105,10 @@ def test_where_the_world_gave_the_reward_the_rollout_weighs_as_that_does(project
     Rater.objects.create(project=project, handle=bob.handle, kind="person", weight=0.25)
     extract_hints([task.pk])
     build_rollouts([task.pk], by="ledger")
-    assert set(Rollout.objects.values_list("hint__text", "reward_source", "weight")) == {
-        ("Greet first.", "verified", 1.0)
+    assert set(Rollout.objects.values_list("hint__text", "hint_weight", "reward_source", "weight")) == {
+        ("Greet first.", 0.25, "verified", 1.0)
     }
+    told = {(record.weight, record.trust_in_hint) for record in make_records(list(Rollout.objects.all()))}
+    assert told == {(1.0, 0.25)}, "who is doubted teaches less, though the reward beside it is certain"
+    Rater.objects.update(weight=0.5)
+    assert rejudge_rollouts(task, by="test").changed == Rollout.objects.filter(hint_weight=0.5).count() > 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.models import Project
@@ -48,6 +49,25 @@ def test_a_group_of_eight_is_built_with_as_many_statements_as_one_of_two(project
             build(task)
         counts.append(len(asked))
     assert counts[0] == counts[1], "a column that is looked at and not loaded is asked for attempt by attempt"
+
+
+def test_what_an_earlier_base_model_answered_is_left_out_in_words_whatever_learns_from_it(project: Project) -> None:
+    filled, late = make_judged_task(project), make_judged_task(project)
+    build(filled)
+    since = timezone.now()
+    Worker.objects.update(base_since=since)
+    new = make_judged_task(project)
+    Exchange.objects.filter(attempt__task=new).update(created_at=since)
+    build(late)
+    build(new)
+    left_out = Rollout.objects.filter(task=late)
+    assert {one.is_usable for one in left_out} == {False}
+    assert {one.unusable_reason.partition(" that ")[0] for one in left_out} == {
+        "its tokens are those of the base model"
+    }
+    batch = Batch.objects.get()
+    assert set(batch.uses.values_list("rollout__task", flat=True)) == {filled.pk, new.pk}
+    assert {record.group_id for record in iterate_records(batch)} == {new.pk}
 
 
 def test_building_twice_builds_once(project: Project) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.adapters.models import Adapter
@@ -425,6 +426,17 @@ def test_attempts_that_answered_different_prompts_make_no_pair_and_say_so(projec
     one, other = PreferencePair.objects.order_by("id")
     assert (one.batch, one.unusable_reason) == (None, "the two attempts answered different prompts")
     assert (other.batch, other.unusable_reason) == (batch, "")
+
+
+@pytest.mark.parametrize("kind", ["pairs", "demonstrations"])
+def test_what_an_earlier_base_model_answered_makes_nothing_to_learn_in_tokens(project: Project, kind: str) -> None:
+    task = make_group(project, ("good", "bad"), (1.0, 0.0))
+    build(task)
+    Worker.objects.update(base_since=timezone.now())
+    with pytest.raises(
+        ConflictError, match="1 are left out: its tokens are those of the base model that echo had until"
+    ):
+        services.close_open_batch(Worker.objects.get(), by="user:alice", kind=kind)
 
 
 def test_where_no_pair_can_be_told_the_refusal_says_why(project: Project) -> None:

@@ -1,11 +1,13 @@
 """The gates around a training: refused before anything is sent, told afterwards, and alarms on the way."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.models import Project
@@ -14,6 +16,7 @@ from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import ConflictError
 from apps.feedback.submit import give_task_feedback
+from apps.inference.models import Exchange
 from apps.pipeline import flow
 from apps.rollouts.contents import describe_taught
 from apps.rollouts.models import Batch, PreferencePair
@@ -74,6 +77,26 @@ def test_an_honest_batch_is_asked_and_goes_on(batch: Batch) -> None:
         "G12": True,
         "G13": True,
     }
+
+
+def test_attempts_that_another_base_model_answered_are_left_out_and_a_batch_of_them_alone_is_refused(
+    batch: Batch, worker: Worker
+) -> None:
+    since = timezone.now()
+    Worker.objects.filter(pk=worker.pk).update(base_since=since)
+    Project.objects.update(gate_policy={"least_solved": 2})
+    first = Task.objects.earliest("pk")
+    Exchange.objects.exclude(attempt__task=first).update(created_at=since)
+    run = ask(batch, algorithm="kto")
+    base = next(one for one in run.gates if one["gate"] == "G11")
+    assert base["passed"]
+    assert base["words"].endswith("left out are 2 of 4 attempts, which another base model answered")
+    Exchange.objects.update(created_at=since - timedelta(seconds=1))
+    preflight.ask_run(run.pk, by="gate")
+    run.refresh_from_db()
+    assert run.state == TrainingRun.State.REFUSED
+    assert run.finished_at is not None
+    assert "left out are 4 of 4 attempts, which another base model answered" in run.failure
 
 
 def test_imitation_of_too_few_solved_tasks_is_refused_in_words(batch: Batch) -> None:

@@ -185,6 +185,17 @@ def test_the_base_under_trained_adapters_cannot_be_swapped(project: Project, ali
         change_worker(worker=worker, by=alice, base_model="other")
 
 
+def test_since_when_a_worker_has_its_base_model_is_known(project: Project, alice: User) -> None:
+    worker = create_worker(project=project, name="clerk", kind="chat", by=alice, provider=make_provider(project))
+    for said in ({"sampling": {"temperature": 0.5}}, {"base_directory": "desk"}, {"base_model": worker.base_model}):
+        assert change_worker(worker=worker, by=alice, **said).base_since is None, "nobody had named its files before"
+    since = change_worker(worker=worker, by=alice, base_model="large").base_since
+    assert since is not None
+    assert change_worker(worker=worker, by=alice, is_active=False).base_since == since
+    Worker.objects.update(base_facts={"fingerprint": "f"}, base_directory="desk")
+    assert change_worker(worker=worker, by=alice, base_directory="", base_model="other").base_since != since
+
+
 def test_a_worker_that_never_worked_can_be_deleted(project: Project, alice: User) -> None:
     worker = create_worker(project=project, name="clerk", kind="desk", by=alice)
     delete_worker(worker=Worker.objects.get(pk=worker.pk), by=alice)

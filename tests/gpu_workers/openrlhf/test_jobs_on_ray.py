@@ -101,7 +101,9 @@ def read_desk_prompt(messages: list[dict[str, str]]) -> list[int]:
     return codec.encode([codec.render_chat(messages)], add_special_tokens=False)[0]
 
 
-def make_spec(folder: Path, *, attempt: int = 1, recipe: Recipe = RECIPE, **options: Any) -> TrainSpec:
+def make_spec(
+    folder: Path, *, attempt: int = 1, recipe: Recipe = RECIPE, hint_weight: float | None = None, **options: Any
+) -> TrainSpec:
     """A spec of two tasks with two tries each, the first of them hinted."""
     messages, prompt = ASKED, read_desk_prompt(ASKED)
     rollouts = [
@@ -109,6 +111,7 @@ def make_spec(folder: Path, *, attempt: int = 1, recipe: Recipe = RECIPE, **opti
             rollout_id=number, group_id=number // 2 + 5, adapter="", policy_version=0, messages=messages,
             hinted_messages=messages if number == 1 else None, prompt_token_ids=prompt, token_ids=[7, 1],
             logprobs=[-1.0, -1.0], sampled=[True, True], reward=float(number % 2), weight=0.5,
+            hint_weight=hint_weight,
         )
         for number in range(4)
     ]  # fmt: skip
@@ -157,14 +160,17 @@ def test_a_job_is_started_once_with_what_its_parser_takes(ray: Ray, tmp_path: Pa
     assert {"tentalis_rlhf/entry.py", "tentalis_rlhf/executor.py", "tentalis_rlhf/hooks.py"} <= set(names)
 
 
-def test_a_prompt_is_what_the_engine_saw_and_its_label_what_a_reward_needs(ray: Ray, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hint_weight", "weight"), [(None, 0.5), (0.25, 0.25)])
+def test_a_prompt_is_what_the_engine_saw_and_its_label_what_a_reward_needs(
+    ray: Ray, tmp_path: Path, hint_weight: float | None, weight: float
+) -> None:
     taught = Recipe.from_json({**RECIPE.to_json(), "w_opd": 0.3})
-    spec = make_spec(tmp_path, recipe=taught, teacher_url="http://t", teacher_model="desk")
+    spec = make_spec(tmp_path, recipe=taught, hint_weight=hint_weight, teacher_url="http://t", teacher_model="desk")
     _, _, output = look(spec, ray)
     lines = [json.loads(line) for line in (output / "data.jsonl").read_text().splitlines()]
     first, second = (json.loads(line["label"]) for line in lines)
     assert (first["task"], first["prompt_token_ids"], len(first["stop_token_ids"])) == (5, read_desk_prompt(ASKED), 1)
-    assert (first["weight"], first["hinted_prompt_token_ids"]) == (0.5, read_desk_prompt(ASKED))
+    assert (first["weight"], first["hinted_prompt_token_ids"]) == (weight, read_desk_prompt(ASKED))
     assert "hinted_prompt_token_ids" not in second
 
 
