@@ -8,7 +8,7 @@ COPY docker/requirements docker/requirements
 RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements/base.lock -r docker/requirements/benchmarks.lock
 COPY . .
 RUN python -m compileall -q apps tentalis
-RUN useradd --system --uid 10001 --home-dir /var/lib/tentalis --create-home tentalis \
+RUN useradd --system --uid 10001 --home-dir /var/lib/tentalis --no-create-home tentalis \
     && mkdir -m 700 /sandboxes && mkdir -p /artifacts /users /var/lib/tentalis/models \
     && chown tentalis /artifacts /sandboxes && chown 999:999 /users \
     && TENTALIS_SECRET_KEY=only-for-collecting-static-files-0123456789-0123456789 \
