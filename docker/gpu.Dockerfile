@@ -9,7 +9,8 @@ RUN pip install --no-cache-dir --no-deps --require-hashes -r docker/requirements
 COPY tentalis tentalis
 COPY gpu_workers gpu_workers
 RUN python -m compileall -q tentalis gpu_workers
-RUN useradd --system --uid 10001 --create-home tentalis && mkdir /artifacts && chown tentalis /artifacts
+RUN useradd --system --uid 10001 --create-home tentalis && mkdir -p /artifacts /var/lib/tentalis/models \
+    && chown -R tentalis /artifacts /var/lib/tentalis
 USER tentalis
 CMD ["celery", "-A", "gpu_workers.celery", "worker", "-P", "solo", "-c", "1", "-Q", "gpu", \
      "--without-gossip", "--without-mingle", "--without-heartbeat"]

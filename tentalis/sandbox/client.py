@@ -7,6 +7,7 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections import deque
@@ -23,7 +24,16 @@ from tentalis.sandbox.errors import (
     SandboxRefusedError,
     SandboxUnavailableError,
 )
-from tentalis.sandbox.frames import DEFAULT_TIMEOUT_S, HOME, MAIN_SHELL, SOCKET, FrameError, pack, receive_frames
+from tentalis.sandbox.frames import (
+    DEFAULT_TIMEOUT_S,
+    HOME,
+    MAIN_SHELL,
+    SOCKET,
+    STAGED,
+    FrameError,
+    pack,
+    receive_frames,
+)
 
 START_WITHIN_S: Final = 30.0
 STOP_WITHIN_S: Final = 30.0
@@ -151,9 +161,34 @@ class SandboxClient:
         """The backend, what holds sandboxes in here, how many there are, and what a host before left."""
         return self._ask({"do": "describe"})[0]
 
+    @contextlib.contextmanager
+    def stage(self) -> Iterator[Path]:
+        """An empty directory to lay an image out in, gone at the end.
+
+        It lies in the host's own, which the host sees under the same path even where it sees nothing else of ours.
+
+        Raises:
+            SandboxLostError: the host's directory is gone.
+        """
+        place = self._directory / STAGED
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            made = tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True)
+        except OSError as error:
+            raise SandboxLostError(f"no image can be laid out in {place}: {error.strerror}") from None
+        with made as name:
+            root = Path(name)
+            root.chmod(0o755)
+            try:
+                yield root
+            except OSError:
+                if root.exists():
+                    raise
+                raise SandboxLostError(f"{root} is gone: the host was started again") from None
+
     def add_image(self, directory: Path) -> str:
         """Copy a directory in as an image, once for each content: its files are laid over the root of what starts from
-        it."""
+        it. Where the host sees another part of the machine than we do, `stage` one."""
         return str(self._ask({"do": "add_image", "directory": str(directory.resolve())})[0]["image"])
 
     def drop_image(self, image: str) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SOCKET: Final = "host.sock"
 """In a host's directory: where it is asked."""
+STAGED: Final = "staged"
+"""In a host's directory: where images are laid out before they are handed in."""
 HOME: Final = "/work"
 """Of whoever works in a sandbox: where programs start."""
 DEFAULT_TIMEOUT_S: Final = 60.0

@@ -7,6 +7,7 @@ again under it, it is not done again.
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import time
@@ -26,6 +27,7 @@ from tentalis.sandbox.frames import (
     MAX_PAYLOAD_BYTES,
     PIECE_BYTES,
     SOCKET,
+    STAGED,
     FrameError,
     pack,
     read_frames,
@@ -234,6 +236,7 @@ class Host:
         self._directory = directory
         self._store = Store(directory / STORE, choice.layers_owner())
         left_layers = self._store.open()
+        shutil.rmtree(directory / STAGED, ignore_errors=True)
         self._backend = open_backend(choice, self._store)
         self._left = {"layers": left_layers, "sandboxes": self._backend.swept}
         self._held: dict[str, _Held] = {}

@@ -1,7 +1,6 @@
 """An image that many sandboxes start from, kept by whatever host is asked."""
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
@@ -49,9 +48,7 @@ class KeptImage:
     def _add(self, client: SandboxClient, *, instead_of: str = "") -> str:
         with self._lock:
             if self._id == instead_of:
-                with tempfile.TemporaryDirectory(prefix="tentalis-image-") as directory:
-                    root = Path(directory)
-                    root.chmod(0o755)
+                with client.stage() as root:
                     self._lay(root)
                     self._id = client.add_image(root)
             return self._id

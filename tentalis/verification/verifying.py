@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import json
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -225,8 +224,7 @@ class Verifier:
         with self._lock:  # one that is being made is waited for
             image = self._images.get(key)
             if image is None:
-                with tempfile.TemporaryDirectory(prefix="tentalis-verify-") as name:
-                    root = Path(name)
+                with client.stage() as root:
                     (root / loaded.root.lstrip("/")).mkdir(parents=True)
                     wheelhouse = None if loaded.directory is None else loaded.directory / WHEELHOUSE
                     build_environment(environment, interpreter, wheelhouse, root)

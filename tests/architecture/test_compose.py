@@ -95,6 +95,35 @@ def test_each_process_has_its_own_role_and_user() -> None:
     )
 
 
+def test_what_runs_untrusted_code_knows_nothing_and_reaches_no_other_service() -> None:
+    """Whose own filters stand in the way of the walls that it builds has nothing to lose but itself."""
+    opened = {name for name, service in SERVICES.items() if "seccomp=unconfined" in service.security}
+    assert opened == {"sandboxes"}
+    host = SERVICES["sandboxes"]
+    assert dict(host.environment) == {}
+    assert set(host.networks).isdisjoint(SERVICES["web"].networks)
+    assert [mount.source for mount in host.mounts] == ["sandboxes"]
+    asked = [name for name, service in SERVICES.items() if "TENTALIS_SANDBOXES" in service.environment]
+    assert "queue-workers" in asked
+    for name in asked:
+        seen = {mount.target: mount.source for mount in SERVICES[name].mounts}
+        assert seen[SERVICES[name].environment["TENTALIS_SANDBOXES"]] == "sandboxes"
+    directory = host.command[host.command.index("--directory") + 1]
+    assert host.mounts[0].target == directory == SERVICES["web"].environment["TENTALIS_SANDBOXES"]
+
+
+def test_kept_models_lie_where_web_engine_and_box_look_for_them_and_fit_the_engine() -> None:
+    """A worker's base is told by its path: it is the same for all."""
+    web, engine = SERVICES["web"], SERVICES["engine"]
+    place = read_dockerfile(DOCKER / "web.Dockerfile").environment["TENTALIS_HOME"] + "/models"
+    for name in ("web", "queue-workers", "engine", "gpu", "models"):
+        assert {mount.target: mount.source for mount in SERVICES[name].mounts}[place] == "models"
+    assert engine.command[engine.command.index("--models-in") + 1] == place
+    memory = engine.command[engine.command.index("--memory-mib") + 1]
+    assert memory == web.environment["TENTALIS_ENGINE_MEMORY_MIB"]
+    assert int(memory) << 20 < engine.memory_bytes
+
+
 def test_the_queues_of_the_settings_are_all_read_and_no_process_speaks_to_all_others() -> None:
     """Their users in Redis may not: gossip, mingle and heartbeats are messages to everybody."""
     box = read_dockerfile(DOCKER / "gpu.Dockerfile").command

@@ -51,6 +51,8 @@ POLL_S = 0.3
 HOLD_TASKS = 6
 CADDY = PROJECT / ".venv" / "share" / "caddy"
 QUESTION = "Ticket: 2 boxes of nails."
+JOB = "#4711 Pack the folder mail for the courier."
+GROUP = 4
 
 
 class LoopOpenError(Exception):
@@ -128,6 +130,7 @@ def check(options: argparse.Namespace) -> int:
             host.up(patience_s=UP_S)
             with reach(host, values) as house:
                 learned = close_loop(house)
+                bars["tries at a terminal task that a sandbox and a shipped model played"] = bar(play(house), GROUP)
                 judge_doors(house, bars)
                 held = submit(house, HOLD_TASKS, seed=3)
                 note(rows, host.containers)
@@ -209,7 +212,7 @@ def close_loop(house: House) -> dict[str, Any]:
         client.create_project(
             slug=SLUG,
             name="Composed",
-            group_size=4,
+            group_size=GROUP,
             batch_tasks=TASKS,
             review_policy={"who": "ai", "ai_manager": "rule-book", "rate": 1.0},
             recipe={"learning_rate": 0.00001},
@@ -228,6 +231,28 @@ def close_loop(house: House) -> dict[str, Any]:
         if missing := [name for name, count in found.items() if not count]:
             raise LoopOpenError(f"an adapter serves, and yet there are no {', '.join(missing)}: {found}")
     return found | {"adapter": answer(house)}
+
+
+def play(house: House) -> int:
+    """How many tries at a task in the terminal came to their end, turn by turn, with a model that is shipped.
+
+    Raises:
+        LoopOpenError: they came to no end.
+    """
+    with house.client() as client:
+        client.create_project(slug="boxed", name="Boxed", group_size=GROUP, review_policy={"who": "none"})
+        client.create_worker(
+            project="boxed", name="hand", kind="chat", base_model="apprentice", sampling={"max_tokens": 64}
+        )
+        task = client.submit_task(project="boxed", prompt=JOB, environment="terminal", worker="hand")["id"]
+        wait_for(
+            lambda: client.get_task(task)["state"] in {"done", "failed"} or None, "the terminal task has no end", house
+        )
+        tries = client.list_attempts(task)["results"]
+        told = [(one["state"], one["error"], len(client.list_steps(one["id"])["results"])) for one in tries]
+    if fault := [one for one in told if one[0] == "failed" or not one[2]]:
+        raise LoopOpenError(f"tries at a terminal task: {fault}")
+    return len(told)
 
 
 def submit(house: House, count: int, *, seed: int) -> list[int]:

@@ -170,7 +170,7 @@ class Host:
         return upper, whole
 
     def _build(self, path: Path) -> Image:
-        """Do what the Dockerfile says, but for `pip install`."""
+        """Do what the Dockerfile says, but for `pip install` and `apt-get`: this machine stands for what they bring."""
         ignore = PROJECT / ".dockerignore"
         read = read_dockerfile(path, ignore=ignore if ignore.exists() else None)
         upper, whole = self._layer(path.name)
@@ -178,7 +178,7 @@ class Host:
         for word, rest in read.steps:
             if word == "COPY":
                 self._copy(read, rest, whole)
-            elif word == "RUN" and not rest.startswith("pip install"):
+            elif word == "RUN" and not rest.startswith(("pip install", "apt-get ")):
                 words = [*self._view(whole, writable=True), "--chdir", read.directory, "--", "/bin/sh", "-euc", rest]
                 run(*words, environment=base | dict(read.environment))
         return Image(upper, base | dict(read.environment), read.directory, read.user, read.command)
@@ -256,7 +256,7 @@ class Host:
         words = ["ip", "netns", "exec", service.name, *view, "--as-pid-1", "--chdir", image.directory, "--"]
         with log.open("ab") as out:
             process = subprocess.Popen(
-                [*words, *limit_power(user, service), *command],
+                [*words, *uncover(service), *limit_power(user, service), *command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -415,6 +415,13 @@ def find_user(whole: Path, words: str) -> tuple[tuple[int, int], str]:
     if not name.isdigit():
         raise ContainerError(f"the image knows nobody called {name}")
     return (int(name), int(group or 0)), "/"
+
+
+def uncover(service: Service) -> list[str]:
+    """Words that give back the whole of /proc, of which bubblewrap covers parts, as an engine's masks do."""
+    if "systempaths=unconfined" not in service.security:
+        return []
+    return ["/bin/sh", "-euc", 'mount -t proc proc /proc; exec "$@"', "sh"]
 
 
 def limit_power(user: tuple[int, int], service: Service) -> list[str]:

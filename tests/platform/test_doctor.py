@@ -1,5 +1,6 @@
 """What `tentalis doctor` says about a machine."""
 
+import contextlib
 import json
 import struct
 import subprocess
@@ -15,6 +16,7 @@ from tentalis.platform.config import Config, load_or_make_config
 from tentalis.platform.doctor import Diagnosis, count_tensors, examine, mask
 from tentalis.platform.home import Home
 from tentalis.platform.up import running_stack
+from tentalis.sandbox.client import SandboxClient, start_host
 from tests.sandbox.conftest import find_obstacle
 
 
@@ -190,6 +192,21 @@ def test_it_tells_which_browser_is_driven_and_what_lacks_where_there_is_none(
     assert f"Chromium: {program} is not there" in words
     program.touch(mode=0o755)
     assert finding(examine(home, environ), "browser") == (True, str(program))
+
+
+@pytest.mark.skipif(bool(find_obstacle()), reason="no sandbox could be made here")
+def test_the_sandbox_host_that_the_settings_name_is_the_one_that_is_asked(
+    home: Home, environ: dict[str, str], tmp_path: Path
+) -> None:
+    named = environ | {"TENTALIS_SANDBOXES": str(tmp_path / "host")}
+    is_good, words = finding(examine(home, named), "sandboxes")
+    assert is_good is False
+    assert "no sandbox host answers" in words
+    with start_host(tmp_path / "host", warm=0):
+        is_good, words = finding(examine(home, named), "sandboxes")
+        assert is_good, words
+        with contextlib.closing(SandboxClient(tmp_path / "host")) as client:
+            assert (client.describe()["sandboxes"], list((tmp_path / "host/store/layers").iterdir())) == (0, [])
 
 
 @pytest.mark.skipif(bool(find_obstacle()), reason="no sandbox could be made here")

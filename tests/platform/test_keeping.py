@@ -23,6 +23,7 @@ from apps.inference.providers import create_provider, open_key
 from apps.webhooks.enqueueing import enqueue_all
 from apps.webhooks.models import Delivery
 from apps.webhooks.services import create_webhook
+from tentalis.kept_models import models_directory
 from tentalis.platform.config import load_config
 from tentalis.platform.errors import BackupError, BackupUnderWayError, HomeError, RestoreError
 from tentalis.platform.home import Home
@@ -358,6 +359,18 @@ def test_a_restore_wants_an_empty_home_and_an_empty_database(
         restore_backup(home, place.environ, repository, data_key=keys.data, secrets_key=keys.secrets)
     assert not home.root.exists()
     assert Project.objects.get(pk=shop.pk).name == WORDS
+
+
+def test_kept_models_may_lie_in_the_home_before_and_stay_there(
+    place: Place, keys: Keys, repository: Repository, tmp_path: Path
+) -> None:
+    take_backup(place, repository, keys)
+    home = Home(tmp_path / "back")
+    (models_directory(home.root) / "own").mkdir(parents=True)
+    with pytest.raises(RestoreError, match="the database must be empty"):
+        restore_backup(home, place.environ, repository, data_key=keys.data, secrets_key=keys.secrets)
+    assert [path.name for path in home.root.iterdir()] == ["models"]
+    assert (models_directory(home.root) / "own").is_dir()
 
 
 def test_a_home_that_is_half_restored_does_not_start(home: Home) -> None:

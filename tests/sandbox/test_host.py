@@ -79,6 +79,36 @@ def test_two_hosts_do_not_share_a_directory(tmp_path: Path) -> None:
         second.__enter__()
 
 
+def test_an_image_is_laid_out_in_the_hosts_own_directory_and_leaves_nothing_there(tmp_path: Path) -> None:
+    with start_host(tmp_path / "host"):
+        client = SandboxClient(tmp_path / "host")
+        with client.stage() as root:
+            assert (tmp_path / "host") in root.parents
+            (root / "work").mkdir()
+            (root / "work/hello").write_text("staged\n")
+            image = client.add_image(root)
+        assert list(root.parent.iterdir()) == []
+        assert client.read(client.create(image), "hello") == b"staged\n"
+        client.close()
+
+
+def test_a_host_that_starts_clears_away_what_was_being_laid_out_which_is_told_as_lost(tmp_path: Path) -> None:
+    with start_host(tmp_path / "host"):
+        client = SandboxClient(tmp_path / "host")
+    with pytest.raises(SandboxLostError, match="the host was started again"), client.stage() as root:
+        (root / "half").write_text("")
+        with start_host(tmp_path / "host"):
+            assert not root.exists()
+            (root / "other half").write_text("")
+
+
+def test_a_fault_of_who_lays_an_image_out_is_their_own(tmp_path: Path) -> None:
+    with start_host(tmp_path / "host"):
+        client = SandboxClient(tmp_path / "host")
+        with pytest.raises(FileNotFoundError, match="nowhere"), client.stage() as root:
+            (root / "nowhere/file").write_text("")
+
+
 def wait_for_warm(client: SandboxClient, count: int) -> None:
     while client.describe()["warm"] < count:
         time.sleep(0.01)

@@ -1,6 +1,8 @@
 """An image that is kept, and a host that forgets it."""
 
-from collections.abc import Mapping
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +18,12 @@ class Host:
 
     def __init__(self) -> None:
         self.images, self.sandboxes, self.laid, self.is_gone = set[str](), list[str](), list[str](), False
+
+    @contextlib.contextmanager
+    def stage(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as name:
+            Path(name).chmod(0o755)
+            yield Path(name)
 
     def add_image(self, directory: Path) -> str:
         self.laid.append((directory / "hello").read_text())

@@ -18,6 +18,7 @@ from psycopg.rows import TupleRow
 from pyrage import x25519
 
 from tentalis.env import PREFIX
+from tentalis.kept_models import models_directory
 from tentalis.platform.config import Config, Secrets, read_settings
 from tentalis.platform.errors import RestoreError
 from tentalis.platform.home import Home, write_private_file
@@ -75,7 +76,7 @@ def restore_backup(
     """Bring a backup back, prove it, and leave everything stopped.
 
     Args:
-        home: must be empty or not be there. Its database is the embedded one, or the empty one that the environment
+        home: must be empty but for kept models, or not be there. Its database is the embedded one, or the empty one that the environment
             names, of the same major version of Postgres or a newer one.
         secrets_key: None: new keys are made, so that what is sealed inside the database (API keys, secrets of
             webhooks) stays shut and everybody signs in anew.
@@ -113,9 +114,14 @@ def restore_backup(
     return Restored(manifest, faults, checked, has_secrets=secret is not None and not checked["shut"])
 
 
+def _list_contents(home: Home) -> list[Path]:
+    """What lies in a home, but for kept models: no backup holds those, and they may be there before one comes back."""
+    return sorted(path for path in home.root.iterdir() if path != models_directory(home.root))
+
+
 def _require_empty(home: Home) -> None:
     try:
-        found = sorted(path.name for path in home.root.iterdir())
+        found = [path.name for path in _list_contents(home)]
     except FileNotFoundError:
         return
     except OSError as error:
@@ -187,7 +193,7 @@ def _coming_back(home: Home) -> Iterator[None]:
         yield
         marker.unlink()
     except BaseException:
-        for path in home.root.iterdir():
+        for path in _list_contents(home):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         if not existed:
             home.root.rmdir()
