@@ -40,6 +40,8 @@ BACKLOG_BYTES: Final = 2**16
 SCREEN_BYTES: Final = 2**14
 """Of what a program on the screen draws between two looks: then it waits until somebody looks."""
 STATUS_BYTES: Final = 3
+MOST_WORDS: Final = 1_000
+"""Of why something is refused."""
 FIRST_TO_GO: Final = b"500"  # of what the kernel ends when memory is short: the programs, not the agent
 _COMMANDS_FD, _STATUS_FD = 198, 199
 _PROLOGUE: Final = f"""exec {_COMMANDS_FD}<&-; __status=0
@@ -79,13 +81,14 @@ class _Running:
 
 @dataclass
 class _Shell:
-    """A shell between commands and in one: `n` is None between."""
+    """A shell between commands and in one: `n` is None between, `unread` what its pipe has no room for yet."""
 
     pid: int
     commands: int
     status: int
     output: int
     n: int | None = None
+    unread: bytes = b""
     stream: _Stream = field(default_factory=lambda: _Stream("out", 0))
     dropped: int = 0
     told: bytes = b""
@@ -173,10 +176,8 @@ class Agent:
             head, payload = frame
             try:
                 self._orders[head["do"]](head, payload)
-            except (_Refused, OSError) as error:
-                words = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-                name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
-                self._tell(head["n"], "refused", words=f"{name}{words}")
+            except Exception as error:  # noqa: BLE001  # told: whoever is in here may not end us by what they leave
+                self._tell(head["n"], "refused", words=_say(error)[:MOST_WORDS])
 
     def leave(self) -> NoReturn:
         """The host is gone; with us goes everything here."""
@@ -336,13 +337,25 @@ class Agent:
             shell.dropped += self._hand_on(shell.n, shell.stream, shell.backlog)
             shell.backlog = b""
         quoted = shlex.quote(command.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        self._write_all(shell.commands, b"__keep;eval %s %d>&-;__tell\n" % (quoted, _STATUS_FD))
+        self._command_shell(shell, b"__keep;eval %s %d>&-;__tell\n" % (quoted, _STATUS_FD))
 
-    def _write_all(self, descriptor: int, text: bytes) -> None:
-        view = memoryview(text)
-        with contextlib.suppress(BrokenPipeError):  # it has just ended: its end is told
-            while view:
-                view = view[os.write(descriptor, view) :]
+    def _command_shell(self, shell: _Shell, text: bytes) -> None:
+        """Hand a shell what it is to read, as it reads it: one that was stopped holds up nobody else."""
+        shell.unread += text
+        self._feed_shell(shell)
+        if shell.unread and shell.commands not in self._selector.get_map():
+            self._selector.register(shell.commands, selectors.EVENT_WRITE, lambda: self._feed_shell(shell))
+
+    def _feed_shell(self, shell: _Shell) -> None:
+        try:
+            while shell.unread:
+                shell.unread = shell.unread[os.write(shell.commands, shell.unread) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # it has just ended: its end is told
+            shell.unread = b""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(shell.commands)
 
     def _start_shell(self, name: str, environment: Mapping[str, str]) -> _Shell:
         if not Path(SHELL).exists():
@@ -364,12 +377,12 @@ class Agent:
         finally:
             self._close(commands[0], status[1], output[1])
         shell = _Shell(pid, commands[1], status[0], output[0])
-        for descriptor in (status[0], output[0]):
+        for descriptor in (commands[1], status[0], output[0]):
             os.set_blocking(descriptor, False)
         self._watch(shell.output, lambda: self._hear_shell(shell))
         self._watch(shell.status, lambda: self._hear_status(shell))
         self._shells[name] = shell
-        self._write_all(shell.commands, _PROLOGUE.encode())
+        self._command_shell(shell, _PROLOGUE.encode())
         return shell
 
     def _hear_shell(self, shell: _Shell) -> bool:
@@ -530,7 +543,9 @@ class Agent:
         descriptor = self._open(head["path"], os.O_WRONLY | os.O_CREAT, head["mode"])
         try:
             os.ftruncate(descriptor, 0)
-            self._write_all(descriptor, content)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
             os.fchmod(descriptor, head["mode"])
         finally:
             os.close(descriptor)
@@ -538,7 +553,7 @@ class Agent:
 
     def _read_tree(self, head: dict[str, Any], _: bytes) -> None:
         """Everything beneath a directory, no link followed: a line of JSON, then the contents one behind the other."""
-        listed: list[tuple[str, str, int, int, str, bool]] = []
+        listed: list[str] = []
         contents: list[bytes] = []
         left, dropped = head["bytes"], 0
         top = self.place(head["path"])
@@ -561,25 +576,29 @@ class Agent:
                 except OSError:  # it may not be looked at
                     dropped += 1
                     continue
-                left -= len(content) + len(entry[0]) + len(entry[4]) + _ENTRY_COSTS_BYTES
+                told = json.dumps(entry)
+                left -= len(content) + len(told) + len(_BETWEEN)
                 if left < 0:
                     dropped += 1
                     directories.clear()
                     continue
-                listed.append(entry)
+                listed.append(told)
                 contents.append(content)
-        lines = json.dumps(listed).encode() + b"\n"
+        lines = f"[{_BETWEEN.join(listed)}]\n".encode()
         self._tell(head["n"], "done", b"".join([lines, *contents]), dropped=dropped)
 
     def _read_processes(self, head: dict[str, Any], _: bytes) -> None:
-        """The command lines of what runs here, but ours: JSON."""
-        found = []
+        """The command lines of what runs here, but ours, as many as there is room for: JSON."""
+        told: list[str] = []
+        left = head["bytes"] - len("[]")
         for pid in self.others():
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes()[:_COMMAND_LINE_BYTES].split(b"\0")
-                found.append([word.decode(errors="replace") for word in words if word])
-        told = json.dumps([words for words in found if words]).encode()
-        self._tell(head["n"], "done", told[: head["bytes"]])
+                line = json.dumps([word.decode(errors="replace") for word in words if word])
+                left -= len(line) + len(_BETWEEN)
+                if left >= 0 and any(words):
+                    told.append(line)
+        self._tell(head["n"], "done", f"[{_BETWEEN.join(told)}]".encode())
 
     def _pause(self, head: dict[str, Any], _: bytes) -> None:
         """Stop everything but us, or let it go on: for a snapshot in which nothing moves."""
@@ -604,6 +623,13 @@ class Agent:
         self._tell(head["n"], "done")
 
 
+def _say(error: Exception) -> str:
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return f"{name}{error.strerror or error}"
+    return str(error) if isinstance(error, _Refused) else f"it cannot be done: {type(error).__name__}: {error}"
+
+
 def _read_entry(
     path: str, name: str, descriptor: int, *, most_bytes: int
 ) -> tuple[tuple[str, str, int, int, str, bool], bytes]:
@@ -626,7 +652,7 @@ def _read_entry(
     return (path, "file", mode, found.st_size, "", False), b""
 
 
-_ENTRY_COSTS_BYTES: Final = 64
+_BETWEEN: Final = ", "
 _COMMAND_LINE_BYTES: Final = 4_096
 _KINDS: Final = {
     stat.S_IFDIR: "directory",

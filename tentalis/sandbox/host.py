@@ -33,7 +33,7 @@ from tentalis.sandbox.frames import (
     read_frames,
 )
 from tentalis.sandbox.limits import Limits
-from tentalis.sandbox.sandbox import TREE_OVERHEAD, Ended, Hear, Output, Sandbox
+from tentalis.sandbox.sandbox import Ended, Hear, Output, Sandbox
 from tentalis.sandbox.store import Image, Store
 
 STORE: Final = "store"
@@ -44,8 +44,8 @@ KEPT_BYTES: Final = 4 * 2**20
 PIECE_COSTS_BYTES: Final = 200
 MAX_REMEMBERED: Final = 10_000
 MAX_COMMAND_S: Final = 3_600.0
-MAX_TREE_BYTES: Final = MAX_PAYLOAD_BYTES // TREE_OVERHEAD
-"""Of names and contents together."""
+MAX_TREE_BYTES: Final = 4 * 2**20
+"""Of names, as JSON spells them, and contents together."""
 
 Reply = Callable[..., Awaitable[None]]
 

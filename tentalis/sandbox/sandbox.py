@@ -18,8 +18,7 @@ from tentalis.sandbox.store import Image
 
 ANSWER_WITHIN_S: Final = 10.0
 KILL_WITHIN_S: Final = 1.0
-TREE_OVERHEAD: Final = 4
-"""What is written of names and contents may be so many times as long: JSON spells a byte of a name with six."""
+EMPTY_TREE: Final = b"[]\n"
 
 
 class Body(Protocol):
@@ -215,7 +214,7 @@ class Sandbox(ABC):
     async def read_tree(self, path: str, *, without: Sequence[str], most_bytes: int) -> tuple[bytes, int]:
         """Everything beneath a directory as its agent writes it, and how much was left out."""
         head = {"do": "tree", "path": path, "without": list(without), "bytes": most_bytes}
-        told, data = await self.ask(head, most_bytes=TREE_OVERHEAD * most_bytes)
+        told, data = await self.ask(head, most_bytes=most_bytes + len(EMPTY_TREE))
         return data, told.get("dropped", 0)
 
     async def read_processes(self, *, most_bytes: int) -> bytes:

@@ -476,3 +476,54 @@ def test_what_runs_is_told_by_its_command_lines(asked: Asked, sandbox: str) -> N
     assert ["sleep", "271"] in asked.client.read_processes(sandbox)
     asked.client.ask_shell(sandbox, "kill $!; wait")
     assert not [words for words in asked.client.read_processes(sandbox) if words[0] == "sleep"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda asked, name: asked.client.run(name, ["/bin/echo", "\ud800"]),
+        lambda asked, name: asked.client.write(name, "half \ud800", b""),
+        lambda asked, name: asked.client.write(name, "a/" * 1_500 + "b", b"", makes_parents=True),
+        lambda asked, name: asked.client.read(name, "hello", offset=2**70),
+    ],
+    ids=["argument", "path", "depth", "offset"],
+)
+def test_what_cannot_be_done_is_refused_and_ends_nothing(asked: Asked, sandbox: str, ask: Any) -> None:
+    with pytest.raises(SandboxRefusedError, match="it cannot be done: "):
+        ask(asked, sandbox)
+    assert asked.client.read(sandbox, "hello") == b"hello\n"
+
+
+def test_a_tree_of_wild_names_is_told_as_far_as_there_is_room(asked: Asked, sandbox: str) -> None:
+    """A letter of a name may take a dozen in what is told of it."""
+    deep = "/".join(["\U0001f600" * 60] * 12)
+    asked.client.run(sandbox, ["/bin/mkdir", "-p", deep])
+    sh(asked, sandbox, f"cd {deep}; seq -f '%04g' 4000 | xargs touch", timeout_s=120)
+    found, left_out = asked.client.read_tree(sandbox, START)
+    assert 300 < len(found) < 4_000 < len(found) + left_out
+    assert max(len(one.path) for one in found) > len(deep)
+    assert asked.client.read_tree(sandbox, START, most_bytes=0)[0] == []
+
+
+def test_a_tree_too_deep_to_be_told_is_refused_and_ends_nothing(asked: Asked, sandbox: str) -> None:
+    dig = "import os\nfor _ in range(1100):\n os.mkdir('d')\n os.chdir('d')\n"
+    assert asked.client.run(sandbox, ["/usr/bin/python3", "-c", dig]).code == 0
+    with pytest.raises(SandboxRefusedError, match="it cannot be done: RecursionError"):
+        asked.client.read_tree(sandbox, START)
+    assert asked.client.read(sandbox, "hello") == b"hello\n"
+    empty = f"{dig.splitlines()[0]}\nos.chdir('d/' * 1100)\nfor _ in range(1100):\n os.chdir('..')\n os.rmdir('d')\n"
+    asked.client.run(sandbox, ["/usr/bin/python3", "-c", empty])
+
+
+def test_a_shell_that_was_stopped_holds_up_nobody_but_who_asks_it(asked: Asked, sandbox: str) -> None:
+    """Also where it has no room for all that it is to read."""
+    assert asked.client.ask_shell(sandbox, "(until [ -e go ]; do :; done; kill -STOP $$; touch went) & true").code == 0
+    asked.client.write(sandbox, "go", b"")
+    until_there(asked, sandbox, "went")
+    done = asked.client.ask_shell(sandbox, ": " + "'" * 40_000, timeout_s=0.5)
+    assert (done.timed_out, done.has_ended) == (True, True)
+    assert asked.client.ask_shell(sandbox, "echo another").out == b"another\n"
+
+
+def until_there(asked: Asked, sandbox: str, path: str) -> None:
+    sh(asked, sandbox, f"until [ -e {path} ]; do sleep .01; done", timeout_s=120)
