@@ -10,8 +10,13 @@ Files = Mapping[str, bytes]
 """Path from the repository's root, with slashes -> content."""
 MAX_PATCH_BYTES: Final = 2**21
 MAX_PATCH_FILES: Final = 500
+MAX_NAME_BYTES: Final = 255
+"""Of a file or a directory: more no file system takes."""
+MAX_PATH_BYTES: Final = 2_048
 _HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _ESCAPES: Final = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "r": "\r", "v": "\v"}
+_AS_BYTES: Final = "surrogatepass"
+_PLAIN: Final = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 _NO_NEWLINE: Final = "\\ No newline at end of file"
 LINK, SUBMODULE = "120000", "160000"
 """Modes of what is no file."""
@@ -98,11 +103,23 @@ def check_path(path: str) -> None:
     parts = path.split("/")
     if not path or path.startswith("/") or "\0" in path or any(part in {"", ".", ".."} for part in parts):
         raise PatchError(f"wanted a path within the repository, found {path[:200]!r}")
+    try:
+        sizes = [len(part.encode(errors="surrogateescape")) for part in parts]
+    except UnicodeEncodeError:
+        raise PatchError(f"wanted a path of whole characters, found {path[:200]!r}") from None
+    if max(sizes) > MAX_NAME_BYTES or sum(sizes) + len(parts) > MAX_PATH_BYTES:
+        most = f"at most {MAX_PATH_BYTES:,} bytes, {MAX_NAME_BYTES} a name"
+        raise PatchError(f"wanted a path of {most}, found {sum(sizes):,} and {max(sizes):,}: {path[:80]!r}")
+
+
+def spell_path(path: str) -> str:
+    """A path as text that can be kept: bytes of a name that are no text stand as escapes."""
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self._lines = text.splitlines(keepends=True) if "\r" not in text else re.findall(r"[^\n]*\n|[^\n]+", text)
+        self._lines = _split_lines(text)
         self._at = 0
 
     def _peek(self) -> str:
@@ -213,14 +230,22 @@ def _unquote(path: str) -> str:
     if not (path.startswith('"') and path.endswith('"') and len(path) > 1):
         return path
 
-    def read(found: "re.Match[str]") -> str:
-        return chr(int(found[1], 8)) if len(found[1]) == 3 else _ESCAPES.get(found[1], found[1])
+    parts = re.findall(r"\\([0-7]{3})|\\(.)|([^\\]+)", path[1:-1], re.DOTALL)
+    plain = [
+        bytes([int(octal, 8) & 0xFF])
+        if octal
+        else (_ESCAPES.get(sign, sign) if sign else rest).encode(errors=_AS_BYTES)
+        for octal, sign, rest in parts
+    ]
+    return b"".join(plain).decode(errors="surrogateescape")
 
-    plain = re.sub(r"\\([0-7]{3}|.)", read, path[1:-1])
-    try:
-        return plain.encode("latin-1").decode()
-    except UnicodeError:
-        return plain
+
+def _quote(path: str) -> str:
+    """As git writes a path: quoted where it could be read as something else."""
+    if not any(sign < " " or sign in '"\\\x7f' for sign in path):
+        return path
+    plain = path.encode(errors="surrogateescape")
+    return '"' + "".join(chr(one) if one in _PLAIN else f"\\{one:03o}" for one in plain) + '"'
 
 
 def apply_patch(files: Files, patch: Sequence[FilePatch]) -> dict[str, bytes | None]:
@@ -297,8 +322,9 @@ def write_patch(before: Files, changed: Mapping[str, bytes | None]) -> str:
         old, new = before.get(path), changed[path]
         if old == new:
             continue
-        names = ("/dev/null" if old is None else f"a/{path}", "/dev/null" if new is None else f"b/{path}")
-        head = f"diff --git a/{path} b/{path}\n"
+        both = _quote(f"a/{path}"), _quote(f"b/{path}")
+        names = ("/dev/null" if old is None else both[0], "/dev/null" if new is None else both[1])
+        head = f"diff --git {both[0]} {both[1]}\n"
         head += "new file mode 100644\n" if old is None else "deleted file mode 100644\n" if new is None else ""
         told = difflib.unified_diff(_read(old), _read(new), *names)
         parts.append(head + "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}\n" for line in told))

@@ -99,3 +99,46 @@ def test_git_reads_what_is_written_and_the_other_way_round(tmp_path: Path) -> No
     git("add", "-A")
     told = git("diff", "--cached", "--find-renames", base)
     assert overlay(FILES, apply_patch(FILES, parse_patch(told))) == overlay(FILES, wanted)
+
+
+NAMES = st.text(st.characters(blacklist_characters="/\0", blacklist_categories=("Cs",)), min_size=1, max_size=8)
+PATHS = st.lists(
+    NAMES.filter(lambda name: name not in {".", ".."}) | st.sampled_from(["dev", "a b", "\udce9x", "Ã©\n", '"', "\\1"]),
+    min_size=1, max_size=3,
+).map("/".join)  # fmt: skip
+LINES = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=6) | st.sampled_from(
+    ["", "\x0c", "x\u2028y", "\x85", "a\r", "--- a/x", "+++ b/x", "@@ -1 +1 @@", "diff --git a/x b/x", "\\ No newline"]
+)
+CONTENTS = (
+    st.tuples(st.lists(LINES, max_size=6).map("\n".join), st.sampled_from(["", "\n"])).map("".join).map(str.encode)
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(PATHS, CONTENTS, max_size=3),
+    st.dictionaries(PATHS, st.none() | CONTENTS, max_size=3),
+)
+def test_a_patch_that_was_written_is_read_as_what_it_was_written_of(
+    files: dict[str, bytes], wanted: dict[str, bytes | None]
+) -> None:
+    """Whatever its files are called, and whatever else than a newline some take for the end of a line."""
+    changed = {path: content for path, content in wanted.items() if files.get(path) != content}
+    assert apply_patch(files, parse_patch(write_patch(files, changed))) == changed
+
+
+def test_a_form_feed_ends_no_line() -> None:
+    files = {"old.py": b"import os\n\x0c\ndef f():\n    return 1\n"}
+    mended = {"old.py": b"import os\n\x0c\ndef f():\n    return 2\n"}
+    assert apply_patch(files, parse_patch(write_patch(files, mended))) == mended
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["字" * 86, f"a/{'x' * 256}", "/".join(["x" * 200] * 11), "half/\ud800"],
+    ids=["wide", "long", "deep", "half"],
+)
+def test_a_path_that_no_file_can_have_is_refused(path: str) -> None:
+    """Nothing else would say so but whoever runs the tests, which would not be known then to be the patch's doing."""
+    with pytest.raises(PatchError, match="wanted a path of"):
+        parse_patch(write_patch({}, {path: b"x\n"}))
