@@ -390,7 +390,7 @@ def refund(shop: Shop, order: dict[str, Any], line: Mapping[str, Any], amount: i
 
 def _show_customers(shop: Shop, asked: Form) -> list[str]:
     rows = [
-        [_link(f"/customers/{row['id']}", f"{row['name']} ({row['id']})"), row["email"], row["city"]]
+        [_link(f"/customers/{row['id']}", f"{row['name']} ({row['id']})"), escape(row["email"]), escape(row["city"])]
         for row in shop["customers"]
         if not row["merged_into"] and _matches(row["name"], asked)
     ]

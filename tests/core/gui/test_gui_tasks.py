@@ -114,3 +114,16 @@ def test_two_elements_of_one_name_on_a_page_are_not_taken_for_each_other() -> No
     page = PageReader('<a href="/a">Go</a><a href="/b">Go</a>')
     with pytest.raises(LookupError, match="wanted one link 'Go', found 2"):
         page.find("link", "Go")
+
+
+def test_what_is_written_into_the_shop_stays_words() -> None:
+    """Elements of its own on a page would be none that a page has, and who looks at it would find it broken."""
+    shop = draw_shop(3)
+    row = shop["customers"][0]
+    city = '<input><form action="/orders/1001">'
+    found = send_form(shop, f"/customers/{row['id']}", {"street": "x", "city": city})
+    assert row["city"] == city
+    before = PageReader(open_page(draw_shop(3), "/customers").html).elements
+    for path in ("/customers", found.path):
+        assert city not in open_page(shop, path).html
+    assert PageReader(open_page(shop, "/customers").html).elements == before
