@@ -14,7 +14,7 @@ from apps.worlds.terminal.screens import MOST_S, QUIET_S, Screen
 from tentalis.core.canon import content_hash
 from tentalis.core.terminal.scenes import HOME, Scene
 from tentalis.core.terminal.shell import read_keys
-from tentalis.core.terminal.trees import Entry, Tree, spell_archive, with_parents
+from tentalis.core.terminal.trees import MOST_UNPACKED_BYTES, Entry, Tree, spell_archive, with_parents
 from tentalis.sandbox.client import SandboxClient
 from tentalis.sandbox.errors import SandboxLostError, SandboxRefusedError
 from tentalis.sandbox.kept import KeptImage
@@ -127,7 +127,7 @@ class TaskSandbox:
         try:
             return _read_tree(open_client(), self.name, f"/{HOME}")
         except SandboxRefusedError:
-            open_client().stats(self.name)  # raises where the sandbox itself is gone
+            self.require()
             return {_LEFT_OUT: Entry("other", size_bytes=1)}
 
     def read_programs(self) -> list[str]:
@@ -153,8 +153,17 @@ class TaskSandbox:
         """Of what lies in its home and, where it has a shell, of that one's directory and variables. No times."""
         return content_hash([spell_tree(now), self._spell_shell() if self.has_shell else ""])
 
+    def require(self) -> None:
+        """Raises SandboxError where it is gone."""
+        open_client().stats(self.name)
+
     def _spell_shell(self) -> str:
-        said = self.ask("builtin declare -p; builtin pwd -P", key="", timeout_s=SETTING_UP_S)
+        """ "" where it has ended since, and no other can be had."""
+        try:
+            said = self.ask("builtin declare -p; builtin pwd -P", key="", timeout_s=SETTING_UP_S)
+        except SandboxRefusedError:
+            self.require()
+            return ""
         lines = said.output.decode(errors="replace").splitlines()
         kept = [line for line in lines if not VOLATILE & set(line.partition("=")[0].split()[2:3])]
         return "\n".join(kept)
@@ -166,12 +175,14 @@ class TaskSandbox:
 def spell_tree(tree: Tree) -> list[Sequence[object]]:
     """Kind, mode, target and content of everything; of archives what they hold, and of git's files none with times."""
     spelled: list[Sequence[object]] = []
+    left = MOST_UNPACKED_BYTES
     for path, entry in sorted(tree.items()):
         if f"/{path}".endswith(HAS_TIMES):
             continue
-        content = (
-            None if entry.content is None else sha256(json.dumps(spell_archive(entry.content)).encode()).hexdigest()
-        )
+        content = None
+        if entry.content is not None:
+            told, unpacked_bytes = spell_archive(entry.content, left)
+            content, left = sha256(json.dumps(told).encode()).hexdigest(), left - unpacked_bytes
         spelled.append([path, entry.kind, entry.mode, entry.target, entry.size_bytes if content is None else content])
     return spelled
 

@@ -29,6 +29,7 @@ from tentalis.core.worlds import (
     Verification,
     World,
 )
+from tentalis.sandbox.errors import SandboxRefusedError
 from tentalis.sandbox.frames import MAX_KEYS_BYTES
 
 _ERROR: Final = "error: "
@@ -114,7 +115,11 @@ class TerminalWorld(World):
             return Observation(
                 text=f"{_ERROR}{RUN}: wanted at most {MAX_KEYS_BYTES:,} bytes for the screen, found more"
             )
-        shown, code = self._run(state.sandbox, command, key=key, screen=screen)
+        try:
+            shown, code = self._run(state.sandbox, command, key=key, screen=screen)
+        except SandboxRefusedError as error:  # there is no shell any more, or no room for one
+            state.sandbox.require()
+            return Observation(text=f"{_ERROR}{RUN}: it cannot be run: {error}")
         before, state.now = state.now, state.sandbox.read_home()
         state.digest = state.sandbox.hash(state.now)
         state.moments.append(_Moment(_list_changed(before, state.now), is_done=False))

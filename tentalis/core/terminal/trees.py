@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+_GZIP: Final = b"\x1f\x8b"
+_FAILED_BYTES: Final = 2**18
+"""That count for a gzip file which could not be unpacked, however far that went."""
 Kind = Literal["file", "directory", "link", "other"]
 MOST_UNPACKED_BYTES: Final = 4 << 20
-"""Of an archive that is looked into."""
+"""Of an archive that is looked into, and of all of a tree together."""
 
 
 @dataclass(frozen=True)
@@ -158,45 +161,49 @@ class Commits:
         if commit is None:
             return f"{path}: wanted a commit, found none that can be read"
         told, _, message = commit.decode(errors="replace").partition("\n\n")
-        lines = told.splitlines()
-        parents = [line.split()[1] for line in lines if line.startswith("parent ")]
+        first_line, *lines = told.split("\n")
+        parents = [line.removeprefix("parent ") for line in lines if line.startswith("parent ")]
         if message.strip() != self.message:
             return f"{path}: wanted the message {self.message!r}, found another"
         first = _read_object(tree, path, parents[0]) if len(parents) == 1 else None
         if first is None or b"\nparent " in first.partition(b"\n\n")[0]:
             return f"{path}: wanted one commit upon the first"
-        found = _list_blobs(tree, path, lines[0].split()[1])
         wanted = {name: text.encode() for name, text in {**self.before, self.changed: self.text}.items()}
+        found = _list_blobs(tree, path, first_line.removeprefix("tree "), most=len(wanted))
         return "" if found == wanted else f"{path}: the commit changes other files than {self.changed}"
 
 
-def gunzip(content: bytes) -> bytes | None:
-    """None where it is no gzip file, or a very long one."""
+def gunzip(content: bytes, most_bytes: int = MOST_UNPACKED_BYTES) -> bytes | None:
+    """None where it is no gzip file, or one of more."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-            found = stream.read(MOST_UNPACKED_BYTES + 1)
+            found = stream.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error):
         return None
-    return found if len(found) <= MOST_UNPACKED_BYTES else None
+    return found if len(found) <= most_bytes else None
 
 
 def unpack(content: bytes) -> tuple[str, dict[str, bytes]] | None:
-    """("tar" or "tar.gz", name -> content of its files); None for anything else."""
-    form, plain = "tar", content
-    if content[:2] == b"\x1f\x8b":
-        form, unzipped = "tar.gz", gunzip(content)
-        if unzipped is None:
-            return None
-        plain = unzipped
+    """("tar" or "tar.gz", name -> content of its files); None for anything else, and where that is very long."""
+    is_packed = content.startswith(_GZIP)
+    plain = gunzip(content) if is_packed else content
+    members = None if plain is None else _read_members(plain)
+    return None if members is None else ("tar.gz" if is_packed else "tar", members)
+
+
+def _read_members(plain: bytes) -> dict[str, bytes] | None:
+    members, left = dict[str, bytes](), MOST_UNPACKED_BYTES
     try:
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
-            members = {}
             for one in archive:
+                left -= max(one.size, 0)  # of a file with holes a line of it may stand for terabytes
+                if left < 0 or archive.offset <= one.offset:  # what leads back would go on for ever
+                    return None
                 if one.isfile() and (stream := archive.extractfile(one)) is not None:
                     members[one.name.removeprefix("./")] = stream.read()
-    except (tarfile.TarError, OSError, ValueError):
+    except Exception:  # noqa: BLE001  # of bytes that are no archive `tarfile` raises what it happens to run into
         return None
-    return form, members
+    return members
 
 
 def _read_text(tree: Tree, path: str) -> str:
@@ -215,20 +222,31 @@ def _read_object(tree: Tree, git: str, name: str) -> bytes | None:
         return None
 
 
-def _list_blobs(tree: Tree, git: str, name: str) -> dict[str, bytes | None]:
-    """Files of a git tree without subtrees."""
+def _list_blobs(tree: Tree, git: str, name: str, *, most: int) -> dict[str, bytes | None] | None:
+    """Files of a git tree without subtrees; None where they are more: each may unpack to a lot."""
     rest, found = _read_object(tree, git, name) or b"", dict[str, bytes | None]()
     while rest:
+        if most <= 0:
+            return None
+        most -= 1
         head, _, rest = rest.partition(b"\0")
         found[head.partition(b" ")[2].decode(errors="replace")] = _read_object(tree, git, rest[:20].hex())
         rest = rest[20:]
     return found
 
 
-def spell_archive(content: bytes) -> Sequence[object]:
-    """What an archive or a gzip file holds, without the times that are in it; its bytes where it is none."""
-    if (told := unpack(content)) is not None:
-        return [told[0], sorted((name, text.hex()) for name, text in told[1].items())]
-    if content[:2] == b"\x1f\x8b" and (plain := gunzip(content)) is not None:
-        return ["gz", plain.hex()]
-    return ["plain", content.hex()]
+def spell_archive(content: bytes, most_bytes: int = MOST_UNPACKED_BYTES) -> tuple[Sequence[object], int]:
+    """What an archive or a gzip file holds, without the times that are in it, and how many bytes had to be unpacked for
+    that; its own bytes where it is none, or where that is more."""
+    told: tuple[Sequence[object], int] = ["plain", content.hex()], 0
+    if not content.startswith(_GZIP):
+        return told if (members := _read_members(content)) is None else (["tar", _spell_members(members)], 0)
+    plain = gunzip(content, most_bytes)
+    if plain is None:
+        return told[0], min(_FAILED_BYTES, most_bytes)
+    members = _read_members(plain)
+    return ["gz", plain.hex()] if members is None else ["tar.gz", _spell_members(members)], len(plain)
+
+
+def _spell_members(members: Mapping[str, bytes]) -> Sequence[object]:
+    return sorted((name, content.hex()) for name, content in members.items())

@@ -253,3 +253,31 @@ def test_every_rule_is_told_by_a_hint_that_is_read_again() -> None:
         hints = [way.hint for way in task.scene.ways.values()]
         assert len(set(hints)) == 3
         assert [TerminalWorld.grammar.read(f"So: {hint}.") for hint in hints] == hints
+
+
+@pytest.mark.parametrize("command", ["rm /bin; exit", "mv /work /elsewhere; exit"])
+def test_who_leaves_no_room_for_a_shell_is_told_so_and_is_wrong(world: TerminalWorld, command: str) -> None:
+    """An episode that was lost for it would say nothing of who did that, and be played anew."""
+    with playing(world, PACK) as script:
+        script.run(command)
+        assert script.run("echo on").startswith("error: run: it cannot be run: ")
+        found = script.verify()
+    assert found.outcome == 0.0
+    assert found.step_scores == [0.0, 0.0] or found.step_scores == [None, 0.0]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "truncate -s 100G hole; tar -cSf mail.tgz hole; rm hole",
+        "head -c 4000000 /dev/zero | gzip > z; for n in $(seq 200); do cp z z$n; done",
+        "for n in $(seq 400); do mkdir d; cd d; done",
+    ],
+    ids=["holes", "much", "deep"],
+)
+def test_what_takes_much_to_be_looked_at_is_wrong_like_all_else(world: TerminalWorld, left: str) -> None:
+    with playing(world, PACK) as script:
+        assert "[exit" in script.run(left)
+        found = script.verify()
+    assert found.outcome == 0.0
+    assert not found.infrastructure
