@@ -109,7 +109,7 @@ def _grade(point: EntryPoint, image: KeptImage, task: GradedTask, episode: Attem
     try:
         told = json.loads(done.out)
         return Grade(**told["grade"]) if "grade" in told else _leave(str(told["ungraded"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         words = done.err.decode(errors="replace").strip()[-200:]
         raise UngradedError(f"it gave no grade, and ended with code {done.code}: {words}") from None
 

@@ -99,7 +99,7 @@ def _find_wanted(setup: str, reference: Mapping[str, Any]) -> list[Row]:
     return _find_reference_rows(setup, reference["query"])
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)
 def _find_reference_rows(setup: str, query: str) -> list[Row]:
     return find_rows(setup, query)
 

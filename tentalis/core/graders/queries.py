@@ -1,6 +1,8 @@
-"""What a query of somebody else finds in a small database: SQLite in memory, read only, in bounded steps."""
+"""What a query of somebody else finds in a small database: SQLite in memory, read only, in bounded steps, time and
+memory."""
 
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,11 +13,19 @@ MOST_SETUPS: Final = 8
 MOST_QUERY: Final = 20_000
 """Characters."""
 MOST_ROWS: Final = 10_000
+MOST_BYTES: Final = 32 * 2**20
+"""Of all rows of an answer, and of a database."""
+MOST_CPU_S: Final = 5.0
+"""Of a processor: a step may be a function that looks through all of a long text, which is a hundredth of a second."""
 MOST_STEPS: Final = 2_000_000
 """Instructions of SQLite's machine."""
 MOST_CELL: Final = 10_000
 """Bytes of a value that a query makes."""
-_STEPS_AT_ONCE: Final = 1_000
+_STEPS_AT_ONCE: Final = 100
+_CELL_COSTS_BYTES: Final = 50
+_PAGE_BYTES: Final = 4_096
+_KEPT: Final = 16
+_FULL: Final = "database or disk is full"
 _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_LENGTH: MOST_CELL,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MOST_QUERY,
@@ -60,28 +70,40 @@ def find_rows(setup: str, query: str) -> list[Row]:
         _bound(database)
         try:
             cursor = database.execute(query)
-            rows = cursor.fetchmany(MOST_ROWS + 1)
-            columns = cursor.description
-        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, UnicodeError) as error:
+            columns, rows = cursor.description, _fetch(cursor)
+        except QueryError:
+            raise
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
             raise QueryError(str(error)[:300]) from None
     if columns is None:
         raise QueryError("wanted one SELECT, found none")
-    if len(rows) > MOST_ROWS:
-        raise QueryError(f"wanted at most {MOST_ROWS:,} rows, found more")
     return rows
 
 
-@lru_cache(maxsize=128)
+def _fetch(cursor: sqlite3.Cursor) -> list[Row]:
+    rows, left = list[Row](), MOST_BYTES
+    for row in cursor:
+        left -= sum(_CELL_COSTS_BYTES + (len(one) if isinstance(one, str | bytes) else 0) for one in row)
+        if left < 0 or len(rows) == MOST_ROWS:
+            raise QueryError(f"wanted at most {MOST_ROWS:,} rows of {MOST_BYTES >> 20} MiB together, found more")
+        rows.append(row)
+    return rows
+
+
+@lru_cache(maxsize=_KEPT)
 def _set_up(setup: str) -> bytes:
     with closing(sqlite3.connect(":memory:")) as database:
+        database.execute(f"PRAGMA max_page_count = {MOST_BYTES // _PAGE_BYTES}")
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
         database.set_authorizer(_allow_setup)
         _bound(database)
         try:
             database.executescript(setup)
             database.commit()
             database.set_authorizer(None)
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            raise QueryError(f"setup: {error}"[:300]) from None
+        except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
+            most = f", wanted at most {MOST_BYTES >> 20} MiB" if str(error) == _FULL else ""
+            raise QueryError(f"setup: {error}{most}"[:300]) from None
         return database.serialize()
 
 
@@ -96,12 +118,12 @@ def _allow_reading(action: int, first: str | None, second: str | None, *_: str |
 
 
 def _bound(database: sqlite3.Connection) -> None:
-    left = MOST_STEPS // _STEPS_AT_ONCE
+    left, until = MOST_STEPS // _STEPS_AT_ONCE, time.thread_time() + MOST_CPU_S
 
     def count() -> int:
         nonlocal left
         left -= 1
-        return int(left < 0)
+        return int(left < 0 or time.thread_time() > until)
 
     database.set_progress_handler(count, _STEPS_AT_ONCE)
 

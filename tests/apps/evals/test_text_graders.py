@@ -22,6 +22,10 @@ SQL = {"setup": TOWNS, "query": "SELECT name FROM town WHERE people < 200"}
 IN_ORDER = {"setup": TOWNS, "query": "SELECT name, people FROM town ORDER BY people"}
 FILES = {"before": {"a.txt": "one\ntwo\nthree\n"}, "after": {"a.txt": "one\n2\nthree\n"}}
 PATCH = "```diff\n--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n```"
+_COUNT = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 100000)"
+_CELLS = ",".join(["printf('%.9990c%d', 1, x)"] * 190)
+_LONG = "replace(printf('%.999999c', 1), '1', printf('%.99c', 1))"
+_LARGE = f"CREATE TABLE t (x); INSERT INTO t {_COUNT} SELECT printf('%.30000c', 1) FROM c LIMIT 2000"
 CHOICES = {"choices": ["red", "green", "blue", "a dog"]}
 NUMBERS = {"numbers": [3, 5, 7], "target": 38}
 RIGHT: Mapping[str, tuple[Any, Mapping[str, Any], str]] = {
@@ -125,6 +129,8 @@ def test_what_answers_nothing_is_worth_nothing(name: str, answer: str | None) ->
         ("sql", "ATTACH '/tmp/x.db' AS x"),
         ("sql", "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"),
         ("sql", "SELECT zeroblob(1000000000)"),
+        ("sql", f"{_COUNT} SELECT count(*) FROM c WHERE printf('%.9990c%d', 'a', x) LIKE '%{'a' * 490}b'"),
+        ("sql", f"{_COUNT} SELECT {_CELLS} FROM c"),
         ("diff", PATCH.replace(" one", " eins")),
         ("diff", PATCH.replace("+2", "+two")),
         ("diff", PATCH.replace("a.txt", "../a.txt")),
@@ -286,6 +292,8 @@ def test_the_last_distance_is_read_not_the_first() -> None:
         ("json_schema", {"type": "colour"}, {}, "wanted a JSON schema"),
         ("sql", {"setup": TOWNS, "query": "SELECT 1 WHERE 0"}, {}, "one that finds nothing"),
         ("sql", {"setup": "CREATE TABBLE", "query": "SELECT 1"}, {}, "setup: near"),
+        ("sql", {"setup": f"CREATE TABLE t AS SELECT {_LONG} AS x", "query": "SELECT 1"}, {}, "too big"),
+        ("sql", {"setup": _LARGE, "query": "SELECT 1"}, {}, "disk is full, wanted at most 32 MiB"),
         ("sql", {"setup": "ATTACH '/tmp/x.db' AS x", "query": "SELECT 1"}, {}, "setup: not authorized"),
         ("sql", {"setup": TOWNS, "query": "SELECT 1", "rows": [[1]]}, {}, "one of query and rows"),
         ("diff", {"before": {"a": "1"}, "after": {"a": "1"}}, {}, "files that change"),
