@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import resource
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             kernel.end_with_parent(signal.SIGTERM)
             if os.getppid() != options.parent:
                 return 1
+        _raise_descriptors()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not kernel.is_known_machine():
             raise SandboxUnavailableError(f"sandboxes want Linux on x86_64 or aarch64, found {platform.platform()}")
@@ -53,6 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def _raise_descriptors() -> None:
+    """Allow ourselves as many open files as we may: each sandbox takes some, and many systems begin with 1,024."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _run(does: Coroutine[Any, Any, None]) -> None:

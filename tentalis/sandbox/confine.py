@@ -1,5 +1,6 @@
 """How a process that was just forked becomes the first one of a sandbox. Called once, and never undone."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -23,6 +24,8 @@ PROXY_ENVIRONMENT: Final = dict.fromkeys(("https_proxy", "HTTPS_PROXY"), f"http:
 MOUNT_POINT: Final = "mnt"
 """In the store: where every sandbox mounts its own tmpfs, seen by nobody else."""
 MAX_DESCRIPTORS: Final = 1024
+_LEFT_BEHIND: Final = {"shm_rmid_forced": b"1", "msgmni": b"16", "sem": b"250 32000 32 128"}
+"""Limits of an IPC namespace: 16 queues; 128 sets of 250 semaphores."""
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _HIDDEN: Final = ("kcore", "keys", "timer_list", "sysrq-trigger", "kallsyms", "kmsg", "latency_stats", "sched_debug")
 _BOUND: Final = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_NOSUID | kernel.MS_NODEV
@@ -78,6 +81,8 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> s
         close_others(kept)
     own_id = INNER_ID if Wall.USER in walls else asked.outer_id
     way_out = None
+    if Wall.IPC in walls:
+        _limit_what_stays()
     if Wall.USER in walls:
         _become(own_id)
     kernel.end_with_parent(signal.SIGKILL)
@@ -113,6 +118,18 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> s
         kernel.drop_capabilities()
     kernel.set_open_to_own_user(Wall.SEALED_AGENT not in walls)
     return way_out
+
+
+def _limit_what_stays() -> None:
+    """Of System V's memory, queues and semaphores, which outlive who made them, little: memory that nobody is attached
+    to goes with the last one, so that whoever is ended for want of memory leaves none full. Only root may say so."""
+    for name, value in _LEFT_BEHIND.items():
+        with contextlib.suppress(OSError):
+            descriptor = os.open(f"/proc/sys/kernel/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, value)
+            finally:
+                os.close(descriptor)
 
 
 def close_others(kept: Sequence[int]) -> None:

@@ -99,7 +99,8 @@ class Embedded:
         self.outer_id = self.outer_user()
         self._swept_file = store.root.parent / f"{store.root.name}.cgroups"
         self.swept = self._sweep()
-        groups_name = f"tentalis-sandboxes-{store.root.stat().st_ino}"
+        place = store.root.stat()  # two disks may give two hosts' stores one number
+        groups_name = f"tentalis-sandboxes-{place.st_dev:x}-{place.st_ino}"
         self.hierarchies = cgroups.find_hierarchies(groups_name) if counts else []
         self._swept_file.write_text("\n".join(str(tree.root) for tree in self.hierarchies), encoding="utf-8")
         if os.geteuid() == 0:

@@ -87,3 +87,12 @@ def test_what_only_opening_would_hang_or_hurt_is_not_opened(tree: Path) -> None:
     assert sorted(path.name for path in copied.iterdir()) == ["empty", "pipe"]
     assert stat.S_ISFIFO((copied / "pipe").stat().st_mode)
     assert (copied / "empty").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_tree_too_deep_to_be_copied_is_refused(tree: Path) -> None:
+    inner = tree
+    for _ in range(300):
+        inner /= "d"
+        inner.mkdir()
+    with pytest.raises(SandboxRefusedError, match="at most 200 directories in each other"):
+        copy(tree, most_entries=1_000)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -405,6 +406,7 @@ async def main():
     image = store.add_image(place / "image")
     sandbox = await backend.make(image, Limits(memory_bytes=64 * 2**20, processes=20, disk_bytes=4 * 2**20))
     script = "id -u; cat hello; echo more >> hello; ls /proc/1/fd; ls {name}; "
+    script += "mkdir d; echo x > d/locked; chmod 0 d/locked d; "
     script += "head -c 100M /dev/zero | tail >/dev/null; for i in $(seq 40); do sleep 5 & done; wait"
     def hear(told):
         print(told.data.decode() if isinstance(told, Output) else f"code {{told.code}}", end="")
@@ -416,6 +418,10 @@ async def main():
     await sandbox.destroy()
     sandbox = await backend.make(image, Limits())
     data, _ = await sandbox.read("hello", offset=0, most_bytes=100)
+    await sandbox.run(
+        ["/bin/sh", "-c", "stat -c %a d; chmod 700 d; stat -c %a d/locked"], cwd="/work", environment={{}}, stdin=b"",
+        timeout_s=20, hear=hear,
+    )
     print(data.decode(), backend.describe()["cgroups"])
     await sandbox.destroy()
 asyncio.run(main())
@@ -437,3 +443,51 @@ backend.close()
     assert "memory exhausted" in words or "annot allocate" in words
     assert "fork" in words
     assert words.endswith("hello\nmore\n {}\n")
+
+
+def test_hosts_whose_stores_have_one_number_on_two_disks_have_groups_of_their_own(tmp_path: Path) -> None:
+    """The second would find the first one's sandboxes in its groups, and end them."""
+    with start_host(tmp_path / "host"):
+        found = (tmp_path / "host/store").stat()
+        names = {group.name for group in groups_of(tmp_path / "host")}
+        assert names <= {f"tentalis-sandboxes-{found.st_dev:x}-{found.st_ino}"}
+
+
+def test_it_has_as_many_files_open_as_it_may(tmp_path: Path, image: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        with start_host(tmp_path / "host", warm=0):
+            client = SandboxClient(tmp_path / "host")
+            kept = client.add_image(image)
+            assert len({client.create(kept) for _ in range(30)}) == 30
+            client.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+FILL = """
+import ctypes, os
+library = ctypes.CDLL(None, use_errno=True)
+library.shmat.restype = ctypes.c_void_p
+for size in [40 * 2**20] + [2**20] * 30 + [2**16] * 100:
+    number = library.shmget(0, size, 0o1600)
+    child = os.fork()
+    if not child:
+        place = library.shmat(number, None, 0)
+        ctypes.memset(place, 1, size)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone may set an IPC namespace's limits")
+def test_memory_that_nobody_is_attached_to_is_free_again(tmp_path: Path, image: Path) -> None:
+    """Else who fills it and is ended for that leaves none, and the next to be ended is the agent that tells of it."""
+    with start_host(tmp_path / "host"):
+        client = SandboxClient(tmp_path / "host")
+        sandbox = client.create(client.add_image(image), limits={"memory_bytes": 64 * 2**20})
+        client.run(sandbox, [str(PYTHON), "-c", FILL])
+        assert client.stats(sandbox).get("memory_bytes", 0) < 32 * 2**20
+        assert client.run(sandbox, ["/bin/cat", "/proc/sys/kernel/msgmni"]).out == b"16\n"
+        client.close()
