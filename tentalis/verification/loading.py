@@ -13,7 +13,7 @@ from typing import Final
 
 from tentalis.core.canon import content_hash
 from tentalis.core.swe.guarding import find_guard
-from tentalis.core.swe.patches import FilePatch, Files, PatchError, apply_patch, overlay, parse_patch
+from tentalis.core.swe.patches import FilePatch, Files, PatchError, apply_patch, overlay, parse_patch, spell_path
 from tentalis.core.swe.repo_tasks import RepoTask, RepoTaskError, hash_task
 from tentalis.sandbox.frames import HOME
 
@@ -67,7 +67,7 @@ class LoadedTask:
     @cached_property
     def hash(self) -> str:
         held = {**self.files, **self.extra}
-        told = {path: sha256(content).hexdigest() for path, content in held.items()}
+        told = {spell_path(path): sha256(content).hexdigest() for path, content in held.items()}
         return hash_task(self.task, content_hash([told, self.root, list(self.scripts)]))
 
 

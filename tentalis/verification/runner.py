@@ -124,8 +124,11 @@ def _run_script(job):
             pass
     for place in job["rewards"]:
         if os.path.isfile(place) and not os.path.islink(place):
-            with open(place, "rb") as stream:
-                told["reward"] = stream.read(4096).decode(errors="replace")
+            try:
+                with open(place, "rb") as stream:
+                    told["reward"] = stream.read(4096).decode(errors="replace")
+            except OSError as error:  # somebody locked it
+                told["reward"] = "%s: %s" % (os.path.basename(place), error.strerror)
             break
     return told
 

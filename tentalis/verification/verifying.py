@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from tentalis.core.canon import content_hash
 from tentalis.core.swe.guarding import Candidate, take_candidate
-from tentalis.core.swe.patches import PatchError, parse_patch
+from tentalis.core.swe.patches import PatchError, parse_patch, spell_path
 from tentalis.core.swe.repo_tasks import SCRIPTED, Report, RepoTask, Status, TestRun, judge_run, name_unittest
 from tentalis.sandbox.client import Result, SandboxClient
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError
@@ -33,6 +33,8 @@ TRIES: Final = 3
 """Of what says nothing of a patch."""
 SENT_BYTES: Final = 256 * 2**10
 """A repository up to this size is sent with each run; a larger one becomes an image."""
+MOST_IMAGES: Final = 32
+"""Each may be as large as a repository, on the host's disk."""
 GRACE_S: Final = 5.0
 """Beyond a task's own time, until the sandbox ends what runs its tests."""
 STARTED_WITHIN: Final = 60.0
@@ -82,10 +84,15 @@ class KeptInFiles:
             return None
 
     def put(self, key: str, report: Report) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        """Where there is no room it is not kept, and found out again."""
         staged = self._directory / f".{key}-{uuid.uuid4().hex}"
-        staged.write_text(json.dumps(report.to_json()), encoding="utf-8")
-        staged.replace(self._directory / f"{key}.json")
+        with contextlib.suppress(OSError):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            staged.write_text(json.dumps(report.to_json()), encoding="utf-8")
+            staged.replace(self._directory / f"{key}.json")
+            return
+        with contextlib.suppress(OSError):
+            staged.unlink()
 
 
 @dataclass(frozen=True)
@@ -102,11 +109,15 @@ class Verifier:
 
     Args:
         open_client: asked for a client each time, so that one that was lost is replaced.
+        most_images: that it keeps at the host; those that were used last.
     """
 
-    def __init__(self, open_client: Callable[[], SandboxClient], *, kept: Kept | None = None) -> None:
+    def __init__(
+        self, open_client: Callable[[], SandboxClient], *, kept: Kept | None = None, most_images: int = MOST_IMAGES
+    ) -> None:
         self._open_client = open_client
         self._kept = kept
+        self._most_images = most_images
         self._images: dict[str, str] = {}
         self._lock = Lock()
 
@@ -124,9 +135,9 @@ class Verifier:
             environment_hash = hash_environment(task.environment, interpreter)
         except BuildError as error:
             return Report(status=Status.BUILD_ERROR, words=str(error), task_hash=loaded.hash)
-        told = {path: None if new is None else new.hex() for path, new in candidate.changed.items()}
+        told = {spell_path(path): None if new is None else new.hex() for path, new in candidate.changed.items()}
         hashes = {"task_hash": loaded.hash, "environment_hash": environment_hash, "patch_hash": content_hash(told)}
-        stripped = [tuple(one) for one in candidate.stripped]
+        stripped = [(spell_path(one.path), one.why) for one in candidate.stripped]
         if patch.strip() and not candidate.changed:
             words = f"nothing is left of it: {stripped[0][0]} is {stripped[0][1]}" if stripped else "it changes nothing"
             return Report(status=Status.PATCH_REJECTED, words=words, stripped=stripped, **hashes)  # type: ignore[arg-type]
@@ -222,7 +233,7 @@ class Verifier:
             [hash_environment(environment, interpreter), loaded.root, "" if is_sent else loaded.hash]
         )  # fmt: skip
         with self._lock:  # one that is being made is waited for
-            image = self._images.get(key)
+            image = self._images.pop(key, None)
             if image is None:
                 with client.stage() as root:
                     (root / loaded.root.lstrip("/")).mkdir(parents=True)
@@ -232,7 +243,12 @@ class Verifier:
                         place = root / loaded.root.lstrip("/") / path
                         place.parent.mkdir(parents=True, exist_ok=True)
                         place.write_bytes(content)
-                    image = self._images[key] = client.add_image(root)
+                    image = client.add_image(root)
+            self._images[key] = image  # the newest is the last
+            while len(self._images) > self._most_images:
+                oldest = self._images.pop(next(iter(self._images)))
+                if oldest not in self._images.values():
+                    client.drop_image(oldest)
         return _Place(image, loaded.test_files if is_sent else {}, interpreter)
 
 
@@ -318,6 +334,6 @@ def read_reward(text: str | None) -> tuple[float | None, str]:
         reward = found.get("reward") if isinstance(found, dict) else found
         if isinstance(reward, bool) or not isinstance(reward, int | float) or not 0 <= reward <= 1:
             raise ValueError
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, f"its script wrote {text.strip()[:80]!r}, wanted a reward from 0 to 1"
     return float(reward), f"its script gives {reward:g}"

@@ -6,7 +6,9 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -92,3 +94,28 @@ def test_paths_that_lead_out_are_refused(tmp_path: Path, path: str) -> None:
     for write in (write_tar, write_zip):
         with pytest.raises(RepoTaskError, match="repo: wanted paths within the archive"):
             unpack_repo(write(tmp_path / write.__name__, {path: b""}), "", touched=[])
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz", "w:bz2", "w", "zip"])
+def test_what_was_spoilt_on_its_way_is_refused_in_words(tmp_path: Path, mode: str) -> None:
+    files = {"calc-é.py": Random(0).randbytes(30_000), "more.py": b"x = 1\n" * 1_000}
+    place = tmp_path / "a"
+    whole = (write_zip(place, files) if mode == "zip" else write_tar(place, files, mode=mode)).read_bytes()
+    rng = Random(mode)
+    for _ in range(60):
+        spoilt = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
+        place.write_bytes(spoilt)
+        with suppress(RepoTaskError):
+            unpack_repo(place, "", touched=[])
+
+
+def test_a_tar_that_leads_back_into_itself_is_refused(tmp_path: Path) -> None:
+    place = write_tar(tmp_path / "a.tar", {"calc.py": b"", "b.py": b""}, mode="w")
+    head = bytearray(place.read_bytes()[512:1024])
+    head[124:136], head[148:156] = b"\xff" * 10 + b"\xfe\0", b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    place.write_bytes(place.read_bytes()[:512] + head + bytes(1024))
+    with pytest.raises(RepoTaskError, match="leads back to where it begins"):
+        unpack_repo(place, "", touched=[])

@@ -1,6 +1,7 @@
 """What a patch comes to, whatever goes wrong around it."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from zipfile import ZipFile
 import pytest
 
 from tentalis.core.swe.patches import write_patch
-from tentalis.core.swe.repo_tasks import Environment, RepoTaskError, Status
+from tentalis.core.swe.repo_tasks import Environment, Report, RepoTaskError, Status
 from tentalis.sandbox.client import SandboxClient, start_host
 from tentalis.sandbox.errors import SandboxLostError
 from tentalis.verification import verifying
@@ -371,3 +372,51 @@ def test_a_reward_is_what_the_script_wrote_and_nobody_behind_it(verifier: Verifi
 def test_what_wants_an_image_says_so(tmp_path: Path, changed: dict[str, str], words: str) -> None:
     with pytest.raises(RepoTaskError, match=words):
         load_harbor(make_harbor(tmp_path, **changed))
+
+
+@pytest.mark.parametrize(
+    "cheat", ["printf '[%.0s' {1..4096} > $P; exit", "echo 1 > $P; chmod 0 $P; exit"], ids=["depth", "locked"]
+)
+def test_a_reward_that_cannot_be_read_is_none_and_no_fault_of_ours(
+    verifier: Verifier, tmp_path: Path, cheat: str
+) -> None:
+    loaded = load_harbor(make_harbor(tmp_path, **{"tests/test.sh": "P=/logs/verifier/reward.json\n. ./go.sh\n" + TEST}))
+    report = verifier.verify(loaded, write_patch({}, {"go.sh": cheat.encode()}))
+    assert (report.status, report.outcome) == (Status.TESTS_MISSING, 0.0)
+    assert "its script wrote '" in report.words
+
+
+def test_a_repository_may_hold_names_that_are_no_text(verifier: Verifier, tmp_path: Path) -> None:
+    """As of an archive that was packed elsewhere."""
+    (tmp_path / "repo").mkdir()
+    save_task(make_task(), FILES, tmp_path)
+    place = Path(os.fsdecode(os.fsencode(tmp_path / "repo") + b"/data-\xe9.txt"))
+    place.write_bytes(b"before\n")
+    loaded = load_task(tmp_path)
+    before = loaded.hash
+    assert verifier.verify(loaded, GOLD).status is Status.RESOLVED
+    place.write_bytes(b"behind\n")
+    assert load_task(tmp_path).hash != before
+    touched = write_patch(loaded.files, {place.name: b"another\n"})
+    assert verifier.verify(loaded, touched + GOLD).status is Status.RESOLVED
+
+
+def test_of_large_repositories_those_that_were_used_last_are_kept_at_the_host(tmp_path: Path) -> None:
+    with start_host(tmp_path / "host", warm=0):
+        client = SandboxClient(tmp_path / "host")
+        verifier = Verifier(lambda: client, most_images=1)
+        tasks = [LoadedTask(make_task(), {**FILES, "data": bytes([place]) * 400_000}) for place in range(3)]
+        for loaded in (*tasks, tasks[0]):
+            assert verifier.verify(loaded, GOLD).status is Status.RESOLVED
+        assert len(list((tmp_path / "host/store/layers").iterdir())) == 1
+        client.close()
+
+
+def test_a_report_that_cannot_be_kept_is_told_all_the_same(tmp_path: Path) -> None:
+    kept, report = KeptInFiles(tmp_path / "cache"), Report(status=Status.RESOLVED, words="")
+    (tmp_path / "cache").write_text("no directory")
+    kept.put("key", report)
+    assert kept.get("key") is None
+    (tmp_path / "cache").unlink()
+    kept.put("key", report)
+    assert kept.get("key") == report
