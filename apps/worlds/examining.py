@@ -17,6 +17,7 @@ from itertools import islice
 from random import Random
 from typing import Any, Final
 
+from apps.base.texts import make_storable
 from apps.worlds.identity import hash_world, name_world
 from apps.worlds.trials import (
     Agent,
@@ -153,7 +154,7 @@ class _Examiner:
         )
 
     def _say(self, name: str, passed: bool | None, words: str) -> None:
-        self.checks.append(WorldCheck(name=name, passed=passed, words=words))
+        self.checks.append(WorldCheck(name=name, passed=passed, words=make_storable(words)))
 
     # --- what there is to try ----------------------------------------------------------------------------------------
 

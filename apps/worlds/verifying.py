@@ -13,7 +13,6 @@ from apps.checks.language import Ask, Check, read_checks, run_parts
 from apps.checks.results import CheckResult, decide, join_all, leave_unscored
 from apps.worlds.identity import name_world
 from apps.worlds.registry import get_world
-from tentalis.core.canon import canonical_json
 from tentalis.core.scoring.hallucination import read_text
 from tentalis.core.scoring.protocol import AttemptContext, Source
 from tentalis.core.steps import ParsedStep
@@ -82,7 +81,7 @@ def _read_word(said: Any) -> Verification | None:
         return None
     if not isinstance(said, Verification):
         raise TypeError(f"wanted a Verification or None, found {type(said).__name__}")
-    told: dict[str, Any] = make_storable(json.loads(canonical_json(vars(said))))
+    told: dict[str, Any] = make_storable(json.loads(json.dumps(vars(said), allow_nan=False)))
     for name, shares in (("outcome", [told["outcome"]]), ("step_scores", told["step_scores"])):
         for share in shares:
             if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):

@@ -15,7 +15,7 @@ from apps.worlds.examining import examine
 from apps.worlds.identity import hash_world
 from apps.worlds.models import WorldCertificate
 from apps.worlds.registry import WORLDS
-from tentalis.core.worlds import World
+from tentalis.core.worlds import Verification, World
 from tentalis.sandbox.client import start_host
 from tests.apps.worlds.broken_worlds import BROKEN, SafeWorld
 from tests.apps.worlds.tally_package import TallyWorld
@@ -184,3 +184,15 @@ def test_a_world_that_acts_outside_is_tried_only_by_who_says_so(
     call_command("examine_world", "tally", "--acts", "--prompt", "3 pears", stdout=said)
     told = {one["name"]: one["passed"] for one in json.loads(said.getvalue())["checks"]}
     assert (told["tasks"], told["oracle"], told["held out"]) == (True, None, None)
+
+
+class SpeaksInHalves(SafeWorld):
+    def verify_state(self, *told: Any) -> Verification:
+        raise RuntimeError("it fell over: \0 \ud800")
+
+
+@pytest.mark.django_db
+def test_what_a_world_says_is_kept_whatever_it_says(install: Any) -> None:
+    made = certify(install(SpeaksInHalves()), by="user:alice")
+    assert not made.passed
+    assert any("it fell over: \ufffd \ufffd" in one["words"] for one in made.checks)
