@@ -8,6 +8,7 @@ from apps.worlds.chat.world import ChatWorld
 from apps.worlds.desk.world import DeskWorld
 from apps.worlds.errors import UnknownEnvironmentError
 from apps.worlds.registry import WORLDS, get_world
+from apps.worlds.verifying import verify_answer
 from tentalis.core.desk import is_held_out, look_up_stock, make_tickets, parse_ticket
 from tentalis.core.worlds import AttemptDraft, DraftStep, Verification
 
@@ -169,3 +170,12 @@ def test_a_chat_hint_stands_behind_the_last_user_message() -> None:
     hinted = world.hinted_messages(world.messages_for("Why?", ""), "Be brief.")
     assert hinted[-1]["content"].startswith("Why?")
     assert "Be brief." in hinted[-1]["content"]
+
+
+def test_words_that_no_text_can_hold_do_not_make_a_verdict_unknown() -> None:
+    """They may be a test's, and those are what the code under test makes them."""
+    said = Verification(outcome=0.0, checks=[{"words": "half \ud800, NUL \0"}], details={"\udfff": 1})
+    found = verify_answer(environment="swe", prompt="", reference=None, draft=draft(), look=lambda: said)
+    assert found is not None
+    assert (found.outcome, found.infrastructure) == (0.0, "")
+    assert found.checks[0]["words"] == "half \ufffd, NUL \ufffd"
