@@ -1,9 +1,15 @@
 """What is a test, or decides how tests run, is nobody's to change but the task's."""
 
+import json
+from contextlib import suppress
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tentalis.core.swe.guarding import find_guard, take_candidate
 from tentalis.core.swe.patches import PatchError, parse_patch, write_patch
+from tentalis.core.swe.tools import CallError, Tree, edit, read_call
 
 PROJECT = b'[project]\nname = "x"\nversion = "1"\n\n[tool.pytest.ini_options]\naddopts = "-q"\n'
 FILES = {"src/x.py": b"a\n", "tests/test_x.py": b"t\n", "pyproject.toml": PROJECT, "checks/all.py": b"c\n"}
@@ -68,3 +74,30 @@ def test_a_file_takes_no_directorys_place() -> None:
         take({"src": b"x\n"})
     with pytest.raises(PatchError, match=r"wanted a directory src/x\.py, found a file"):
         take({"src/x.py/y": b"x\n"})
+
+
+BASE = {"a.py": b"x = 1\n\x0c\ny = 2\n", "b/c.txt": b"\xff\xfe", "d.py": b"", "e.py": "a\u2028b\r\nc".encode()}
+PLACES = st.sampled_from([*BASE, "new.py", "a.py/x", "b", "tests/t.py", "conftest.py", '"q".py', "a\tb.py", "b/c/d"])
+WORDS = st.sampled_from(["", "\n", "a\nb", "\x0c", "--- a/x\n+++ b/x\n", "\r\n", "\u2028"]) | st.text(max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(PLACES | st.text(max_size=6), st.integers(-1, 5), WORDS, st.integers(-1, 5)), max_size=5))
+def test_whatever_an_agent_edits_is_what_is_judged_or_is_left_out_for_a_reason(
+    edits: list[tuple[str, int, str, int]],
+) -> None:
+    changed: dict[str, str] = {}
+    for path, line, text, count in edits:
+        told = json.dumps({"path": path, "line": line, "text": text, "count": count})
+        with suppress(CallError):
+            given = read_call("edit", told)
+            changed[path] = edit(Tree(BASE, changed), **given)
+    wanted = {path: text.encode() for path, text in changed.items() if BASE.get(path) != text.encode()}
+    try:
+        found = take_candidate(BASE, parse_patch(write_patch(BASE, wanted)))
+    except PatchError as error:
+        if "wanted a directory" in str(error) or "found a directory" in str(error):  # a file beneath a file
+            return
+        raise
+    left_out = {one.path for one in found.stripped}
+    assert found.changed == {path: content for path, content in wanted.items() if path not in left_out}
