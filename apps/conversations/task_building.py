@@ -169,7 +169,6 @@ def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Reda
     private = find_private(calls, redactor, redaction)
     last = calls[-1].exchange
     unfit = private.unfit or find_unfit([call.exchange for call in read.calls], [call.exchange for call in calls])
-    has_failed = bool(last.error) or not (last.text or last.tool_calls)
     texts = [redactor.mask(call.exchange.text).text for call in calls]
     attempt = Attempt.objects.create(
         task=task,
@@ -177,10 +176,10 @@ def make_attempt(task: Task, read: ReadTurn, redactor: Redactor, redaction: Reda
         worker=task.worker,
         adapter=Adapter.objects.filter(project=task.project_id, name=last.adapter_name).first(),
         exchange=calls[0].exchange,
-        state=Attempt.State.FAILED if has_failed else Attempt.State.ANSWERED,
+        state=Attempt.State.FAILED if last.has_failed else Attempt.State.ANSWERED,
         text="\n".join(filter(None, texts)),
         answer=parse_steps(texts[-1]).answer or texts[-1],
-        error=last.error if has_failed else "",
+        error=last.error if last.has_failed else "",
         elapsed_s=sum(call.exchange.latency_ms or 0.0 for call in calls) / 1000,
         unfit=unfit[:MAX_REASON_CHARS],
         hidden=[list(span) for span in private.hidden],

@@ -17,6 +17,8 @@ from tentalis.core.packing import pack_float32, pack_int32
 
 Json = dict[str, Any]
 _NOT_ASKED = frozenset({"messages", "prompt", "model", "stream", "stream_options", SAME})
+_TEXTS = frozenset({"text", "refusal", "thinking", "reasoning"})
+"""Parts of a message that are words."""
 MOST_ERROR_CHARS = 2_000
 
 
@@ -92,7 +94,7 @@ def capture(record: Record, find_rates: FindRates | None = None) -> list[Capture
             chunks, is_broken = _read_answer(record)
             parts, envelope = merge_answer(chunks)
         usage = read_usage(envelope.usage)
-        missing = _find_missing(parts, usage)
+        missing = _find_missing(parts, usage) or _find_shown(asked.prompts)
         found = [_capture_choice(header, asked, envelope, part, usage, rates, missing) for part in parts]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
         return [_make_failure(header, asked, f"unreadable answer: {type(reason).__name__} {reason}")]
@@ -211,6 +213,15 @@ def _find_missing(parts: Sequence[ChoiceParts], usage: TokenCounts) -> str:
     if not told or not usage.completion or told == usage.completion:
         return ""
     return f"{told} token ids of {usage.completion} tokens by its usage: the log-probs were dropped"
+
+
+def _find_shown(prompts: Sequence[Prompt]) -> str:
+    """Why the tokens of a prompt are not all that its model read: pictures and sound stand in them as places alone.
+    "" for text."""
+    contents = (one.get("content") for prompt in prompts for one in prompt.messages if isinstance(one, dict))
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    kinds = {str(part.get("type", "text"))[:40] for part in parts if isinstance(part, dict)} - _TEXTS
+    return f"it was shown more than text ({', '.join(sorted(kinds))}), and text alone is trained on" if kinds else ""
 
 
 def _pack_answer(part: ChoiceParts) -> tuple[bytes, bytes, str]:

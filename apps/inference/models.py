@@ -321,6 +321,12 @@ class Exchange(Timestamped):
         return is_whole and has_prompt and bool(self.token_ids) and len(self.logprobs) == len(self.token_ids)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it gave no answer, or one that broke off with an error; what `error` says else is of its tokens."""
+        has_answer = bool(self.text or self.tool_calls) and not self.is_truncated
+        return self.status >= 400 or (bool(self.error) and not has_answer)
+
+    @property
     def ban(self) -> str:
         """Why neither it nor a turn it stands in may be trained on; "" where that says nothing against it."""
         if self.fallback_reason:

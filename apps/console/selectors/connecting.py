@@ -97,10 +97,13 @@ def say_calls(project: Project) -> list[TestNote]:
         return [TestNote(_("No call has arrived yet."))]
     said = {"who": call.agent or _("somebody"), "model": call.worker_name or call.model}
     findings = [TestNote(_("A call arrived: %(who)s asked for %(model)s.") % said, True, "exchange", (call.pk,))]
-    if call.status >= 400 or call.error:
+    if call.has_failed:
         words = _("It failed with status %(status)s: %(error)s") % {"status": call.status, "error": call.error[:300]}
         return [*findings, TestNote(words, False)]
-    if call.token_ids and call.prompt_token_ids:
+    if call.error:
+        words = _("It was recorded and can be judged, and does not train: %(why)s.") % {"why": call.error[:300]}
+        findings.append(TestNote(words, False))
+    elif call.token_ids and call.prompt_token_ids:
         findings.append(TestNote(_("The model server told the tokens of its answer: it can be learned from."), True))
     else:
         words = _("The model server told no token ids: calls are recorded and can be judged, and nothing trains.")

@@ -240,11 +240,23 @@ def _count_hours(project: Project) -> tuple[list[HourCount], bool]:
 
 def _count_spending(project: Project) -> Spending:
     latest = Exchange.objects.filter(project=project).order_by("-id")
-    found = latest.only("pk", "prompt_tokens", "completion_tokens", "error", "cost_usd")[:LATEST_CALLS].aggregate(
+    has_failed = Q(status__gte=400) | (~Q(error="") & (Q(is_truncated=True) | Q(text="", tool_calls=[])))
+    needed = (
+        "pk",
+        "prompt_tokens",
+        "completion_tokens",
+        "cost_usd",
+        "status",
+        "error",
+        "is_truncated",
+        "text",
+        "tool_calls",
+    )
+    found = latest.only(*needed)[:LATEST_CALLS].aggregate(
         calls=Count("pk"),
         prompt=Sum("prompt_tokens"),
         completion=Sum("completion_tokens"),
-        failed=Count("pk", filter=~Q(error="")),
+        failed=Count("pk", filter=has_failed),
         usd=Sum("cost_usd"),
     )
     return Spending(found["calls"], found["prompt"] or 0, found["completion"] or 0, found["failed"], found["usd"])

@@ -129,8 +129,10 @@ def say_limits(limits: Mapping[str, Any]) -> str:
 def call_marks(exchange: Exchange) -> list[tuple[str, str | Promise, str]]:
     """(look, word, why) of what one should know of a call."""
     found: list[tuple[str, str | Promise, Any]] = []
-    if exchange.status >= 400 or exchange.error:
+    if exchange.has_failed:
         found.append(("failed", _("Error %(status)s") % {"status": exchange.status}, exchange.error[:200]))
+    elif exchange.error:
+        found.append(("inconclusive", _("Tokens not exact"), exchange.error[:200]))
     if exchange.is_truncated:
         found.append(("inconclusive", _("Cut off"), _("The server or the caller went away before the end.")))
     if exchange.is_mixed:

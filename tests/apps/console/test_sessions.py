@@ -159,6 +159,10 @@ def test_marks_say_what_was_wrong_with_a_call(project: Project, alice: User) -> 
     page = sign_in(alice).get(path("exchange", exchange.pk)).content.decode()
     for words in ("Error 503", "Cut off", "Mixed", "Beside", "Streamed", "no server"):
         assert words in page, words
+    shown = make_exchange(project, error="it was shown more than text (image_url)")
+    page = sign_in(alice).get(path("exchange", shown.pk)).content.decode()
+    assert "Tokens not exact" in page
+    assert "Error 200" not in page
 
 
 @pytest.mark.django_db

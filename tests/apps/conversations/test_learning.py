@@ -14,6 +14,7 @@ from apps.evals.models import Evaluation, Item
 from apps.evals.panels import ItemSet, find_own
 from apps.feedback.hints import extract_hints
 from apps.feedback.models import Feedback
+from apps.inference.models import Exchange
 from apps.outbox.models import Segment
 from apps.outbox.services import replay
 from apps.pipeline import conversing
@@ -218,6 +219,20 @@ def test_a_failed_tool_is_said_of_its_step_beside_a_persons_word_and_alone_teach
     assert turn.task is not None
     said = Feedback.objects.get(task=turn.task, author="signal:tool_failed").steps.get()
     assert (said.step.index if said.step else None, said.score) == (0, 0.0)
+
+
+def test_an_answer_that_came_is_no_failure_where_its_tokens_are_not_all_known(talk: Talk, read: Read) -> None:
+    why = "it was shown more than text (image_url), and text alone is trained on"
+    told = talk.ask(user("What is two and two?"), answer="It is four.")
+    Exchange.objects.filter(pk=told.pk).update(logprobs=b"", error=why)
+    talk.ask(user("Thanks!"), answer="You are welcome.")
+    task = read(talk)[0].task
+    assert task is not None
+    attempt = task.attempts.get()
+    assert (attempt.state, attempt.answer, attempt.error) == ("answered", "It is four.", "")
+    build_rollouts([task.pk], by="test")
+    rollout = Rollout.objects.get(task=task)
+    assert (rollout.is_usable, rollout.unusable_reason) == (False, why)
 
 
 def test_the_very_same_request_sent_again_is_noted_and_teaches_nothing_alone(talk: Talk, read: Read) -> None:

@@ -267,3 +267,16 @@ def test_an_answer_whose_tokens_do_not_add_up_to_its_usage_is_not_exact(is_strea
     tokens = whole.completion_tokens
     assert captured.error == f"{tokens} token ids of {tokens + 1} tokens by its usage: the log-probs were dropped"
     assert (len(captured.token_ids), captured.logprobs) == (4 * tokens, b"")
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file"])
+def test_what_was_shown_more_than_text_is_kept_and_its_tokens_are_not_exact(kind: str, is_stream: bool) -> None:
+    shown = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": kind, kind: {}}]}
+    later = [shown, {"role": "assistant", "content": "A cat."}, {"role": "user", "content": "Thanks. What is new?"}]
+    for asked in ([shown], later):
+        captured = one(make_record(1, asked, is_stream=is_stream))
+        assert (captured.text, captured.logprobs) == (make_choice(Plan(), 0).text, b"")
+        assert captured.error == f"it was shown more than text ({kind}), and text alone is trained on"
+    in_parts = {"role": "user", "content": [{"type": "text", "text": "What is new?"}]}
+    assert one(make_record(1, [in_parts], is_stream=is_stream)).error == ""
