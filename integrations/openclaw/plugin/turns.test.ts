@@ -32,6 +32,15 @@ test("summing up in the middle of a turn is a side turn", () => {
   assert.equal(turns.headersFor("a")["X-Turn-Type"], "main");
 });
 
+test("where a summary is begun and never said to be done, the person's next turn is a main turn", () => {
+  const turns = new Turns();
+  turns.begin({ sessionId: "a", trigger: "user" });
+  turns.compact({ sessionId: "a" }, true); // OpenClaw says nothing of one that it skips, gives up or that fails
+  turns.end({ sessionId: "a" });
+  turns.begin({ sessionId: "a", trigger: "user" });
+  assert.equal(turns.headersFor("a")["X-Turn-Type"], "main");
+});
+
 test("a task of the platform gives the session its name", () => {
   const turns = new Turns();
   turns.begin({ sessionId: "uuid", sessionKey: "agent:main:tentalis:17:0af3", trigger: "user" });

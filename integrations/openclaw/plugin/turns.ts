@@ -29,10 +29,10 @@ type Session = { name: string; task?: string; turn?: TurnType; isCompacting: boo
 export class Turns {
   #sessions = new Map<string, Session>();
 
-  /** A turn begins. */
+  /** A turn begins. A summary before it is over, also where OpenClaw did not say so: one that failed or was skipped. */
   begin(context: TurnContext): void {
     const session = this.#find(context);
-    if (session) session.turn = findTurnType(context);
+    if (session) Object.assign(session, { turn: findTurnType(context), isCompacting: false });
   }
 
   /** Its answer is there: what the session asks a model for now, it asks for itself. */
