@@ -41,7 +41,7 @@ def _listen(
     read: ReadTurn, policy: SessionPolicy, voter: Voter | Unscored | None, redactor: Redactor
 ) -> list[TurnSignal]:
     """One signal of the whole, or why there is none; one a step whose tool failed. Models are asked in masked words."""
-    steps = find_tool_errors(["\n".join(call.results) if call.results else None for call in read.calls])
+    steps = find_tool_errors([call.results for call in read.calls])
     signals = [_store(read.turn, one, TurnSignal.Source.RULE) for one in steps]
     if not read.calls:
         return [*signals, _store(read.turn, Abstained("the agent gave no answer", may_ask=False))]

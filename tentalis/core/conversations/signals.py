@@ -148,16 +148,16 @@ def find_told_answer(text: str) -> str:
     return ""
 
 
-def find_tool_errors(results: Sequence[str | None]) -> list[Signal]:
-    """A signal for each step whose tool answered with an error.
+def find_tool_errors(results: Sequence[Sequence[str]]) -> list[Signal]:
+    """A signal for each step of which a tool answered with an error.
 
     Args:
-        results: one entry a step; None for a step that called no tool.
+        results: one entry a step: what each of its tools answered.
     """
     return [
         _signal(SignalKind.TOOL_FAILED, 0.0, "the tool answered with an error", step=place)
-        for place, result in enumerate(results)
-        if result is not None and is_tool_error(result)
+        for place, told in enumerate(results)
+        if any(map(is_tool_error, told))
     ]
 
 

@@ -139,8 +139,17 @@ def test_a_tools_error_is_known_by_how_it_begins(result: str, is_error: bool) ->
 
 
 def test_a_tools_error_is_about_its_step_alone() -> None:
-    (found,) = find_tool_errors([None, '{"error": "x"}', "fine"])
+    (found,) = find_tool_errors([[], ['{"error": "x"}'], ["fine"]])
     assert (found.step, found.kind, found.score) == (1, SignalKind.TOOL_FAILED, 0.0)
+
+
+@pytest.mark.parametrize("fine", ['{"total": 4}', "4 EUR"])
+@pytest.mark.parametrize("failed", ['{"error": "no such order"}', "Error: no such order"])
+def test_of_tools_that_were_called_together_each_says_whether_it_failed(fine: str, failed: str) -> None:
+    for results in ([fine, failed], [failed, fine]):
+        (found,) = find_tool_errors([results])
+        assert found.step == 0
+    assert find_tool_errors([[fine, fine]]) == []
 
 
 @pytest.mark.parametrize(
