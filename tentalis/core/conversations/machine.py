@@ -36,7 +36,8 @@ ERRANDS: Final = (
     "you are a title generator", "generate a title for this conversation", "generate a title for the following",
     "provide a detailed prompt for continuing our conversation", "provide a detailed but concise summary of our",
     "summarize what was done in this conversation",  # opencode
-    "### task:",  # Open WebUI: titles, tags, follow-ups, queries
+    "### task:\ngenerate", "### task:\nsuggest", "### task:\nanalyze the chat history",
+    "### task:\nyou are an autocompletion system",  # Open WebUI: titles, tags, follow-ups, queries
     "analyze if this message indicates a new conversation topic", "please write a 5-10 word title",
     "generate a concise, sentence-case title", "summarize this coding conversation", "[suggestion mode",
     "your task is to create a detailed summary of the conversation", "<policy_spec>", "web page content:",
@@ -46,6 +47,7 @@ ERRANDS: Final = (
     "provide a concise, 5-word-or-less title", "please generate a concise, 5-word-or-less title",  # LibreChat
     "based on the conversation so far, provide a concise description",  # goose
     "generate a concise 3-7 word title",  # Zed
+    "you are a context summarization assistant",  # OpenClaw, pi
     "you generate concise titles", "you generate concise conversation titles",
 )  # fmt: skip
 """How requests begin that a client makes for itself: its system prompt, or the last thing its user is said to say."""
@@ -66,10 +68,9 @@ def is_errand(messages: Sequence[Any]) -> bool:
     """Whether a client asks for itself (a title, a summary, a suggestion) what no person will react to."""
     system = next((one for one in messages if _role(one) in {"system", "developer"}), None)
     last = next((one for one in reversed(messages) if _role(one) in {"user", "assistant", "tool"}), None)
-    asked = last if last is not None and _role(last) == "user" else None
-    return any(one is not None and _begins_errand(_read_first(one)) for one in (system, asked)) or (
-        _role(messages[0]) == "user" and _begins_errand(_read_first(messages[0])) if messages else False
-    )
+    asked = last if _role(last) == "user" else next(iter(messages), None)  # of which an answer is under way already
+    said = [system, asked if _role(asked) == "user" else None]
+    return any(one is not None and _begins_errand(_read_first(one)) for one in said)
 
 
 def _begins_errand(text: str) -> bool:

@@ -19,6 +19,9 @@ WRAPPERS: Final = (
 _WRAPPED: Final = re.compile(
     "|".join(f"{re.escape(opened)}.*?(?:{re.escape(closed)}|\\Z)" for opened, closed in WRAPPERS), re.DOTALL
 )
+_DOCUMENTS: Final = ("### Task:\nRespond to the user query using the provided ", "</context>")
+"""Between which Open WebUI writes documents before a person's words; when they are answered it repeats them alone."""
+_QUERY: Final = ("<user_query>", "</user_query>")
 _ENVELOPE: Final = re.compile(
     r"\A\[(?P<about>[^\[\]\n]{0,300}?)(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?"
     r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: [^\[\]\n]{1,40})?\] (?:(?P<who>[^\n:]{1,120}): )?"
@@ -59,7 +62,8 @@ def read_words(message: Mapping[str, Any]) -> str:
     """What a person said in a message of any dialect; "" where nobody did (system, tools, the agent's own context)."""
     if message.get("role") != "user":
         return ""
-    said = [_INTERRUPTED.sub("", _WRAPPED.sub("", part).strip()) for part in _read_parts(message)]
+    parts = (_drop_documents(part) for part in _read_parts(message))
+    said = [_INTERRUPTED.sub("", _WRAPPED.sub("", part).strip()) for part in parts]
     said = [part for part in said if part]
     if not said or is_observation(said[0]):  # what stands behind a result is a part of it
         return ""
@@ -78,6 +82,14 @@ def read_text(message: Mapping[str, Any]) -> str:
 def _read_parts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
     return [_read_part(part) for part in (content if isinstance(content, list) else [content])]
+
+
+def _drop_documents(text: str) -> str:
+    opened, closed = _DOCUMENTS
+    if not text.startswith(opened):
+        return text
+    words = text.rpartition(closed)[2].strip()
+    return words.removeprefix(_QUERY[0]).removesuffix(_QUERY[1])
 
 
 def _open_envelope(text: str) -> str:

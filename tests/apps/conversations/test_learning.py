@@ -197,6 +197,22 @@ def test_openclaw_moves_a_message_of_its_own_and_every_call_is_learnt(talk: Talk
     assert [list(record.token_ids) for record in records] == [[7, 8], [9]]
 
 
+def test_open_webui_shows_its_model_documents_around_what_a_person_says(talk: Talk, read: Read) -> None:
+    around = (
+        "### Task:\nRespond to the user query using the provided context.\n\n<context>\n"
+        '<source id="1">A lamp costs 30 EUR.</source>\n</context>\n\n'
+    )
+    asked = "What does a lamp cost?"
+    for words, answer in ((asked, "40 EUR."), ("No, that's wrong: 30 EUR.", "You are right.")):
+        talk.ask(user(around + words), answer=answer)
+        talk.messages[-2] = user(words)  # once it is answered, it repeats the words alone
+    turn, following = read(talk)
+    assert following.parent == turn
+    assert turn.task is not None
+    assert turn.task.prompt == asked
+    assert Feedback.objects.get(task=turn.task).author == "signal:corrected"
+
+
 def test_what_rules_cannot_tell_is_kept_as_that(talk: Talk, read: Read) -> None:
     talk.ask(user("What is two and two?"), answer="It is four.")
     talk.ask(user("What about Berlin?"), answer="A city.")

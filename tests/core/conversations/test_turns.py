@@ -17,6 +17,10 @@ from tentalis.core.conversations.turns import (
 
 INTERNAL = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nThe time is noon.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
 RUNTIME = "Runtime: agent=main | session=agent:main:p-1 | host=vm | model=tentalis/base | capabilities=none"
+OPEN_WEBUI = (
+    "### Task:\nRespond to the user query using the provided context, incorporating inline citations.\n\n"
+    '### Guidelines:\n- Say if unsure.\n\n<context>\n<source id="1">A lamp costs 30 EUR.</source>\n</context>\n'
+)
 DISTINCT = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=8)
 
 
@@ -37,6 +41,13 @@ def user(content: object) -> dict[str, object]:
         (user([{"type": "text", "text": "<system-reminder>mind the gap</system-reminder>"}]), ""),
         (user(f"[Sat 2026-11-21 12:18 UTC] No, that's wrong: 4 EUR.\n\n{RUNTIME}"), "No, that's wrong: 4 EUR."),
         (user("[WhatsApp Alice +30s Sun 2026-01-18 00:20:12 PST] Alice: follow: up"), "follow: up"),
+        (user(f"{OPEN_WEBUI}\nWhat does a lamp cost?"), "What does a lamp cost?"),
+        (user(f"{OPEN_WEBUI}\n<user_query>\nWhat does a lamp cost?\n</user_query>\n"), "What does a lamp cost?"),
+        (user(OPEN_WEBUI), ""),
+        (
+            user("### Task:\nWrite a poem.\n\n<context>spring</context>"),
+            "### Task:\nWrite a poem.\n\n<context>spring</context>",
+        ),
         (user("[Slack (self) 2026-01-18 00:20 PST] (self): hi"), "hi"),
         (user("[Telegram shop Sun 2026-01-18 00:20:12 PST] Bob: hi"), "Bob: hi"),
         (user("[1] is the Runtime: of it"), "[1] is the Runtime: of it"),
