@@ -144,6 +144,40 @@ def test_what_is_no_server_of_tools_is_nobodys_fault_and_named() -> None:
     assert (episode.verification, episode.is_open, episode.is_over) == (None, False, True)
 
 
+def test_what_a_result_holds_beside_text_is_told_and_the_servers_version_is_spoken() -> None:
+    """A server of an earlier version, as the protocol has it: it refuses every other from then on."""
+    asked: list[str | None] = []
+    link = {"type": "resource_link", "uri": "file:///b.md", "name": "b.md"}
+    content = [
+        {"type": "text", "text": "found"},
+        {"type": "resource", "resource": {"uri": "file:///a.md", "mimeType": "text/plain", "text": "# The whole file"}},
+        {"type": "resource", "resource": {"uri": "file:///a.png", "blob": "AAAA"}},
+        link,
+        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+    ]
+    results = {
+        "initialize": {"protocolVersion": "2025-03-26", "capabilities": {}, "serverInfo": {}},
+        "tools/list": {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": content},
+    }
+
+    class Handler(LocalHandler):
+        def do_POST(self) -> None:
+            told = json.loads(self.read())
+            if told["method"] != "initialize":
+                asked.append(self.headers.get("MCP-Protocol-Version"))
+            answer = {"jsonrpc": "2.0", "id": told.get("id"), "result": results.get(told["method"], {})}
+            self.answer(200, json.dumps(answer).encode(), Content_Type="application/json")
+
+    with LocalServer(Handler) as server:
+        world = McpWorld("files", ToolServer(url=server.url, allow_private=True))
+        state = world.reset("Read it.", 1)
+        told = world.act(state, call("read"), "a").text
+        world.close(state)
+    assert told.splitlines() == ["found", "# The whole file", "[file:///a.png]", "[file:///b.md]", "[image]"]
+    assert set(asked) == {"2025-03-26"}
+
+
 def test_a_program_runs_in_a_sandbox_of_its_own_each_episode(tmp_path: Path, settings: Any) -> None:
     if obstacle := find_obstacle():
         pytest.skip(obstacle)

@@ -119,9 +119,13 @@ class McpWorld(World):
 
 
 def _show(told: Mapping[str, Any]) -> str:
-    """The texts of a result, and what else there is by its kind."""
+    """The texts of a result, those of the files in it among them; of what else there is its address, or its kind."""
     content = told.get("content")
     if not isinstance(content, list):
         raise ToolServerError(f"wanted the content of a result, found {told!s:.200}")
-    parts = [str(one.get("text")) if one.get("type") == "text" else f"[{one.get('type')}]" for one in content]
-    return "\n".join(parts) or json.dumps(told.get("structuredContent", {}), ensure_ascii=False)
+    return "\n".join(map(_show_part, content)) or json.dumps(told.get("structuredContent", {}), ensure_ascii=False)
+
+
+def _show_part(part: Mapping[str, Any]) -> str:
+    shown = part.get("resource", part)
+    return str(shown["text"]) if "text" in shown else f"[{shown.get('uri') or part.get('type')}]"

@@ -55,9 +55,10 @@ class McpSession(ABC):
     def begin(self) -> None:
         about = {"name": "tentalis", "version": "1"}
         try:
-            self.ask("initialize", {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": about})
+            told = self.ask("initialize", {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": about})
         except RefusedCallError as error:
             raise ToolServerError(f"{self.name}: its server refuses to begin: {error}") from None
+        self._agree(str(told.get("protocolVersion") or VERSION))
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,6 +95,9 @@ class McpSession(ABC):
     def _send(self, message: Mapping[str, Any], wanted: int | None = None) -> dict[str, Any]:
         """Send it, and give back the answer of that id; {} where none is wanted."""
 
+    def _agree(self, version: str) -> None:  # noqa: B027 - a program is not told again
+        """The protocol's version that both speak from now on."""
+
     @abstractmethod
     def close(self) -> None:
         """End it. Never raises for a server that is gone."""
@@ -121,7 +125,7 @@ class HttpMcpSession(McpSession):
         if answer.status >= FIRST_BAD_STATUS:
             raise ToolServerError(f"{self.name}: its server answers {answer.status}: {answer.text[:200]!r}")
         if session := answer.headers.get("mcp-session-id"):
-            self._headers |= {"Mcp-Session-Id": session, "MCP-Protocol-Version": VERSION}
+            self._headers["Mcp-Session-Id"] = session
         if wanted is None:
             return {}
         texts = [answer.text]
@@ -131,6 +135,9 @@ class HttpMcpSession(McpSession):
             if isinstance(told, dict) and told.get("id") == wanted and "method" not in told:
                 return told
         raise ToolServerError(f"{self.name}: its server does not answer what it was asked: {answer.text[:200]!r}")
+
+    def _agree(self, version: str) -> None:
+        self._headers["MCP-Protocol-Version"] = version
 
     def close(self) -> None:
         with suppress(OSError), closing(self._poster):
