@@ -149,13 +149,16 @@ class _Player:
             if _has_ended(episode, self.world.limits):
                 self._act(_finish, episode)
             elif self.failure is None:
-                tools = list(self.world.tools_now(episode.prompt, episode.state))
-                ready.setdefault(content_hash(tools), ([], tools))[0].append(episode)
+                offered, tools = _find_tools(self.world, episode)
+                if episode.lost:
+                    self._act(_finish, episode)
+                else:
+                    ready.setdefault(offered, ([], tools))[0].append(episode)
         for offered, (together, tools) in ready.items():
             self._ask(together, tools, offered)
 
     def _ask(self, episodes: list[Episode], tools: list[Mapping[str, Any]], offered: str) -> None:
-        asked = [_ask_turn(self.world, episode, offered) for episode in episodes]
+        asked = [_ask_turn(episode, offered) for episode in episodes]
         future = self.pool.submit(
             _closing_connections,
             partial(self.agent.take_turns, asked, world=self.world, tools=tools, model=self.model, greedy=self.greedy),
@@ -213,10 +216,24 @@ def _closing_connections(do: Callable[[], Any]) -> Any:
         connection.close()
 
 
-def _ask_turn(world: World, episode: Episode, offered: str) -> TurnAsked:
+def _find_tools(world: World, episode: Episode) -> tuple[str, list[Mapping[str, Any]]]:
+    """What may be called next, and its hash; a world that cannot say so loses the episode."""
+    with _losing(episode):
+        tools = list(world.tools_now(episode.prompt, episode.state))
+        _name_tools(tools)
+        if episode.turns and not episode.offered:
+            episode.offered = content_hash(list(world.tools(episode.prompt)))
+        return content_hash(tools), tools
+    return "", []
+
+
+def _name_tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [tool["function"]["name"] for tool in tools]
+
+
+def _ask_turn(episode: Episode, offered: str) -> TurnAsked:
     """Where other tools are offered than before, they stand in another prompt, which goes on from no tokens."""
-    before = episode.offered or (content_hash(world.tools(episode.prompt)) if episode.turns else offered)
-    episode.offered = offered
+    before, episode.offered = episode.offered, offered
     last = episode.turns[-1].draft if episode.turns and before == offered else AttemptDraft()
     place = len(episode.turns)
     return TurnAsked(
@@ -368,7 +385,7 @@ def _do_call(world: World, episode: Episode, place: int, number: int) -> Observa
 
 
 def _check_call(call: ToolCall, tools: Sequence[Mapping[str, Any]]) -> ToolCall:
-    names = [tool["function"]["name"] for tool in tools]
+    names = _name_tools(tools)
     if call.fault or call.name in names:
         return call
     return replace(call, fault=f"there is no tool {call.name!r:.100}: there are {', '.join(names)}")

@@ -9,6 +9,7 @@ import pytest
 
 from apps.worlds import playing
 from apps.worlds.episodes import Episode
+from apps.worlds.registry import WORLDS
 from tentalis.core.worlds import (
     AttemptDraft,
     EpisodeLimits,
@@ -16,6 +17,7 @@ from tentalis.core.worlds import (
     ToolCall,
     TurnAsked,
     TurnDraft,
+    Verification,
     World,
 )
 from tentalis.outbound.scopes import CancelScope, RequestEndedError
@@ -91,3 +93,42 @@ def test_what_a_hanging_world_opened_is_given_back_when_it_comes_back(
     assert world.given_back.wait(WAIT_S), f"opened {world.opened}, closed {world.closed}"
     assert world.closed == world.opened == [0]
     assert not episode.is_open
+
+
+class MovingWorld(World):
+    """Which says what may be called by what stands in its state, and breaks on some."""
+
+    name = "moving"
+    label = "Moving"
+    version = "1"
+
+    def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
+        return [{"type": "function", "function": {"name": CALL.name, "parameters": {"type": "object"}}}]
+
+    def tools_now(self, prompt: str, state: dict[str, str]) -> Sequence[Mapping[str, Any]]:
+        if prompt == "no list":
+            return [{"name": CALL.name}]
+        return self.tools(prompt) if state["room"] else []
+
+    def reset(self, prompt: str, seed: int | None) -> dict[str, str]:
+        return {} if prompt == "no room" else {"room": "hall"}
+
+    def act(self, state: dict[str, str], call: ToolCall, key: str) -> Observation:
+        return Observation(text="seen", ends=True)
+
+    def verify_state(self, prompt: str, reference: Any, state: Any, draft: AttemptDraft) -> Verification:
+        return Verification(outcome=1.0)
+
+
+@pytest.mark.parametrize(("prompt", "words"), [("no room", "KeyError: 'room'"), ("no list", "KeyError: 'function'")])
+def test_a_world_that_cannot_say_what_may_be_called_loses_that_episode_and_no_other(
+    prompt: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = MovingWorld()
+    monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, world.name: world}, ()))
+    broken, whole = Episode(key="1", prompt=prompt), Episode(key="2", prompt="a hall")
+    playing.play([broken, whole], world=world, agent=Looker(), model="m")
+    assert (broken.lost, broken.is_over, broken.is_open) == (words, True, False)
+    assert (whole.lost, whole.is_over) == ("", True)
+    assert whole.verification is not None
+    assert whole.verification.outcome == 1.0
