@@ -9,7 +9,7 @@ https://github.com/meta-pytorch/OpenEnv
 import asyncio
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
@@ -119,6 +119,7 @@ class _Session:
         self._episode: ServedEpisode | None = None
         self._told: asyncio.Queue[OutsideResult] = asyncio.Queue()
         self._name, self._prompt, self._steps, self._is_over = "", "", 0, False
+        self._tools: Sequence[Mapping[str, Any]] | None = None
 
     async def close(self) -> None:
         if self._episode is not None:
@@ -136,6 +137,7 @@ class _Session:
         prompt, seed, name = _choose_task(self._world, data)
         await self.close()
         self._name, self._prompt, self._steps, self._is_over = name, prompt, 0, False
+        self._tools = None
         told: asyncio.Queue[OutsideResult] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -146,7 +148,7 @@ class _Session:
         self._episode = ServedEpisode(self._world, prompt=prompt, seed=seed, key=name, tell=tell)
         begun = await self._hear()
         metadata = {
-            "tools": list(self._world.tools(prompt)),
+            "tools": list(begun.tools),
             "messages": self._world.messages_for(prompt, ""),
             "world": name_world(self._world),
         }
@@ -156,7 +158,8 @@ class _Session:
         action = {name: value for name, value in data.items() if name != "metadata"}
         kind = action.pop("type", ANSWER if ANSWER in action else CALL)
         if kind == LIST:
-            tools = [tool["function"] for tool in self._world.tools(self._prompt)]
+            known = self._world.tools(self._prompt) if self._tools is None else self._tools
+            tools = [tool["function"] for tool in known]
             shown = [
                 {
                     "name": one["name"],
@@ -172,18 +175,22 @@ class _Session:
         said = _read_action(kind, action)
         self._steps += 1
         self._episode.do(said)
+        before = self._tools
         told = await self._hear()
         if said.tool:
             seen: dict[str, Any] = {"tool_name": said.tool, "result": told.text, "error": None}
         else:
             seen = {"text": told.text}
-        return _write_observation({**seen, "metadata": _write_verdict(told)}, told)
+        changed = {} if self._tools == before else {"tools": list(told.tools)}
+        return _write_observation({**seen, "metadata": {**_write_verdict(told), **changed}}, told)
 
     async def _hear(self) -> OutsideResult:
         told = await self._told.get()
         self._is_over = told.is_over
         if told.lost:
             raise _RefusedError(f"the episode is lost, and nothing is said of it: {told.lost}", "EXECUTION_ERROR")
+        if not told.is_over:
+            self._tools = told.tools
         return told
 
 

@@ -50,12 +50,14 @@ class OutsideResult:
     """What comes of it.
 
     Args:
-        text: what the world says; of the beginning, what the task is.
+        text: what the world says; of the beginning, what its agent is asked.
+        tools: that may be called next.
         is_over: the episode ended, and `verification` says what it is worth; None where nothing can be said.
         lost: the fault of the world that ended it: nothing is said of who did it then.
     """
 
     text: str
+    tools: Sequence[Mapping[str, Any]] = ()
     is_over: bool = False
     verification: Verification | None = None
     lost: str = ""
@@ -111,7 +113,7 @@ class ServedEpisode:
             seed=self._seed,
             opening=self._world.messages_for(self._prompt, ""),
         )
-        play([episode], world=self._world, agent=_Outside(self._prompt, self._hear, self._tell), model="")
+        play([episode], world=self._world, agent=_Outside(self._hear, self._tell), model="")
         last = next((seen.text for seen in reversed(episode.turns[-1].seen or ())), "") if episode.turns else ""
         return OutsideResult(last, is_over=True, verification=episode.verification, lost=episode.lost)
 
@@ -119,7 +121,7 @@ class ServedEpisode:
         """In a world without turns: words, in which the world's own worker may call a tool, and go on."""
         form = next((kind.form for kind in find_own_agents() if kind.environment == self._world.name), None)
         parts: list[tuple[str, bool]] = []
-        self._tell(OutsideResult(self._prompt))
+        self._tell(OutsideResult(_read_last(self._world.messages_for(self._prompt, ""))))
         while True:
             said = self._hear()
             if said.tool:
@@ -138,6 +140,10 @@ class ServedEpisode:
         return OutsideResult("", is_over=True, verification=found)
 
 
+def _read_last(messages: Sequence[Mapping[str, Any]]) -> str:
+    return str(messages[-1]["content"])
+
+
 def _read_answer(form: AnswerForm | None, parts: Sequence[tuple[str, bool]]) -> AttemptDraft:
     if form is not None:
         return form.read(parts, is_cut=False)
@@ -149,7 +155,6 @@ def _read_answer(form: AnswerForm | None, parts: Sequence[tuple[str, bool]]) -> 
 class _Outside:
     """The agent of one episode, who waits for what is said."""
 
-    prompt: str
     hear: Callable[[], OutsideAction]
     tell: Callable[[OutsideResult], None]
 
@@ -166,7 +171,7 @@ class _Outside:
         return [self._take_turn(one, tools) for one in asked]
 
     def _take_turn(self, asked: TurnAsked, tools: Sequence[Mapping[str, Any]]) -> TurnDraft:
-        self.tell(OutsideResult(str(asked.messages[-1]["content"]) if asked.turn else self.prompt))
+        self.tell(OutsideResult(_read_last(asked.messages), tools))
         said = self.hear()
         if not said.tool:
             answer = [DraftStep(kind="answer", text=said.answer)] if said.answer else []

@@ -65,9 +65,28 @@ class ActingDoors(DoorsWorld):
         return [look, {**press, "function": {**press["function"], "name": "act"}}]
 
 
+class HallDoors(DoorsWorld):
+    """Whose agent is told more than the task's name, and may press only what it has looked at."""
+
+    name = "hall"
+
+    def messages_for(self, prompt: str, system_prompt: str) -> list[dict[str, str]]:
+        return super().messages_for(f"{prompt} Its lamp says which button.", system_prompt)
+
+    def tools(self, prompt: str) -> Any:
+        return super().tools(prompt)[:1]
+
+    def tools_now(self, prompt: str, state: dict[str, str]) -> Any:
+        return super().tools(prompt)[: 1 + ("looked" in state)]
+
+    def act(self, state: dict[str, str], call: ToolCall, key: str) -> Observation:
+        state["looked"] = "yes"
+        return super().act(state, call, key)
+
+
 @pytest.fixture(autouse=True)
 def worlds(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = {"doors": Doors(), "faulty": FaultyDoors(), "acting": ActingDoors()}
+    mine = {"doors": Doors(), "faulty": FaultyDoors(), "acting": ActingDoors(), "hall": HallDoors()}
     monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, **mine}, ()))
     Doors.closed = 0
 
@@ -145,6 +164,23 @@ def test_tools_are_listed_as_openenv_lists_them(doors: Player) -> None:
     tools = doors.see("step", {"type": "list_tools"})["observation"]["tools"]
     assert [one["name"] for one in tools] == ["look", "press"]
     assert tools[1]["input_schema"]["properties"] == {"button": {"enum": ["a", "b", "c"]}}
+
+
+def test_who_plays_is_told_what_an_agent_of_ours_is_and_which_tools_there_are_by_now() -> None:
+    def list_tools(player: Player) -> list[str]:
+        return [one["name"] for one in player.see("step", {"type": "list_tools"})["observation"]["tools"]]
+
+    with serving(make_app(get_world("hall"))) as url, playing(url) as player:
+        begun = player.see("reset", {"seed": 4})["observation"]
+        assert begun["text"].endswith(". Its lamp says which button.")
+        assert begun["text"] == begun["metadata"]["messages"][-1]["content"]
+        assert list_tools(player) == ["look"]
+        seen = player.see("step", LOOK)["observation"]
+        assert [one["function"]["name"] for one in seen["metadata"]["tools"]] == ["look", "press"]
+        assert list_tools(player) == ["look", "press"]
+        lamp = seen["result"].removeprefix("the lamp is ")
+        assert "tools" not in player.see("step", press(OPENS[lamp]))["observation"]["metadata"]
+        assert player.see("step", {"answer": "Done."})["reward"] == 1.0
 
 
 def test_what_the_model_would_be_told_of_a_bad_call_is_told(doors: Player) -> None:
