@@ -117,6 +117,66 @@ def test_records_of_openai_evals_and_conversations_are_read() -> None:
     ]
 
 
+def test_examples_that_stand_before_a_question_of_inspect_are_asked_and_not_answered() -> None:
+    shown = [
+        {"role": "user", "content": "What is 7 + 1?"},
+        {"role": "assistant", "content": "It is 8.", "source": "input"},
+    ]
+    for marks in ({"source": "generate"}, {}):  # older logs say less
+        samples = []
+        for number in (1, 2):
+            asked = {"role": "user", "content": f"What is {number} + 1?"}
+            answer = {"role": "assistant", "content": f"It is {number + 1}.", **marks}
+            system = {"role": "system", "content": "Be brief."}
+            told = {"input": [*shown, asked], "messages": [system, *shown, asked, answer]}
+            samples.append(make_inspect_sample(number, **told))
+        run = read(json.dumps(make_inspect_log(samples)).encode())
+        assert [one.opening[-1]["content"] for one in run.tries] == ["What is 1 + 1?", "What is 2 + 1?"]
+        assert [[one["role"] for one in tried.said] for tried in run.tries] == [["assistant"], ["assistant"]]
+
+
+def test_tools_of_a_conversation_are_calls_and_results_in_whatever_form_they_stand() -> None:
+    anthropic = {
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "Where is order 7?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "t1", "name": "look_up", "input": {"order": 7}},
+                    {"type": "tool_use", "id": "t2", "name": "look_up", "input": {"order": 8}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "Bern"}]},
+                    {"type": "tool_result", "tool_use_id": "t2", "content": "Basel"},
+                ],
+            },
+            {"role": "assistant", "content": "In Bern."},
+        ],
+    }
+    shared = {
+        "system": "Be brief.",
+        "conversations": [
+            {"from": "human", "value": "Where is order 7?"},
+            {"from": "function_call", "value": '{"name": "look_up", "arguments": {"order": 7}}'},
+            {"from": "observation", "value": "Bern"},
+            {"from": "gpt", "value": "In Bern."},
+        ],
+    }
+    for row, orders, results in ((anthropic, [7, 8], ["Bern", "Basel"]), (shared, [7], ["Bern"])):
+        (tried,) = read(spell_lines([row])).tries
+        assert [one["content"] for one in tried.opening] == ["Be brief.", "Where is order 7?"]
+        call, *told, last = tried.said
+        assert [json.loads(one["function"]["arguments"])["order"] for one in call["tool_calls"]] == orders
+        assert [(one["role"], one["content"]) for one in told] == [("tool", text) for text in results]
+        assert [one["tool_call_id"] for one in told] == [one["id"] for one in call["tool_calls"]]
+        assert (last["content"], tried.answer) == ("In Bern.", "In Bern.")
+
+
 ONE = make_inspect_sample(1)
 BAD: tuple[tuple[bytes, dict[str, Any], str], ...] = (
     (b"", {}, "wanted JSON"),

@@ -1,6 +1,7 @@
 """Conversations by themselves: ShareGPT's `conversations`, and `messages` in the chat API's form, one a row. Nobody
 graded them."""
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -32,6 +33,8 @@ WHO: Final = {
     "function_response": "tool",
 }
 """Who spoke, in ShareGPT's words and their descendants', and in the chat API's."""
+CALL: Final = "function_call"
+"""Who spoke where a model calls: a JSON object, or several in a list, with name and arguments."""
 
 
 def read_conversations(rows: Sequence[Any], *, form: str) -> LoggedRun:
@@ -51,7 +54,10 @@ def read_conversations(rows: Sequence[Any], *, form: str) -> LoggedRun:
 
 
 def _read_row(found: Any, read: Any, place: str) -> LoggedTry | None:
-    opening, said = split_conversation(read(require(found, dict, "row")))
+    messages = read(require(found, dict, "row"))
+    if isinstance(system := found.get("system"), str) and system:
+        messages = [{"role": "system", "content": system}, *messages]
+    opening, said = split_conversation(messages)
     if not (answer := find_answer(said)):
         raise RunLogError("wanted an answer behind the last words of a person, found none")
     return LoggedTry(
@@ -71,15 +77,34 @@ def _read_messages(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _read_sharegpt(found: dict[str, Any]) -> list[dict[str, Any]]:
     turns = require(found.get("conversations"), list, "conversations")
-    messages = (
-        [{"role": "system", "content": found["system"]}]
-        if isinstance(found.get("system"), str) and found["system"]
-        else []
-    )
+    messages: list[dict[str, Any]] = []
+    waiting: list[str] = []
     for number, turn in enumerate(turns):
         name = f"conversations[{number}]"
         who = require(require(turn, dict, name).get("from"), str, f"{name}.from")
-        if who not in WHO:
-            raise RunLogError(f"{name}.from: wanted one of {', '.join(WHO)}, found {who!r:.40}")
-        messages.append({"role": WHO[who], "content": require(turn.get("value"), str, f"{name}.value")})
-    return messages
+        if who not in {*WHO, CALL}:
+            raise RunLogError(f"{name}.from: wanted one of {', '.join([*WHO, CALL])}, found {who!r:.40}")
+        value = require(turn.get("value"), str, f"{name}.value")
+        calls = _read_calls(value, number) if who == CALL else []
+        message: dict[str, Any] = {"role": WHO.get(who, "assistant"), "content": "" if calls else value}
+        if calls:
+            message["tool_calls"], waiting = calls, [one["id"] for one in calls]
+        elif message["role"] == "tool" and waiting:
+            message["tool_call_id"] = waiting.pop(0)
+        messages.append(message)
+    return read_messages(messages, "conversations")
+
+
+def _read_calls(value: str, place: int) -> list[dict[str, Any]]:
+    """The calls of a turn; [] where it says them in another form, which is kept as words."""
+    try:
+        told = json.loads(value)
+    except (ValueError, RecursionError):
+        return []
+    calls = told if isinstance(told, list) else [told]
+    if not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in calls):
+        return []
+    return [
+        {"id": f"call_{place}_{n}", "function": {"name": one["name"], "arguments": one.get("arguments")}}
+        for n, one in enumerate(calls)
+    ]

@@ -62,11 +62,11 @@ def _name(place: int, found: Any) -> str:
 def _read_sample(found: Any, score: str) -> LoggedTry | None:
     require(found, dict, "sample")
     attachments = found.get("attachments") or {}
-    messages = read_messages(_restore(found.get("messages") or [], attachments))
-    first = next((n for n, one in enumerate(messages) if one["role"] == "assistant"), len(messages))
+    asked, told = _restore(found.get("input"), attachments), _restore(found.get("messages") or [], attachments)
+    messages = read_messages(told)
+    first = _find_first(told, asked)
     opening, said = messages[:first], messages[first:]
     if not opening:
-        asked = _restore(found.get("input"), attachments)
         opening = [{"role": "user", "content": asked}] if isinstance(asked, str) else read_messages(asked, "input")
     output = found.get("output") if isinstance(found.get("output"), dict) else {}
     choices = output.get("choices") or [{}]
@@ -92,6 +92,15 @@ def _read_sample(found: Any, score: str) -> LoggedTry | None:
         seconds=_number(found.get("working_time")) or _number(found.get("total_time")),
         cost_usd=_cost(usage),
     )
+
+
+def _find_first(messages: Sequence[Mapping[str, Any]], asked: Any) -> int:
+    """Place of the model's first answer: examples that stand in what was asked are none of its answers."""
+    answers = [n for n, one in enumerate(messages) if one["role"] == "assistant"]
+    generated = [n for n in answers if messages[n].get("source") == "generate"]
+    examples = [one for one in asked if isinstance(one, dict)] if isinstance(asked, list) else []
+    shown = sum(one.get("role") == "assistant" for one in examples)
+    return next(iter(generated or answers[shown:]), len(messages))
 
 
 def _read_scores(scores: Any, wanted: str) -> tuple[float | None, str, str]:

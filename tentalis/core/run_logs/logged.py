@@ -14,6 +14,10 @@ RIGHT: Final = {"c": 1.0, "correct": 1.0, "yes": 1.0, "true": 1.0, "p": 0.5, "pa
 """Grades in letters and words, as inspect_ai counts them."""
 
 
+_READ_ELSEWHERE: Final = frozenset({"reasoning", "thinking", "tool_use", "tool_result"})
+"""Parts of a message that are no words of it."""
+
+
 class RunLogError(ValueError):
     """What was wanted of a file, and what was found.
 
@@ -137,15 +141,29 @@ def require(value: Any, kind: type | tuple[type, ...], name: str) -> Any:
 def read_messages(messages: Any, name: str = "messages") -> list[dict[str, Any]]:
     """Messages in the chat API's form, whichever dialect they are in. Raises RunLogError."""
     return [
-        _read_message(require(one, dict, f"{name}[{n}]"), f"{name}[{n}]")
+        message
         for n, one in enumerate(require(messages, list, name))
+        for message in _read_message(require(one, dict, f"{name}[{n}]"), f"{name}[{n}]")
     ]
 
 
-def _read_message(found: Mapping[str, Any], name: str) -> dict[str, Any]:
-    role = require(found.get("role"), str, f"{name}.role")
-    message: dict[str, Any] = {"role": role, "content": read_content(found.get("content"), f"{name}.content")}
-    if calls := found.get("tool_calls"):
+def _read_message(found: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """One message, behind what tools told where that stands in it as parts, as Anthropic's API has it."""
+    role, content = require(found.get("role"), str, f"{name}.role"), found.get("content")
+    told = [
+        {
+            "role": "tool",
+            "content": read_content(one.get("content"), f"{name}.content"),
+            "tool_call_id": str(one.get("tool_use_id") or ""),
+        }
+        for one in _list_parts(content, "tool_result")
+    ]
+    used = [
+        {**one, "function": one.get("name"), "arguments": one.get("input", one.get("arguments"))}
+        for one in _list_parts(content, "tool_use")
+    ]
+    message: dict[str, Any] = {"role": role, "content": read_content(content, f"{name}.content")}
+    if calls := found.get("tool_calls") or used:
         message["tool_calls"] = [
             _read_call(one, f"{name}.tool_calls") for one in require(calls, list, f"{name}.tool_calls")
         ]
@@ -154,7 +172,15 @@ def _read_message(found: Mapping[str, Any], name: str) -> dict[str, Any]:
         if failed := found.get("error"):
             words = failed.get("message") if isinstance(failed, dict) else failed
             message["content"] = message["content"] or str(words)
-    return message
+    return told if told and not message["content"] else [*told, message]
+
+
+def _list_parts(content: Any, kind: str) -> list[dict[str, Any]]:
+    return (
+        [one for one in content if isinstance(one, dict) and one.get("type") == kind]
+        if isinstance(content, list)
+        else []
+    )
 
 
 def read_content(content: Any, name: str = "content") -> str:
@@ -171,7 +197,7 @@ def read_content(content: Any, name: str = "content") -> str:
         kind = require(part, dict, name).get("type")
         if kind in ("text", "input_text", "output_text"):
             parts.append(str(part.get("text", "")))
-        elif kind not in ("reasoning", "thinking"):
+        elif kind not in _READ_ELSEWHERE:
             parts.append(f"[{kind}]")
     return "\n".join(part for part in parts if part)
 
