@@ -108,6 +108,14 @@ def test_every_example_of_the_skills_files_works(skill: Skill, project: Project)
     assert {path.parent.name for path in (FILES / "skills").glob("*/SKILL.md")} == set(SKILLS)
 
 
+def test_who_waits_for_work_gets_what_waits_longest_however_much_there_is(skill: Skill, project: Project) -> None:
+    echo = Worker.objects.get(project=project)
+    first = make_task(project, echo)
+    rows = [{field.attname: getattr(first, field.attname) for field in Task._meta.concrete_fields} for _ in range(200)]
+    Task.objects.bulk_create(Task(**{**row, "id": None}) for row in rows)
+    assert skill("wait", "--worker", echo.name)[1]["id"] == first.pk
+
+
 def test_the_same_key_acts_once(skill: Skill) -> None:
     first = skill("assign", "--key", "k-1", "Once.")
     assert first == skill("assign", "--key", "k-1", "Once.")
@@ -118,6 +126,7 @@ def test_the_same_key_acts_once(skill: Skill) -> None:
     ("words", "code", "complaint"),
     [
         (("assign", "--worker", "nobody", "Hello."), 1, "no worker 'nobody'"),
+        (("assign", "--environment", "casino", "Hello."), 1, "casino"),
         (("assign", "--metadata", "[]", "Hello."), 1, "must be a JSON object"),
         (("result", "--task", "987654", "Hello."), 1, "[not_found]"),
         (("feedback", "--session", "nobody", "Good."), 1, "no session 'nobody'"),

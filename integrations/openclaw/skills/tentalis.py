@@ -153,9 +153,17 @@ def wait_for_work(given: argparse.Namespace) -> dict[str, Any]:
     if given.project:
         query["project"] = given.project
     until = time.monotonic() + given.wait
-    while not (found := call("GET", "tasks", query=query)["results"]) and time.monotonic() + LOOK_EVERY_S <= until:
+    while not (found := find_waiting(query)) and time.monotonic() + LOOK_EVERY_S <= until:
         time.sleep(LOOK_EVERY_S)
     return {**show(found[-1]), "prompt": found[-1]["prompt"]} if found else {}
+
+
+def find_waiting(query: dict[str, str]) -> list[Any]:
+    """The last page of those that wait, newest first."""
+    page = call("GET", "tasks", query=query)
+    while cursor := page["next_cursor"]:
+        page = call("GET", "tasks", query={**query, "cursor": cursor})
+    return list(page["results"])
 
 
 def claim(given: argparse.Namespace) -> dict[str, Any]:
@@ -222,7 +230,7 @@ def make_parser() -> argparse.ArgumentParser:
     one.add_argument("prompt", help="what is to be done; - reads it from standard input")
     one.add_argument("--worker", default="", help="who does it; default: the project's only one")
     one.add_argument("--project", default="", help="default: the only one of this token")
-    one.add_argument("--environment", default="chat", choices=["chat", "desk"])
+    one.add_argument("--environment", default="chat", help="the world it is in, as `tentalis world list` names it")
     one.add_argument("--metadata", default="", help="a JSON object kept with the task")
     one.set_defaults(run=assign)
 
