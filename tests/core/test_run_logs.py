@@ -128,7 +128,7 @@ def test_examples_that_stand_before_a_question_of_inspect_are_asked_and_not_answ
             asked = {"role": "user", "content": f"What is {number} + 1?"}
             answer = {"role": "assistant", "content": f"It is {number + 1}.", **marks}
             system = {"role": "system", "content": "Be brief."}
-            told = {"input": [*shown, asked], "messages": [system, *shown, asked, answer]}
+            told: dict[str, Any] = {"input": [*shown, asked], "messages": [system, *shown, asked, answer]}
             samples.append(make_inspect_sample(number, **told))
         run = read(json.dumps(make_inspect_log(samples)).encode())
         assert [one.opening[-1]["content"] for one in run.tries] == ["What is 1 + 1?", "What is 2 + 1?"]
