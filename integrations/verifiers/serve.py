@@ -177,7 +177,7 @@ class Session:
         asked = await self._asked.get()
         if asked is not None:
             prompt, self._tools = asked
-            shown = _write_messages(prompt) if not self._steps else _write_messages(prompt[-1:])
+            shown = _write_messages(_list_new(prompt) if self._steps else prompt)
             return {"observation": {"text": shown}, "reward": None, "done": False}
         assert self._episode is not None
         try:
@@ -187,6 +187,12 @@ class Session:
         if output.get("error"):
             raise Refused(str(output["error"]), "EXECUTION_ERROR")
         return {"observation": {"text": ""}, "reward": output["reward"], "done": True}
+
+
+def _list_new(messages: Sequence[Any]) -> Sequence[Any]:
+    """What stands behind the model's last answer."""
+    answers = (place for place in reversed(range(len(messages))) if messages[place]["role"] == "assistant")
+    return messages[next(answers, -1) + 1 :]
 
 
 def _write_messages(messages: Sequence[Any]) -> str:

@@ -1,0 +1,48 @@
+"""The server of `verifiers` environments, with the package's names in place of it: what is shown of an episode."""
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Mapping
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+ASKED = {"role": "user", "content": "What is two and two?"}
+TOLD = [{"role": "tool", "content": "4", "tool_call_id": "call_0"}, {"role": "user", "content": "And twice that?"}]
+
+
+class Environment:
+    """One that answers with two messages, as `env_response` may in verifiers 0.1.14."""
+
+    async def run_rollout(self, row: Mapping[str, Any], client: Any, *_: Any, **__: Any) -> dict[str, Any]:
+        first = await client.get_response([ASKED], "m", {}, [])
+        answered = {"role": "assistant", "content": first.message.content}
+        second = await client.get_response([ASKED, answered, *TOLD], "m", {}, [])
+        return {"reward": float(second.message.content == "8")}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Any:
+    names = ("MultiTurnEnv", "SingleTurnEnv", "ToolEnv", "Client")
+    told = {name: type(name, (), {"__init__": lambda self, *_: None}) for name in names}
+    told |= dict.fromkeys(("Response", "ResponseMessage", "Tool", "ToolCall", "Usage"), SimpleNamespace)
+    for name in ("verifiers", "verifiers.clients", "verifiers.types"):
+        module = ModuleType(name)
+        vars(module).update(told)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "integrations.verifiers.serve", raising=False)
+    return importlib.import_module("integrations.verifiers.serve")
+
+
+def test_all_that_an_environment_answers_is_shown(server: Any) -> None:
+    async def play() -> list[dict[str, Any]]:
+        session = server.Session(Environment(), [{}] * 5)
+        steps = [("reset", {"seed": 3}), ("step", {"answer": "4"}), ("step", {"answer": "8"})]
+        return [(await session.do(kind, data))[1] for kind, data in steps]
+
+    begun, seen, over = asyncio.run(play())
+    assert begun["observation"]["text"] == "What is two and two?"
+    assert seen["observation"]["text"] == "tool: 4\n\nuser: And twice that?"
+    assert (over["reward"], over["done"]) == (1.0, True)
