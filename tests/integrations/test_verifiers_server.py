@@ -26,7 +26,7 @@ class Environment:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Any:
     names = ("MultiTurnEnv", "SingleTurnEnv", "ToolEnv", "Client")
-    told = {name: type(name, (), {"__init__": lambda self, *_: None}) for name in names}
+    told: dict[str, Any] = {name: type(name, (), {"__init__": lambda self, *_: None}) for name in names}
     told |= dict.fromkeys(("Response", "ResponseMessage", "Tool", "ToolCall", "Usage"), SimpleNamespace)
     for name in ("verifiers", "verifiers.clients", "verifiers.types"):
         module = ModuleType(name)
