@@ -1,6 +1,7 @@
 """Asking a model to judge an attempt, and reading its verdict strictly: a broken answer is no vote."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -246,7 +247,8 @@ def parse_decision(text: str) -> Decision | Unscored:
 def parse_judgement(text: str, *, step_count: int) -> Judgement | Unscored:
     """Read a verdict; words, thoughts and code fences around it are let pass, anything else wrong makes it no vote.
 
-    Two different verdicts in one answer are no vote either: one of them may be quoted from the work that is judged.
+    Two different verdicts in one answer are no vote either, and none is one that stands beside or inside what cannot be
+    read as one: it may be quoted from the work that is judged.
 
     Args:
         step_count: `JudgeRequest.step_count`; the verdict must score exactly these steps.
@@ -282,11 +284,14 @@ class _VerdictError(ValueError):
 
 
 def _find_verdict(text: str, key: str) -> dict[str, Any]:
-    """The one outermost JSON object of the text that has the key; it may stand there more than once."""
+    """The one outermost JSON object of the text that has the key, which stands nowhere else; it may stand there more than
+    once.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_refuse_double_keys, parse_constant=_refuse_constant)
     verdicts: list[dict[str, Any]] = []
     position = text.find("{")
-    tried = 0
+    tried, read_to = 0, 0
+    around: list[str] = []
     while position >= 0:
         tried += 1
         if tried > _MAX_BRACES:
@@ -298,9 +303,14 @@ def _find_verdict(text: str, key: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             end = position + 1
         else:
+            around.append(text[read_to:position])
+            read_to = end
             if key in value:
                 verdicts.append(value)
         position = text.find("{", end)
+    around.append(text[read_to:])
+    if verdicts and any(re.search(rf"""["']{key}["']\s{{0,20}}:""", words) for words in around):
+        raise _VerdictError(f'"{key}" stands outside of the JSON object too: what it quotes cannot be told from it')
     if not verdicts:
         raise _VerdictError(f'no JSON object with "{key}" in the judge\'s answer')
     if any(verdict != verdicts[0] for verdict in verdicts):
