@@ -284,9 +284,7 @@ class _VerdictError(ValueError):
 
 
 def _find_verdict(text: str, key: str) -> dict[str, Any]:
-    """The one outermost JSON object of the text that has the key, which stands nowhere else; it may stand there more than
-    once.
-    """
+    """The one outermost JSON object of the text that has the key, maybe more than once; nowhere else does it stand."""
     decoder = json.JSONDecoder(object_pairs_hook=_refuse_double_keys, parse_constant=_refuse_constant)
     verdicts: list[dict[str, Any]] = []
     position = text.find("{")
