@@ -3,14 +3,18 @@
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import sub
+from statistics import fmean, pvariance
 
-from tentalis.core.learning.gate import compare_paired
 from tentalis.core.learning.sequential import find_valid_reach
 
 LEAST_TASKS = 20
 """On each side, before anything is said."""
 ALPHA = 0.05
 """Chance that the interval ever misses the true difference, over all looks together."""
+ADDED = 12
+"""Observations half a point from the mean that the variance is taken with. With one, a canary that is right in 90 of
+100 beside one that is always right was called at most 10 points worse in 16 of 100 trials; with these in 1 to 4."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +61,8 @@ class CanaryReading:
 def judge_canary(deployed: Arm, canary: Arm, *, margin: float) -> CanaryReading:
     """Compare two sides that did different tasks; may be asked after every task.
 
-    The variance is the sample's with one more observation half a point from the mean on each side, so that a few equal
-    scores do not pass for certainty.
+    The variance is the sample's with `ADDED` more observations on each side, so that a few equal scores do not pass for
+    certainty.
 
     Args:
         margin: how much worse a canary may be and still be called safe, as a share.
@@ -73,12 +77,12 @@ def judge_canary(deployed: Arm, canary: Arm, *, margin: float) -> CanaryReading:
 
 def judge_shadow(deployed: Sequence[float], shadow: Sequence[float], *, margin: float) -> CanaryReading:
     """As `judge_canary`, of scores of the same tasks in the same order: how hard a task is says nothing any more."""
-    if not deployed:
+    tasks = len(deployed)
+    if not tasks:
         return _read(Arm(tasks=0), Arm(tasks=0), None, margin=margin)
-    found = compare_paired(shadow, deployed)
-    before, unseen = (Arm(tasks=found.items, mean=mean) for mean in (found.reference, found.candidate))
-    variance = found.std**2 / (found.items + 2) if found.items >= LEAST_TASKS else None
-    return _read(before, unseen, variance, margin=margin)
+    before, unseen = (Arm(tasks=tasks, mean=fmean(scores)) for scores in (deployed, shadow))
+    gaps = Arm(tasks=tasks, variance=pvariance(map(sub, shadow, deployed)))
+    return _read(before, unseen, _variance_of_mean(gaps) if tasks >= LEAST_TASKS else None, margin=margin)
 
 
 def _read(deployed: Arm, canary: Arm, variance: float | None, *, margin: float) -> CanaryReading:
@@ -105,4 +109,4 @@ def _read(deployed: Arm, canary: Arm, variance: float | None, *, margin: float) 
 
 
 def _variance_of_mean(arm: Arm) -> float:
-    return (arm.tasks * arm.variance + 0.25) / (arm.tasks + 1) / arm.tasks
+    return (arm.tasks * arm.variance + ADDED / 4) / (arm.tasks + ADDED) / arm.tasks

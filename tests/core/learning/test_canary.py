@@ -103,6 +103,42 @@ def test_what_did_the_same_tasks_is_told_sooner_than_what_did_others() -> None:
     assert all(_watch_shadow(seed, drop=0.3)[0] is CanaryOutcome.HARM for seed in range(20))
 
 
+def _trial(chance: random.Random, *, deployed: float, canary: float, share: float) -> CanaryOutcome:
+    """A trial of binary scores that is looked at after every task."""
+    tasks, right = [0, 0], [0, 0]
+    for _ in range(2_000):
+        side = chance.random() < share
+        tasks[side] += 1
+        right[side] += chance.random() < (canary if side else deployed)
+        means = [one / max(count, 1) for one, count in zip(right, tasks, strict=True)]
+        sides = [Arm(tasks=n, mean=mean, variance=mean * (1 - mean)) for n, mean in zip(tasks, means, strict=True)]
+        outcome = judge_canary(*sides, margin=0.1).outcome
+        if outcome is not CanaryOutcome.WATCHING:
+            return outcome
+    return CanaryOutcome.WATCHING
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("deployed", "share"), [(1.0, 0.5), (1.0, 0.1), (0.95, 0.2)])
+def test_what_is_worse_by_the_whole_margin_hardly_passes_beside_what_is_nearly_always_right(
+    deployed: float, share: float
+) -> None:
+    chance = random.Random(7)
+    found = [_trial(chance, deployed=deployed, canary=deployed - 0.1, share=share) for _ in range(SIMULATIONS)]
+    assert found.count(CanaryOutcome.SAFE) <= 0.05 * SIMULATIONS
+
+
+def test_twenty_right_answers_do_not_show_that_a_canary_is_good_enough() -> None:
+    """A canary that is right in 86 of 100 gives as many in one trial of twenty."""
+    readings = [judge_canary(Arm(tasks=200, mean=1.0), Arm(tasks=n, mean=1.0), margin=0.1).outcome for n in (20, 60)]
+    assert readings == [CanaryOutcome.WATCHING, CanaryOutcome.SAFE]
+
+
+def test_a_shadow_that_never_errs_beside_what_never_errs_is_watched_for_some_tasks_first() -> None:
+    readings = [judge_shadow([1.0] * tasks, [1.0] * tasks, margin=0.1).outcome for tasks in (30, 60)]
+    assert readings == [CanaryOutcome.WATCHING, CanaryOutcome.SAFE]
+
+
 def test_a_shadow_that_was_told_nothing_of_is_watched() -> None:
     assert judge_shadow([], [], margin=0.1).outcome is CanaryOutcome.WATCHING
     assert "0 of its tasks" in judge_shadow([], [], margin=0.1).words
@@ -117,10 +153,10 @@ def test_an_equal_canary_is_called_safe_once_enough_was_seen() -> None:
 
 
 def test_the_interval_is_the_one_worked_by_hand() -> None:
-    """V = 2 * (0.21 * 99 + 0.25) / 100 / 99; reach^2 = 2 V (V + .01) / .01 * (ln 20 + ln((V + .01) / V) / 2)."""
-    side = Arm(tasks=99, mean=0.5, variance=0.21)
+    """V = 2 * (0.21 * 88 + 3) / 100 / 88; reach^2 = 2 V (V + .01) / .01 * (ln 20 + ln((V + .01) / V) / 2)."""
+    side = Arm(tasks=88, mean=0.5, variance=0.21)
     reading = judge_canary(side, side, margin=0.1)
-    assert reading.high == pytest.approx(0.20885, abs=1e-5)
+    assert reading.high == pytest.approx(0.22721, abs=1e-5)
 
 
 def test_nothing_is_said_of_a_few_tasks_however_bad() -> None:
