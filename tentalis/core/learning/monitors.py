@@ -168,10 +168,13 @@ def watch_batch(facts: BatchFacts, *, sequences: int, stale: int) -> tuple[Alarm
 
 
 def watch_traffic(live: AnswerProfile, panel: AnswerProfile) -> tuple[Alarm, ...]:
-    """What live answers look like beside those on the panel that the adapter was let in by; () while they are few."""
+    """What live answers look like beside those on the panel that the adapter was let in by; () while they are few.
+
+    Nothing more can be measured of them and they are looked at again and again, so what may be noise is no alarm.
+    """
     if live.answers < LIMITS.least_answers:
         return ()
-    return find_alarms(live, panel, limits=LIVE_COLLAPSE)
+    return tuple(one for one in find_alarms(live, panel, limits=LIVE_COLLAPSE) if not one.may_be_noise)
 
 
 LIVE_COLLAPSE = CollapseLimits(
