@@ -59,6 +59,15 @@ def test_too_few_steps_of_one_kind_prove_nothing() -> None:
     assert "wanted 15 good and 15 bad held-out steps" in words
 
 
+def test_many_steps_of_few_tasks_prove_nothing() -> None:
+    few = [item._replace(group=place % 9) for place, item in enumerate(make_items(3.0, 0.0))]
+    is_accepted, words = judge(few)
+    assert not is_accepted
+    assert "of 10 tasks of known truth, found" in words
+    assert words.endswith("of 9")
+    assert judge([item._replace(group=place % 10) for place, item in enumerate(few)])[0]
+
+
 def test_a_policy_that_asks_for_nothing_known_is_refused() -> None:
     with pytest.raises(ScoringError, match="wanted needs better or not_worse"):
         ScorerPolicy(needs="worse")  # type: ignore[arg-type]
