@@ -106,7 +106,8 @@ def combine(
 
     A scorer of the profile that is missing from `scores` is unscored too. Nothing is filled in. Where the profile has
     scorers that say whether work is right and none of them has a score, there is no value: the supporting ones alone
-    would give right and wrong work the same.
+    would give right and wrong work the same. Nor do they gain by distrust: none is trusted more than those are, on
+    average, that say what is right.
 
     Args:
         trust: scorer -> factor on its weight, in [0, 1]; 1 for who is not named. With 0 its score is not used.
@@ -138,6 +139,9 @@ def combine(
         ]
         present = {}
     weighed = {scorer: profile.weights[scorer] * trust.get(scorer, 1.0) for scorer in present}
+    if telling := present.keys() - SUPPORTING:
+        most = math.fsum(weighed[one] for one in telling) / math.fsum(profile.weights[one] for one in telling)
+        weighed |= {one: min(weighed[one], most * profile.weights[one]) for one in present.keys() & SUPPORTING}
     total = math.fsum(weighed.values())
     used = {scorer: weight / total for scorer, weight in weighed.items()}
     value = math.fsum(used[scorer] * score for scorer, score in present.items()) if present else None

@@ -57,6 +57,16 @@ def test_effort_alone_is_no_score_but_where_a_project_scores_by_it() -> None:
     assert combine({"hallucination": 0.8, "effort": 0.4}, own).value == pytest.approx(0.6)
 
 
+def test_who_does_not_say_what_is_right_gains_nothing_by_distrust() -> None:
+    trust = {"prm": 0.11, "hallucination": 0.11}
+    right = combine({"prm": 0.9, "hallucination": 0.9, "effort": 0.3}, PROFILES["chat"], trust=trust)
+    wrong = combine({"prm": 0.1, "hallucination": 0.9, "effort": 1.0}, PROFILES["chat"], trust=trust)
+    assert dict(right.used_weights) == pytest.approx(PROFILES["chat"].weights)
+    assert (right.value or 0.0) > (wrong.value or 0.0) + 0.3
+    one_of_two = combine({"tests": 1.0, "prm": 0.0, "diff_size": 1.0}, PROFILES["swe"], trust={"prm": 0.0001})
+    assert dict(one_of_two.used_weights) == pytest.approx({"tests": 0.8, "prm": 0.0, "diff_size": 0.2}, abs=1e-3)
+
+
 def test_a_scorer_that_gave_nothing_is_unscored() -> None:
     combined = combine({"outcome": 0.3}, PROFILES["desk"])
     assert combined.value == 0.3
