@@ -207,7 +207,7 @@ def _value(text: str) -> float:
 def _is_computed(value: float, known: Sequence[float]) -> bool:
     """Whether one operation on two known numbers gives it: sum, difference, product, quotient or percentage."""
     return any(
-        value in (a + b, a * b, a - b)
+        any(math.isclose(found, value, rel_tol=1e-9) for found in (a + b, a * b, a - b))
         or (b and (math.isclose(a / b, value, rel_tol=5e-3) or math.isclose(100 * a / b, value, rel_tol=5e-3)))
         or math.isclose(a * b / 100, value, rel_tol=1e-6)
         for a, b in product(known, repeat=2)

@@ -47,6 +47,14 @@ def test_a_number_one_operation_away_is_computed_and_another_is_not(said: str, i
     assert [claim.is_supported for claim in found.claims] == [is_there]
 
 
+def test_prices_add_up_as_they_do_on_paper() -> None:
+    prices = Source("prices", "A mug costs 4.35 EUR, a card 0.10 EUR, a stamp 0.20 EUR.")
+    (step,) = check_attempt(
+        make_context("13.05 EUR, and 0.30 EUR.", prompt="What are 3 mugs?", sources=(prices,))
+    ).steps
+    assert [(claim.text, claim.is_supported) for claim in step.claims] == [("13.05", True), ("0.30", True)]
+
+
 def test_what_a_step_computed_supports_the_next_and_what_it_made_up_does_not() -> None:
     checked = check_attempt(make_context("Twice 450 is 900.", "900 and 450 are 1350.", "It is 7777.", "As said, 7777."))
     assert [len(step.unsupported) for step in checked.steps] == [0, 0, 1, 1]
