@@ -144,7 +144,7 @@ class GradingRule:
             return NewGrade(
                 None, ("; ".join(one.words for one in said if one.share is None) or "?")[:300], details, names
             )
-        return NewGrade(round(joined.share, 4), "", details, names)
+        return NewGrade(joined.share, "", details, names)
 
     def _weigh(self, rubric: ItemRubric) -> Mapping[str, float] | str:
         try:
@@ -183,4 +183,4 @@ def _apply_rubric(rubric: ItemRubric, weights: Mapping[str, float] | str, subjec
         return NewGrade(0.0, details=[{"check": "answer", "words": "there is no answer"}])
     items = rubric.find(subject.prompt, [(step.kind, step.text) for step in subject.draft.steps])
     found = {name: value for name, value in items.items() if value}
-    return NewGrade(round(judge_items(weights, items), 4), "", [{"check": "rubric", "items": found}], ["rubric"])
+    return NewGrade(judge_items(weights, items), "", [{"check": "rubric", "items": found}], ["rubric"])

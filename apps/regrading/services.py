@@ -28,6 +28,8 @@ from tentalis.outbound.scopes import current_scope
 LEAST_BLOCK, BLOCK = 32, 1_000
 """Answers that are graded, and committed, together: few at first and where it takes long, more where it is quick."""
 QUICK_S: Final = 1.0
+DIGITS: Final = 4
+"""Of a grade, old or new, as tries of runs have theirs: what differs by less is the same."""
 DIFF: Final = ("higher", "lower", "same", "gained", "lost", "newly_scored", "unscored")
 """Higher and lower grades than before, and the same; those that came to the good side, and that left it; those that had
 no grade before; those that have none now."""
@@ -115,7 +117,12 @@ def regrade(regrading_id: int, *, by: str) -> None:
             scope.require()  # what was not asked for want of time is no grade
         grades = [
             Regrade(
-                regrading=row, subject_id=one.pk, old=one.old, new=new.value, cause=new.cause, details=list(new.details)
+                regrading=row,
+                subject_id=one.pk,
+                old=_cut(one.old),
+                new=_cut(new.value),
+                cause=new.cause,
+                details=list(new.details),
             )
             for one, new in zip(subjects, found, strict=True)
         ]
@@ -127,6 +134,10 @@ def regrade(regrading_id: int, *, by: str) -> None:
             Regrading.objects.filter(pk=row.pk).update(graders=row.graders, graded=row.graded, unscored=row.unscored)
         is_quick = time.monotonic() - began < QUICK_S
         count = min(BLOCK, 2 * count) if is_quick else max(LEAST_BLOCK, count // 2)
+
+
+def _cut(grade: float | None) -> float | None:
+    return None if grade is None else round(grade, DIGITS)
 
 
 def _end(row: Regrading, *, by: str) -> None:
@@ -148,7 +159,7 @@ def list_changed(row: Regrading, changed: str) -> QuerySet[Regrade]:
     if changed == "side":
         return row.grades.filter((good_before & bad_now) | (bad_before & good_now))
     if changed == "grade":
-        return row.grades.exclude(old=F("new"))
+        return row.grades.exclude(old=F("new")).exclude(old=None, new=None)
     return row.grades.all()
 
 

@@ -156,6 +156,17 @@ def test_a_projects_attempts_are_graded_anew_and_what_was_trained_with_them_stay
         flow.ask_regrading(project=project, rule=rule, by=alice, source="rollouts")
 
 
+def test_the_same_grade_of_many_digits_is_the_same(project: Project, alice: User) -> None:
+    worker = make_worker(project, "desk", Worker.Kind.ECHO)
+    for outcome in (1 / 3, None):
+        task = make_task(project, worker, group_size=1, submitted_by=alice)
+        make_attempt(task, answer="two", outcome=outcome, score=outcome)
+    parts = [[1, {"check": "contains", "value": "two"}], [2, {"check": "contains", "value": "three"}]]
+    row = do(flow.ask_regrading(project=project, rule=GradingRule(checks={"weighted": parts}), by=alice))
+    assert (row.counts["same"], row.counts["lower"], row.counts["newly_scored"]) == (1, 0, 1)
+    assert [one.old for one in list_changed(row, "grade")] == [None]
+
+
 def test_one_that_failed_goes_on_behind_its_last_grade_when_it_is_replayed(run: Evaluation, alice: User) -> None:
     row = flow.ask_regrading(
         project=run.project, rule=GradingRule(checks=choose("A")), by=alice, source="run", evaluation=run
