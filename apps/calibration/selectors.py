@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import F, Q, QuerySet
 
 from apps.calibration.models import Comparison, Rater
 from apps.judges.models import JudgeProbe, name_llm_manager, name_pair_rater
@@ -115,13 +115,20 @@ def trace_history(sittings: Iterable[tuple[datetime, list[Judged]]]) -> list[Poi
     return found
 
 
-def find_words_beside_people(probe: JudgeProbe) -> list[Judged]:
-    """What the judge of a probe and people said of the same work, as AI manager or of pairs; the last `REMEMBERED`.
+def find_words_beside_people(probe: JudgeProbe) -> list[list[Judged]]:
+    """What the judge of a probe and people said of the same tasks, as AI manager or of pairs, by task; the last
+    `REMEMBERED` words. What was compared before it was reinstated counts no more.
 
     Handles name a model without its server: two servers' models of one name are told apart by nobody.
     """
     handles = [name_llm_manager(probe.model), name_pair_rater(probe.model)]
     rows = Comparison.objects.filter(
-        rater__project=probe.project_id, rater__handle__in=handles, source__in=("human", "gold")
+        Q(rater__counted_from=None) | Q(at__gte=F("rater__counted_from")),
+        rater__project=probe.project_id,
+        rater__handle__in=handles,
+        source__in=("human", "gold"),
     )
-    return list(rows.order_by("-id").values_list("said", "truth")[:REMEMBERED])
+    tasks: dict[int, list[Judged]] = {}
+    for task, said, truth in rows.order_by("-id").values_list("attempt__task", "said", "truth")[:REMEMBERED]:
+        tasks.setdefault(task, []).append((said, truth))
+    return list(tasks.values())

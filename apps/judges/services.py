@@ -23,6 +23,7 @@ from apps.judges.selectors import find_first
 from tentalis.core.scoring.judge_probes import (
     OWN,
     SCORES,
+    Beside,
     describe_verdict,
     find_probes_version,
     find_verdict,
@@ -68,13 +69,13 @@ def open_probe(row: JudgeProbe, *, by: str) -> JudgeProbe:
     return row
 
 
-def probe_judge(probe_id: int, *, people: Callable[[JudgeProbe], Sequence[tuple[float, float]]], by: str) -> None:
+def probe_judge(probe_id: int, *, people: Callable[[JudgeProbe], Sequence[Beside]], by: str) -> None:
     """Go on for a part of the time that a link has; what is left is done by the next one.
 
     A judge of which nothing at all can be scored at first is not asked further.
 
     Args:
-        people: finds (what it said, what a person said) of the same work.
+        people: finds what it and people said of the same tasks.
     """
     row = JudgeProbe.objects.select_related("project", "provider").get(pk=probe_id)
     if row.state == JudgeProbe.State.QUEUED:
@@ -118,7 +119,7 @@ def _ask_some(row: JudgeProbe, part: str, voter: Voter | Unscored) -> None:
         done += pool.map(lambda place: ask_item(voter, part, ITEMS[place], owns[place] if owns else ()), places)
 
 
-def _end(row: JudgeProbe, people: Sequence[tuple[float, float]], *, by: str) -> None:
+def _end(row: JudgeProbe, people: Sequence[Beside], *, by: str) -> None:
     first = find_first(row)
     figures = measure_judge(row.answers, first=None if first is None else first.answers, people=people)
     verdict = find_verdict(figures)

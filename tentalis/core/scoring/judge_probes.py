@@ -9,6 +9,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
@@ -24,6 +26,8 @@ from tentalis.core.scoring.quoting import Message
 Verdict = Literal["above", "below", "unscored"]
 Said = Sequence[Any]
 """What was said of one item: a number for each question, or the cause where there is none."""
+Beside = Sequence[tuple[float, float]]
+"""(what it said, what a person said) of all that both judged of one task, in [0, 1]."""
 Answers = Mapping[str, Sequence[Said]]
 """Probe -> (N,) what was said of each item."""
 
@@ -31,7 +35,7 @@ CONFIDENCE: Final = 0.95
 LEAST_SHARE: Final = 0.5
 """Of the items that must be scored, without which a figure says nothing."""
 LEAST_BESIDE_PEOPLE: Final = 30
-"""Judgements beside a person's, without which agreement says nothing."""
+"""Tasks that it and a person judged, without which agreement says nothing."""
 OWN: Final = "own_answers"
 """The judge's own answers to the items, which are no probe but what one is made of."""
 SCORES: Final = "scores"
@@ -168,13 +172,13 @@ def find_probes_version() -> str:
 
 
 def measure_judge(
-    answers: Answers, *, first: Answers | None = None, people: Sequence[tuple[float, float]] = ()
+    answers: Answers, *, first: Answers | None = None, people: Sequence[Beside] = ()
 ) -> list[ProbeFigure]:
     """Every figure of `BAR`, in its order.
 
     Args:
         first: what was said the first time the same was asked; None: this is the first time.
-        people: (what it said, what a person said) of the same work, in [0, 1].
+        people: of each task that people judged too.
     """
     known = answers.get("known", ())
     figures = {
@@ -258,11 +262,13 @@ def _measure_drift(now: Sequence[Said], first: Sequence[Said] | None) -> ProbeFi
     return _measure("drift", both, others=[0.0 if isinstance(old, str) else old for old in before])
 
 
-def _measure_people(people: Sequence[tuple[float, float]]) -> ProbeFigure:
+def _measure_people(people: Sequence[Beside]) -> ProbeFigure:
+    """The attempts and steps of one task are alike, so that it is one item, whose share they make."""
     if len(people) < LEAST_BESIDE_PEOPLE:
         return ProbeFigure(name="people", items=len(people))
-    sides = [(approves(mine), approves(theirs)) for mine, theirs in people]
-    found = _measure("people", [float(mine == theirs) for mine, theirs in sides], scale=_read_share)
+    tasks = [[(approves(mine), approves(theirs)) for mine, theirs in task] for task in people]
+    found = _measure("people", [fmean(mine == theirs for mine, theirs in task) for task in tasks], scale=_read_share)
+    sides = list(chain.from_iterable(tasks))
     kappa = cohen_kappa([mine for mine, _ in sides], [theirs for _, theirs in sides]).value
     return replace(found, kappa=kappa)
 

@@ -205,7 +205,13 @@ def test_people_count_where_they_judged_the_same_work_as_the_judge(project: Proj
         Comparison.objects.create(
             project=project, rater=rater, attempt=attempt, said=0.9, truth=1.0, source=source, counts=True
         )
-    assert find_words_beside_people(JudgeProbe(project=project, model="judge")) == [(0.9, 1.0)]
+    rater, step = Rater.objects.get(handle="agent:llm:judge"), attempt.steps.first()
+    Comparison.objects.create(
+        project=project, rater=rater, attempt=attempt, step=step, said=0.2, truth=0.0, source="gold", counts=True
+    )
+    assert find_words_beside_people(JudgeProbe(project=project, model="judge")) == [[(0.2, 0.0), (0.9, 1.0)]]
+    Rater.objects.filter(pk=rater.pk).update(counted_from=timezone.now() + timedelta(seconds=1))
+    assert find_words_beside_people(JudgeProbe(project=project, model="judge")) == [], "it began anew since"
 
 
 def test_probes_are_asked_for_and_read_by_rest(project: Project, alice: User, box: Provider) -> None:

@@ -111,13 +111,22 @@ def test_own_answers_are_compared_where_they_are_right_and_a_judge_that_has_none
     assert find_verdict(figures.values()) == "above"
 
 
-def test_agreement_with_people_counts_from_thirty_judgements_on() -> None:
-    few = [(0.9, 1.0)] * (LEAST_BESIDE_PEOPLE - 1)
+def test_agreement_with_people_counts_from_thirty_tasks_on() -> None:
+    few = [[(0.9, 1.0)]] * (LEAST_BESIDE_PEOPLE - 1)
     assert measure(ScriptedJudge(), people=few)["people"].value is None
-    good = measure(ScriptedJudge(), people=[*few, (0.1, 0.0)] * 2)["people"]
+    good = measure(ScriptedJudge(), people=[*few, [(0.1, 0.0)]] * 2)["people"]
     assert (good.value, good.verdict, good.kappa) == (1.0, "above", 1.0)
-    bad = measure(ScriptedJudge(), people=[(0.9, 0.0), (0.1, 1.0)] * 20)["people"]
+    bad = measure(ScriptedJudge(), people=[[(0.9, 0.0)], [(0.1, 1.0)]] * 20)["people"]
     assert (bad.value, bad.verdict, bad.kappa) == (0.0, "below", -1.0)
+
+
+def test_the_steps_of_three_tasks_are_no_thirty_judgements() -> None:
+    """A judge that is right on three tasks of four has two of these three wrong in one case of six."""
+    tasks = [[(0.9, 0.0)] * 12, [(0.9, 0.0)] * 12, [(0.9, 1.0)] * 12]
+    found = measure(ScriptedJudge(), people=tasks)["people"]
+    assert (found.value, found.verdict, found.items) == (None, "unscored", 3)
+    many = measure(ScriptedJudge(), people=[[(0.9, 1.0), (0.9, 0.0)], [(0.9, 1.0)]] * 20)["people"]
+    assert (many.value, many.items) == (0.75, 40)
 
 
 def test_every_item_has_right_answers_that_hold_its_key_and_a_wrong_one_that_does_not() -> None:
