@@ -21,11 +21,13 @@ from apps.audit.services import move, record
 from apps.base.errors import ConflictError, TentalisError
 from apps.base.inserting import insert
 from apps.calibration.models import Comparison, Rater
+from apps.calibration.selectors import weights_of
 from apps.calibration.services import JudgedRow, Sitting, record_comparisons
 from apps.evals.comparing import require_scored
 from apps.evals.models import ItemTry
 from apps.evals.panels import LEAST_OWN, ItemSet, choose_unchecked_panel
 from apps.evals.results import Measured
+from apps.feedback.comparing import TRUSTED_AS_TRUTH
 from apps.feedback.expiry import expire_reviews_of
 from apps.feedback.managers import find_judge
 from apps.feedback.managers.llm import LlmManager, PairQuestion
@@ -327,13 +329,17 @@ def choose_evidence(adapter: Adapter, policy: GatePolicy, *, by: str) -> SideByS
 def calibrate(project: Project, judge: LlmManager, *, adapter_name: str = "") -> Calibration:
     """How often the judge agrees with this project's people; pairs that it was not asked about yet are asked about.
 
-    Its words are kept beside theirs and move no weight: to prefer is not to approve.
+    Its words are kept beside theirs and move no weight: to prefer is not to approve. Of who is not trusted any more no
+    word counts.
 
     Raises:
         ProviderBusyError: it cannot be asked now.
     """
     judged = find_judged_pairs(project.pk)[:MOST_CALIBRATED]
     rows = Comparison.objects.filter(project=project, rater__handle=judge.rater, source=Comparison.Source.HUMAN)
+    people = {one.by for one in judged} | set(rows.order_by().values_list("against", flat=True))
+    trust = weights_of(project.pk, people)
+    rows = rows.filter(against__in=[handle for handle in people if trust[handle] >= TRUSTED_AS_TRUTH])
     there = set(rows.values_list("attempt_id", flat=True))
     new = [one for one in judged if one.first.pk not in there]
     questions = [PairQuestion(project, one.task.prompt, read_answer(one.first), read_answer(one.second)) for one in new]

@@ -25,12 +25,15 @@ from apps.evals.services import hash_item
 from apps.feedback.claims import claim
 from apps.feedback.expiry import expire_reviews
 from apps.feedback.hints import extract_hints
+from apps.feedback.managers import find_judge
 from apps.feedback.models import Feedback, Hint, Review
+from apps.feedback.rules import validate_review_policy
 from apps.feedback.side_by_side import find_conversation, find_judged_pairs, open_pair, read_preferences
 from apps.feedback.submit import give_feedback, give_task_feedback
 from apps.gate.awaiting import PEOPLE, find_answered, withdraw_decided
 from apps.gate.gating import gate_adapter
 from apps.gate.models import AnswerPair
+from apps.gate.pairs import calibrate
 from apps.inference.models import Exchange, Provider
 from apps.outbox.models import Segment
 from apps.pipeline import flow
@@ -179,6 +182,19 @@ def test_a_judge_is_asked_about_a_pair_once(clerk: Worker, wise: Judge, alice: U
     Adapter.objects.get(version=1).verdicts.all().delete()
     gate_adapter(Adapter.objects.get(version=1).pk, by="gate")
     assert len(wise.requests) == asked
+
+
+def test_of_who_is_trusted_no_more_no_word_tells_how_often_a_judge_errs(
+    clerk: Worker, wise: Judge, alice: User, bob: User
+) -> None:
+    judge_pairs(clerk, alice, 20)
+    judge_pairs(clerk, bob, 20, start=2_000)
+    asked = find_judge(validate_review_policy(clerk.project.review_policy), clerk.project)
+    assert calibrate(clerk.project, asked).pairs == 40
+    Rater.objects.update_or_create(
+        project=clerk.project, handle=bob.handle, defaults={"quarantined_at": timezone.now()}
+    )
+    assert calibrate(clerk.project, asked).pairs == 20
 
 
 # --- people ----------------------------------------------------------------------------------------------------------
