@@ -97,7 +97,7 @@ class Graders:
         details = {"correct": grade.is_correct, "signals": dict(grade.signals), "evidence": dict(grade.evidence)}
         told = {name: value for name, value in details.items() if value not in (None, {})}
         words = grade.cause or f"{asked.label} gives it {grade.value:.2f}"
-        return Said(grade.value, words, self.name(asked), told)
+        return Said(grade.value, words, self.name(asked), told, grade.is_untold)
 
     def _open(self, asked: AskedPart, voter: Voter | None, pool: ScopedThreadPool) -> Scorer:
         if asked.by == "judge":
@@ -129,6 +129,12 @@ def asks_model(asked: AskedPart) -> bool:
         grader: Grader | None = REGISTRIES[GRADERS].get(asked.name)
         return grader is not None and grader.asks
     return asked.by == "judge" or hasattr(REGISTRIES[SCORERS].get(asked.name), "convene")
+
+
+def reads_silence(asked: AskedPart) -> bool:
+    """Whether it is asked about no answer too."""
+    grader: Grader | None = REGISTRIES[GRADERS].get(asked.name) if asked.by == "grader" else None
+    return grader is not None and grader.reads_silence
 
 
 def takes_time(asked: AskedPart) -> bool:

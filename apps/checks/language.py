@@ -23,7 +23,7 @@ import re2
 from apps.base.texts import make_storable
 from apps.checks import schemas, tongues
 from apps.checks.facts import Facts, bind, find_facts, find_open, is_fact, read_given
-from apps.checks.graders import SCORERS, asks_model, open_asked
+from apps.checks.graders import SCORERS, asks_model, open_asked, reads_silence
 from apps.checks.results import (
     AskedPart,
     CheckError,
@@ -94,6 +94,7 @@ class Check:
             the facts that such a check wants: {"use": …, "with": {"order": "4711"}, "is": …}.
         asked: how many parts of it ask a scorer, a judge or a grader that asks one.
         facts: those that it wants of whoever uses it; until it has them it says nothing of any answer.
+        reads_silence: it says something of no answer too, and does not take it for wrong.
     """
 
     kind: str
@@ -102,6 +103,7 @@ class Check:
     spec: Any
     asked: int = 0
     facts: frozenset[str] = frozenset()
+    reads_silence: bool = False
 
     def run(self, answer: str, ask: Ask | None = None) -> CheckResult:
         """What it says of an answer, NUL and half characters in it replaced. Whatever goes wrong in it leaves it
@@ -163,8 +165,10 @@ def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | N
         else:
             do = _read_asking(kind, fields) if kind in ASKING else _asks_nobody(KINDS[kind](fields))
         fields.refuse_others()
-        asks = kind in ASKING or (kind == GRADER and asks_model(open_asked(spec)))
-        return Check(kind, 1, do, dict(spec), asked=int(asks), facts=wanted)
+        asked = open_asked(spec) if kind == GRADER else None
+        asks = kind in ASKING or (asked is not None and asks_model(asked))
+        silence = asked is not None and reads_silence(asked)
+        return Check(kind, 1, do, dict(spec), asked=int(asks), facts=wanted, reads_silence=silence)
     if "use" in spec and not spec.keys() - {"use", "with", "is"}:
         return _read_used(spec, where, find, level, facts)
     joined = next(iter(spec), None)
@@ -592,7 +596,7 @@ def _read_grader(fields: CheckFields, *, is_open: bool) -> RunAsking:
             return leave_unscored(name, "nobody is asked here")
         said = ask(asked)
         if said.share is None:
-            return leave_unscored(name, said.words, grader=said.grader)
+            return replace(leave_unscored(name, said.words, grader=said.grader), is_untold=said.is_untold)
         verdict = CheckVerdict.PASSED if said.share == 1.0 else CheckVerdict.FAILED
         return CheckResult(name, verdict, said.share, said.words, grader=said.grader, details=said.details)
 

@@ -45,12 +45,14 @@ class Said(NamedTuple):
         share: in [0, 1]; None: it could not be said, for the reason in `words`.
         grader: who said it, with its version.
         details: what else it says, as JSON: correct, signals, evidence.
+        is_untold: the answer was read, and is neither right nor wrong.
     """
 
     share: float | None
     words: str
     grader: str
     details: Mapping[str, Any] = MappingProxyType({})
+    is_untold: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class CheckResult:
         parts: of a check that has some, in their order.
         grader: who was asked, with its version; "" where nobody was.
         details: what else a grader says, as JSON: correct, signals, evidence.
+        is_untold: unscored because the answer is neither right nor wrong, and not for want of anything.
     """
 
     check: str
@@ -73,11 +76,13 @@ class CheckResult:
     parts: Sequence["CheckResult"] = ()
     grader: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+    is_untold: bool = False
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"check": self.check, "result": self.verdict, "share": self.share, "words": self.words}
         found |= {"grader": self.grader} if self.grader else {}
         found |= {"details": dict(self.details)} if self.details else {}
+        found |= {"is_untold": True} if self.is_untold else {}
         return found | ({"parts": [part.to_json() for part in self.parts]} if self.parts else {})
 
 

@@ -6,7 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from django.db import connection
 
+from apps.evals.alignment import find_alignment
 from apps.evals.models import PASSED, Evaluation
+from tentalis.core.alignment.figures import AlignmentFigures
 from tentalis.core.scoring.run_figures import (
     ItemKind,
     Passes,
@@ -85,6 +87,7 @@ class EvaluationFigures(NamedTuple):
         passes: for each k that some item has outcomes for.
         causes: why there is no outcome -> how many tries.
         categories: none where no item says what it is of.
+        alignment: where it asks scenarios that tell whether a model is honest; None elsewhere.
     """
 
     items: int
@@ -100,6 +103,7 @@ class EvaluationFigures(NamedTuple):
     causes: Mapping[str, int]
     categories: Sequence[CategoryFigures]
     taken: Taken
+    alignment: AlignmentFigures | None
 
 
 def find_taken(evaluation: Evaluation) -> Taken:
@@ -111,7 +115,7 @@ def find_taken(evaluation: Evaluation) -> Taken:
 
 
 def find_figures(evaluation: Evaluation) -> EvaluationFigures:
-    """Three statements, however many tries."""
+    """Three statements, however many tries; two more of scenarios."""
     with connection.cursor() as cursor:
         cursor.execute(_KINDS, [PASSED, evaluation.pk])
         rows = cursor.fetchall()
@@ -136,6 +140,7 @@ def find_figures(evaluation: Evaluation) -> EvaluationFigures:
         if set(of_category) - {""}
         else [],
         taken=find_taken(evaluation),
+        alignment=find_alignment(evaluation),
     )
 
 

@@ -73,6 +73,8 @@ def grade_try(
     if verification is not None and verification.outcome is not None:
         row.outcome, row.grader = round(float(verification.outcome), 4), verification.grader[:64]
         row.step_score = round(_mean_step_score(verification, verification.outcome), 4)
+    elif verification is not None and verification.untold:
+        row.cause, row.reason = ItemTry.Cause.UNTOLD, verification.untold[:300]
     elif draft.error:  # the model wrote nothing that could be right
         row.outcome = row.step_score = 0.0
     else:

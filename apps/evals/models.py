@@ -163,8 +163,8 @@ class Evaluation(Stateful):
         purpose: the question it belongs to: `panel` the kept held-out panel; `fresh` tasks drawn for one candidate;
             `repeat` the panel once more with other seeds, for the noise; `skills` what the base model can and no reward
             sees; `scale` a part of the panel at another strength; `more` tasks beyond those, where they leave a doubt;
-            `capability` texts and pairs of sentences that the server scores, and no reward sees; `report` what a person
-            or a benchmark asked for.
+            `capability` texts and pairs of sentences that the server scores, and no reward sees; `alignment` scenarios
+            that tell whether it is honest; `report` what a person or a benchmark asked for.
         item_set, item_set_hash: name of the items, and the hash of what they say and their seeds: the same hash means
             the same items, by which results pair. The hash is "" where it was measured before items had keys.
         taskset, split: where the items come from; None and "" where a world made them up.
@@ -204,6 +204,7 @@ class Evaluation(Stateful):
         SCALE = "scale", "Another strength"
         MORE = "more", "Further tasks"
         CAPABILITY = "capability", "What the base model can do besides"
+        ALIGNMENT = "alignment", "Honest where it is tempted"
         REPORT = "report", "Asked for"
 
     MOVES: ClassVar = {
@@ -375,7 +376,8 @@ class ItemTry(models.Model):
         number: which try of it, from 0.
         weight: of the item.
         outcome, step_score: in [0, 1]; None where it could not be scored, with `cause` and `reason`.
-        cause: `infrastructure` where it could not be asked or graded; `unchecked` where nothing says what is right.
+        cause: `infrastructure` where it could not be asked or graded; `unchecked` where nothing says what is right;
+            `untold` where the answer is neither right nor wrong.
         traits: what the answer looks like (`AnswerTraits`); None where there is none.
         answer: where nothing says what is right, so that it can be compared with another's, and of the first few
             likeliest answers of a report, which people read; "" else.
@@ -390,6 +392,7 @@ class ItemTry(models.Model):
     class Cause(models.TextChoices):
         INFRASTRUCTURE = "infrastructure", "Could not be asked or graded"
         UNCHECKED = "unchecked", "Nothing says what is right"
+        UNTOLD = "untold", "Neither right nor wrong"
         TIMEOUT = "timeout", "Took longer than it may"
 
     NOT_KEPT = "its answer was deleted when somebody was forgotten"

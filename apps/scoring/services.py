@@ -248,7 +248,7 @@ def _score_attempt(
         reason = f"the attempt failed: {attempt.error or 'no reason was kept'}"
     else:
         verification = verification or verify_draft(task, rebuild_draft(attempt, steps), graders)
-        reason = verification.infrastructure if verification else ""
+        reason = (verification.infrastructure or verification.untold) if verification else ""
     if reason:
         lost = Unscored(reason)
         return ScoredAttempt(

@@ -93,7 +93,12 @@ def _read_word(said: Any) -> Verification | None:
 
 def _run(checks: Sequence[Check], draft: AttemptDraft, ask: Ask | None, *, is_settled: bool) -> list[CheckResult]:
     if draft.error:
-        return [decide(check.kind, passes=False, why="there is no answer") for check in checks]
+        return [
+            check.run(draft.answer, ask)
+            if check.reads_silence
+            else decide(check.kind, passes=False, why="there is no answer")
+            for check in checks
+        ]
     return run_parts(checks, draft.answer, ask, settled_by=0.0, is_settled=is_settled)
 
 
@@ -160,5 +165,8 @@ def _lower(whole: Verification, said: Sequence[CheckResult]) -> Verification:
     joined = join_all("all", [own, *said])
     if joined.share is not None:
         return replace(whole, outcome=joined.share, infrastructure="")
-    lost = "; ".join(f"{one.check}: {one.words}" for one in (own, *said) if one.share is None)
-    return replace(whole, outcome=None, infrastructure=lost[:MOST_WORDS])
+    lost = [one for one in (own, *said) if one.share is None]
+    words = "; ".join(f"{one.check}: {one.words}" for one in lost)[:MOST_WORDS]
+    if all(one.is_untold for one in lost):
+        return replace(whole, outcome=None, untold=words)
+    return replace(whole, outcome=None, infrastructure=words)

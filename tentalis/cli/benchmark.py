@@ -1,7 +1,7 @@
 """Benchmarks: what comes along, what a project has of it, and their runs."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -173,7 +173,8 @@ def run_benchmark(
         if wait:
             made = follow(client, made)
         figures = client.get_figures(made["id"]) | client.get_confounds(made["id"]) if wait else {}
-    print_row(made | figures, as_json=as_json, skip=("item_set_hash", "project", "created_at", "made_with"))
+    told = made | (figures if as_json else say_alignment(figures))
+    print_row(told, as_json=as_json, skip=("item_set_hash", "project", "created_at", "made_with"))
     if made["state"] == "failed":
         raise typer.Exit(1)
 
@@ -225,3 +226,11 @@ def follow(client: "Client", evaluation: "Json") -> "Json":
         time.sleep(LOOK_S)
         evaluation = client.get_evaluation(evaluation["id"])
     return evaluation
+
+
+def say_alignment(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures with those of alignment, where there are any, in a line a family."""
+    if not (found := figures.get("alignment")):
+        return dict(figures)
+    lines = [f"{one['family'] or 'all'}: {one['words']}" for one in (found["whole"], *found["families"])]
+    return {**figures, "alignment": "\n".join(lines)}

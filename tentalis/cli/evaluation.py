@@ -17,6 +17,7 @@ from tentalis.cli.benchmark import (
     follow,
     read_limits,
     run_benchmark,
+    say_alignment,
 )
 from tentalis.cli.output import AsJson, Match, Project, print_row, print_rows
 from tentalis.cli.reading import read_bytes, read_text
@@ -97,7 +98,8 @@ def show(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
 def figures(evaluation_id: EvaluationId, as_json: AsJson = False) -> None:
     """How sure the mean is, what several tries would do, and what is not known."""
     with open_client() as client:
-        print_row(client.get_figures(evaluation_id), as_json=as_json)
+        found = client.get_figures(evaluation_id)
+    print_row(found if as_json else say_alignment(found), as_json=as_json)
 
 
 @app.command()

@@ -41,6 +41,7 @@ class Grade:
 
     Args:
         value: in [0, 1]; None: it could not be graded, for the reason in `cause`.
+        is_untold: the answer was read, and is neither right nor wrong: to grade it once more would say the same.
         correct: whether that counts as right; None: only a whole 1 does.
         signals: numbers beside it, by name.
         evidence: why, for people who look at it, as JSON; never what a right answer holds.
@@ -49,6 +50,7 @@ class Grade:
     value: float | None
     correct: bool | None = None
     cause: str = ""
+    is_untold: bool = False
     signals: Mapping[str, float] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
@@ -58,6 +60,8 @@ class Grade:
                 raise ValueError("wanted a cause of what could not be graded, found none")
             if self.correct is not None:
                 raise ValueError(f"wanted neither right nor wrong of what could not be graded, found {self.correct}")
+        elif self.is_untold:
+            raise ValueError(f"wanted no value of what is neither right nor wrong, found {self.value!r:.80}")
         elif isinstance(self.value, bool) or not 0 <= self.value <= 1:  # NaN fails this too
             raise ValueError(f"value: wanted a number from 0 to 1, or None, found {self.value!r:.80}")
 
@@ -72,6 +76,11 @@ class Grade:
 def leave_ungraded(cause: str) -> Grade:
     """It could not be graded."""
     return Grade(value=None, cause=cause[:2_000] or "no cause was told")
+
+
+def leave_untold(cause: str) -> Grade:
+    """The answer is neither right nor wrong."""
+    return replace(leave_ungraded(cause), is_untold=True)
 
 
 def decide_grade(*, correct: bool, **evidence: Any) -> Grade:
@@ -116,6 +125,7 @@ class Grader:
         wants_reference: whether nothing can be graded without one.
         asks: whether it asks the project's judge.
         is_pure: it asks nobody and runs nothing, so that many are graded in a row.
+        reads_silence: it is asked about no answer too; with others that is wrong.
     """
 
     name: str
@@ -127,6 +137,7 @@ class Grader:
     wants_reference: bool = True
     asks: bool = False
     is_pure: bool = True
+    reads_silence: bool = False
 
     def check_given(self, reference: Any, options: Mapping[str, Any]) -> None:
         """Raises ValueError saying what was wanted and what was found."""

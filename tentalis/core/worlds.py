@@ -99,6 +99,7 @@ class Verification:
         checks: what each check said, as JSON.
         grader: who says so: a world with its version and the hash of what it is made of.
         infrastructure: why it could not be run. The answer is neither right nor wrong then, and rewards nobody.
+        untold: why it is neither right nor wrong though it was looked at: trying that once more says the same.
     """
 
     outcome: float | None
@@ -109,6 +110,7 @@ class Verification:
     checks: Sequence[Mapping[str, Any]] = ()
     grader: str = ""
     infrastructure: str = ""
+    untold: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Every field that says something."""

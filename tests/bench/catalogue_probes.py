@@ -110,9 +110,9 @@ def probe(
         if not given or (probes and name not in probes):
             continue
         grades = [grade_answer(entry, item, answer) for item, answer in given]
-        if causes := [one.cause for one in grades if one.value is None]:
+        if causes := [one.cause for one in grades if one.value is None and not one.is_untold]:
             found.ungraded[name] = causes
-        values = [one.value for one in grades if one.value is not None]
+        values = [one.value or 0.0 for one in grades if one.value is not None or one.is_untold]
         if values:
             found.values[name] = sum(values) / len(values)
     found.cpu_s = time.process_time() - started

@@ -281,6 +281,25 @@ class TakenOut(serializers.Serializer[Any]):
     length_wrong = _maybe("Mean tokens of the others.")
 
 
+class FamilyFiguresOut(serializers.Serializer[Any]):
+    """Of the questions under pressure of one family of scenarios; shares of those that are told."""
+
+    family = serializers.CharField(allow_blank=True, help_text="Empty for all of them.")
+    asked = serializers.IntegerField(help_text="Questions that were tried.")
+    told = serializers.IntegerField(help_text="Of those, whose plain twins are right and whose answer is one or other.")
+    honest = SureMeanOut(allow_null=True, help_text="Null where too few are told.")
+    misaligned = SureMeanOut(allow_null=True)
+    diverged = SureMeanOut(allow_null=True, help_text="Share of twins that are not answered alike.")
+    words = serializers.CharField()
+
+
+class AlignmentFiguresOut(serializers.Serializer[Any]):
+    """Whether a model is honest where it is tempted."""
+
+    whole = FamilyFiguresOut()
+    families = FamilyFiguresOut(many=True)
+
+
 class EvaluationFiguresOut(serializers.Serializer[Any]):
     """What an evaluation's tries say so far."""
 
@@ -299,6 +318,7 @@ class EvaluationFiguresOut(serializers.Serializer[Any]):
     )
     categories = CategoryFiguresOut(many=True, help_text="None where no item says what it is of.")
     taken = TakenOut()
+    alignment = AlignmentFiguresOut(allow_null=True, help_text="Null where no scenarios of alignment were asked.")
 
 
 class RunLimitsIn(StrictSerializer):

@@ -17,6 +17,9 @@ from apps.evals.experiments import answer_scenarios
 from apps.evals.figures import EvaluationFigures, find_figures
 from apps.evals.models import Evaluation, Experiment, Item, ItemTry, Scenario
 from apps.evals.panels import key_of, read_item
+from tentalis.core.alignment.figures import AlignmentFigures, FamilyFigures
+from tentalis.core.alignment.suite import ABOUT
+from tentalis.core.scoring.run_figures import SureMean
 from tentalis.core.worlds import PanelItem
 
 PAGE = 25
@@ -82,6 +85,31 @@ def find_kept_figures(evaluation: Evaluation) -> EvaluationFigures | None:
         kept = find_figures(evaluation)
         cache.set(name, kept, FIGURES_FOR_S)
     return kept
+
+
+@dataclass(frozen=True)
+class AlignmentRow:
+    """Scenarios of one kind. Args: about: "" of all, and of a project's own."""
+
+    title: str
+    about: str
+    found: FamilyFigures
+
+    @property
+    def shares(self) -> Sequence[tuple[str, SureMean | None]]:
+        """Label -> share, in the order of the columns."""
+        found = self.found
+        return (
+            (_("Honest"), found.honest),
+            (_("Misaligned"), found.misaligned),
+            (_("Twins not alike"), found.diverged),
+        )
+
+
+def list_alignment(figures: AlignmentFigures) -> list[AlignmentRow]:
+    """All scenarios, then each family's."""
+    families = [AlignmentRow(one.family, ABOUT.get(one.family, ""), one) for one in figures.families]
+    return [AlignmentRow(_("All of them"), "", figures.whole), *families]
 
 
 def list_comparable(project: Project) -> QuerySet[Evaluation]:

@@ -66,12 +66,14 @@ def show_evaluation(request: HttpRequest, scene: Scene, evaluation_id: int) -> H
     evaluation = _find(scene, evaluation_id)
     comparable = evaluations.find_comparable(evaluation)
     tried, following = evaluations.list_tried(evaluation, start=read_number(request, "start") or 0)
+    figures = evaluations.find_kept_figures(evaluation)
     context = {
         "evaluation": evaluation,
         "tried": tried,
         "following": following,
         "comparable": [(one, evaluations.name_side(one)) for one in comparable],
-        "figures": evaluations.find_kept_figures(evaluation),
+        "figures": figures,
+        "alignment": evaluations.list_alignment(figures.alignment) if figures and figures.alignment else (),
         "agreement": find_agreement(evaluation),
         "may_change": scene.may(Right.EVALS_WRITE) and bool(evaluation.asked_by),
         "may_pause": evaluation.state in {State.QUEUED, State.RUNNING},
