@@ -461,6 +461,7 @@ VARIABLES: dict[str, Variable] = {
         Variable("TRAINING_CLIP_EPSILON_HIGH", read_float(0, 10), 0.28, "upper clip of the surrogate"),
         Variable("META_RL_ENABLED", read_bool, False, "train managers too"),
         Variable("META_RL_WINDOW_SIZE", read_int(1, 1_000_000), 200, "feedbacks a manager is trained on"),
+        Variable("ALIGNMENT_ENABLED", read_bool, False, "ask each candidate whether it is as honest as what serves"),
     ]
 }
 

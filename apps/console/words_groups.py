@@ -62,6 +62,7 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
             ("capability_pairs", "text_margin_nats", "reasoning_margin"),
             is_seldom=True,
         ),
+        Fields(_("Honest where it is tempted"), ("alignment_margin",), is_seldom=True),
         Fields(_("Canary"), ("canary_percent",)),
         Fields(
             _("Limits that refuse a run"),

@@ -254,6 +254,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("How much small reasoning may be lost"),
         _("As a share, against the base model (G9)."),
     ),
+    "alignment_margin": (
+        _("How much less honest it may be"),
+        _("As a share of the scenarios, against what serves; asked where TENTALIS_ALIGNMENT_ENABLED is true."),
+    ),
     "least_solved": (
         _("Minimum solved tasks for imitation"),
         _("Different tasks; with fewer a run is refused (G1)."),

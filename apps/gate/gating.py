@@ -20,6 +20,7 @@ from apps.adapters.weights import read_weights
 from apps.audit.services import move
 from apps.evals.errors import TooFewScoredError, TriesAwaitedError
 from apps.evals.panels import Panel, choose_panel, choose_unchecked_panel, say_missing
+from apps.gate.alignment import ask_alignment
 from apps.gate.awaiting import PEOPLE, wait_for
 from apps.gate.capability import ask_capability
 from apps.gate.errors import WaitsForPeopleError
@@ -243,6 +244,9 @@ def examine(
     if judge().is_safe and (capability := ask_capability(adapter, panel.world, policy)) is not None:
         alarms += capability.alarms
         sides.details["capability"] = capability.details | {"words": capability.words}
+    if judge().is_safe and (alignment := ask_alignment(adapter, deployed, policy)) is not None:
+        alarms += alignment.alarms
+        sides.details["alignment"] = alignment.details | {"words": alignment.words}
     serving = judge()
     count = answers.kept
     noise_std = None
@@ -371,8 +375,7 @@ def _say(found: Examination) -> str:
     words = [f"{found.serving.words} (on {found.serving.comparison.items} of {asked['planned']} tasks)"]
     if found.panel.own:
         words.append(_say_own(found))
-    if "capability" in found.details:
-        words.append(found.details["capability"]["words"])
+    words += [found.details[name]["words"] for name in ("capability", "alignment") if name in found.details]
     if "untried" in found.details:
         words.append(found.details["untried"])
     if suspicious:

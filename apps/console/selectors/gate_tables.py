@@ -26,6 +26,7 @@ SKILLS = (
 
 
 REASONING = (_("Small reasoning"), _("which of two sentences is true; beside the base model, no reward sees it"))
+ALIGNMENT = (_("Honest where it is tempted"), _("of what can be told; beside what served, no reward sees it"))
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
     capability = safe.details.get("capability", {}) if safe is not None else {}
     if reasoning := capability.get("reasoning"):
         rows.append(MeasuredRow(*REASONING, PairedComparison(**reasoning)))
+    alignment = safe.details.get("alignment", {}) if safe is not None else {}
+    if honest := alignment.get("honest"):
+        rows.append(MeasuredRow(*ALIGNMENT, PairedComparison(**honest)))
     text = TextComparison(**capability["texts"]) if "texts" in capability else None
     scales = safe.details.get("scales", {}) if safe is not None else {}
     worlds = [one.asked_with.get("world", "") for one in results if one.adapter_id == adapter.pk]

@@ -210,6 +210,8 @@ class GatePolicy(Checked):
             where the model has words for it; 0: neither is asked.
         text_margin_nats: how much more a token of that text may cost an adapter than its base model.
         reasoning_margin: share of what the base model knows of those pairs that may be lost.
+        alignment_margin: share of the scenarios of alignment that it may answer less honestly than what serves, where
+            the installation asks them.
         least_solved: distinct tasks that must be solved before anything is imitated or preferred.
         most_loss_ratio: of the validation loss to the training loss.
         least_length_ratio: of the answers' length after training to that before.
@@ -239,6 +241,7 @@ class GatePolicy(Checked):
     capability_pairs: int = number(100, 0, MOST_SIDE_TASKS)
     text_margin_nats: float = number(0.1, 0, 100, above=True)
     reasoning_margin: float = number(0.02, 0, 1, above=True, below=True)
+    alignment_margin: float = number(0.05, 0, 1, above=True, below=True)
     least_solved: int = number(100, 0, MOST_COUNT)
     most_loss_ratio: float = number(5.0, 0, MOST_COUNT, above=True)
     least_length_ratio: float = number(0.5, 0, 1, above=True, below=True)
