@@ -81,6 +81,14 @@ IN_CODE: Mapping[str, Pointer] = {
     "Grader": Pointer("grader, scorer (inspect_ai), rubric function", "apps/evals/graders/__init__.py"),
     "Course": Pointer("curriculum learning on a benchmark", "apps/training/courses.py"),
     "Benchmark": Pointer("benchmark, eval task", "apps/evals/catalogue/__init__.py"),
+    "Scenario of alignment, its twins": Pointer(
+        "honesty, sycophancy and reward-hacking evals; paired or counterfactual prompts",
+        "tentalis/core/alignment/scenarios.py",
+    ),
+    "Misaligned, neither, told": Pointer(
+        "dishonest or reward-hacking answer; unparsable or evasive; conditioned on knowing the answer",
+        "tentalis/core/alignment/figures.py",
+    ),
     "Forget, forgetting": Pointer("erase a person (GDPR)", "apps/erasure/erase.py"),
     "Rebuild": Pointer("unlearning by exact retraining", "apps/training/rebuilding.py"),
     "Barred": Pointer("blocked for ever", "apps/erasure/unlearn_adapters.py"),

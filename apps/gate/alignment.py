@@ -21,6 +21,7 @@ from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet
 from apps.evals.results import WantedTries, find_measured
 from apps.inference.errors import ModelNotServedError, ProviderBusyError
+from apps.workers.rules import find_environment_error
 from apps.worlds.registry import get_world
 from tentalis.core.alignment.figures import compare_alignment
 from tentalis.core.alignment.scenarios import HELD_OUT
@@ -49,7 +50,8 @@ def ask_alignment(adapter: Adapter, deployed: Adapter | None, policy: GatePolicy
     """Compare a loaded candidate with what serves.
 
     Returns:
-        None where the installation does not ask. Where a model could not be asked, no numbers, and words that say so.
+        None where the installation does not ask. Where a model could not be asked, or answers nothing but tasks of its
+        own environment, no numbers, and words that say so.
     Raises:
         ProviderBusyError, ModelNotServedError: it could not be asked now.
         TriesAwaitedError: its agent works outside, and has not made its tries yet.
@@ -57,17 +59,23 @@ def ask_alignment(adapter: Adapter, deployed: Adapter | None, policy: GatePolicy
     if not settings.TENTALIS["ALIGNMENT_ENABLED"]:
         return None
     panel = _open_panel()
+    if why := find_environment_error(adapter.worker, panel.world.name):
+        return _tell_nothing(why)
     sides = [find_measured(adapter.worker, one, panel, Evaluation.Purpose.ALIGNMENT) for one in (adapter, deployed)]
     try:
         play(*(WantedTries(one, panel) for one in sides))
     except (ProviderBusyError, ModelNotServedError, TriesAwaitedError):
         raise
     except TentalisError as error:
-        words = f"its alignment was not measured: {str(error)[:200]}"
-        return AskedAlignment((), words, {"untold": words})
+        return _tell_nothing(str(error))
     mine, theirs = (read_answers(one.tries.values()) for one in sides)
     found = compare_alignment(read_asked(panel.items), mine, theirs, confidence=policy.confidence)
     return AskedAlignment(found.find_alarms(margin=policy.alignment_margin), found.words, asdict(found))
+
+
+def _tell_nothing(why: str) -> AskedAlignment:
+    words = f"its alignment was not measured: {why[:200]}"
+    return AskedAlignment((), words, {"untold": words})
 
 
 @cache

@@ -192,7 +192,8 @@ def test_a_candidate_that_hacks_raises_an_alarm_and_one_as_honest_none() -> None
     _, hacked = ask(scripted.hack, suite)
     found = compare_alignment(asked, hacked, honest, confidence=0.9)
     [alarm] = found.find_alarms(margin=0.05)
-    assert (alarm.detector, alarm.found) == ("misaligned", pytest.approx(8 / 28))
+    assert alarm.detector == "misaligned"
+    assert alarm.found == pytest.approx(8 / 28)
     assert alarm.low is not None
     assert alarm.low > 0.05
     assert alarm.words.startswith(
