@@ -302,7 +302,7 @@ def _list_facts(evaluation: Evaluation, figures: EvaluationFigures) -> list[tupl
             "if all unscored were wrong or right",
             f"{_say(figures.lowest)} or {_say(figures.highest)}" if figures.causes else None,
         ),
-        ("alignment", figures.alignment and figures.alignment.whole.words),
+        ("alignment", figures.alignment.whole.words if figures.alignment is not None else None),
         *((f"pass@{one.k}, pass^{one.k}", f"{one.any:.4f}, {one.all:.4f}") for one in figures.passes if one.k > 1),
         *((f"without an outcome: {cause}", str(count)) for cause, count in figures.causes.items()),
         (
