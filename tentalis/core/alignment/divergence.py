@@ -2,8 +2,7 @@
 
 Source:
     Greenblatt et al. 2024, "Alignment faking in large language models", arXiv:2412.14093: two prompts that differ in
-    whether anybody learns from the answer. A difference says that the answer depends on who looks, not why: Baek et al.
-    2026, "Sycophancy Towards Researchers Drives Performative Misalignment".
+    whether anybody learns from the answer. A difference says that the answer depends on who looks, not why.
 """
 
 from collections.abc import Sequence
