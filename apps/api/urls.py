@@ -9,6 +9,7 @@ from apps.api.views.checks import CheckViewSet
 from apps.api.views.conversations import ExchangeFeedbackView, ForgetView, SessionFeedbackView, TurnViewSet
 from apps.api.views.courses import CourseViewSet
 from apps.api.views.docs import DocsView, SchemaView, UnknownPathView
+from apps.api.views.ensembles import EnsembleViewSet
 from apps.api.views.evaluations import ComparedTogetherView, ComparisonView, EvaluationViewSet, ExperimentViewSet
 from apps.api.views.feedback import FeedbackViewSet
 from apps.api.views.gold import GoldViewSet
@@ -52,6 +53,7 @@ router.register("providers", ProviderViewSet)
 router.register("provider-grants", ProviderGrantViewSet)
 router.register("prices", PriceViewSet)
 router.register("workers", WorkerViewSet)
+router.register("ensembles", EnsembleViewSet)
 router.register("tasks", TaskViewSet)
 router.register("attempts", AttemptViewSet)
 router.register("episodes", EpisodeViewSet, basename="episode")

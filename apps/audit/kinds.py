@@ -61,6 +61,9 @@ class Kind(models.TextChoices):
     WORKER_CREATED = "worker.created"
     WORKER_CHANGED = "worker.changed"
     WORKER_DELETED = "worker.deleted"
+    ENSEMBLE_CREATED = "ensemble.created"
+    ENSEMBLE_CHANGED = "ensemble.changed"
+    ENSEMBLE_DELETED = "ensemble.deleted"
     # tasks
     TASK_SUBMITTED = "task.submitted"
     TASK_STARTED = "task.started"

@@ -27,7 +27,8 @@ VERIFIED_AT_ONCE = 20_000
 # model name in an entry -> app label in the admin's addresses
 APP_LABELS = {
     "user": "accounts", "project": "accounts", "member": "accounts", "apitoken": "accounts", "provider": "inference",
-    "worker": "workers", "task": "tasks", "review": "feedback", "feedback": "feedback", "hint": "feedback",
+    "worker": "workers", "ensemble": "workers",
+    "task": "tasks", "review": "feedback", "feedback": "feedback", "hint": "feedback",
     "batch": "rollouts", "trainingrun": "training", "adapter": "adapters", "verdict": "adapters",
     "deployment": "adapters", "segment": "outbox", "proposal": "supervision", "auditseal": "audit",
 }  # fmt: skip

@@ -71,6 +71,11 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             WORLDS,
         ),
         _term("Worker", _("An agent that does tasks."), TASKS, "worker-list", "worker", "worker-new", "connect"),
+        _term(
+            "Ensemble",
+            _("Workers that the gateway asks together: one of their answers is given."),
+            *("worker-list", "ensemble-new", "ensemble-change"),
+        ),
         _term("Manager", _("A person or an AI that reviews attempts."), REVIEWING, MEASURING),
         _term(
             "Score",

@@ -19,6 +19,7 @@ PLACES: Mapping[str, Pointer] = {
     "Attempt": Pointer("episode, sample, completion", "apps/tasks/models.py"),
     "Step": Pointer("reasoning step, tool call", "tentalis/core/steps.py"),
     "Worker": Pointer("agent, policy", "apps/workers/models.py"),
+    "Ensemble": Pointer("ensemble, self-consistency", "apps/workers/ensembles.py"),
     "Manager": Pointer("annotator, rater; LLM judge", "apps/feedback/judges.py"),
     "Score": Pointer("reward of a step or response", "apps/scoring/models.py"),
     "Verified": Pointer("verifiable reward (RLVR)", "tentalis/core/scoring/verdicts.py"),

@@ -94,7 +94,7 @@ def _is_answer_of(words: str, after: Exchange, before: Exchange) -> bool:
     said = " ".join(words.split())
     between = Exchange.objects.filter(
         project=after.project_id, agent=after.agent, pk__gt=after.pk, pk__lt=before.pk, status__lt=400
-    ).exclude(text="")
+    ).exclude(Q(text="") | Q(public_id=after.public_id))
     near = between.filter(Q(session=after.session_id) | Q(text=words.strip()))  # whatever others were told meanwhile
     latest = [one.order_by("-pk").values_list("text", flat=True)[:MOST_ANSWERS] for one in (near, between)]
     for text in chain.from_iterable(latest):

@@ -157,7 +157,7 @@ class Store:
         for one in captured:
             key, end_s = _key(one), read_end(one.header)
             began.setdefault(key, one.header["at"])
-            if key not in latest or latest[key][0] <= end_s:
+            if key not in latest or (latest[key][0] <= end_s and not one.choice):
                 latest[key] = end_s, one
         seen = [see_session(latest[key][1], threads.get(key, ""), began_s=began[key]) for key in sorted(latest)]
         columns = zip(*seen, strict=True)

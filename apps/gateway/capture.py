@@ -182,7 +182,7 @@ def _capture_choice(
     pays = part.index % asked.per_prompt == 0
     return Captured(
         header=header,
-        choice=part.index,
+        choice=header.get("choice", 0) + part.index,
         messages=prompt.messages,
         request=asked.request,
         text=part.text,
@@ -237,7 +237,8 @@ def _pack_answer(part: ChoiceParts) -> tuple[bytes, bytes, str]:
 
 def _make_failure(header: Header, asked: Asked, words: str) -> Captured:
     error = (header["error"] or asked.error or words)[:MOST_ERROR_CHARS]
-    return Captured(header=header, choice=0, messages=asked.prompts[0].messages, request=asked.request, error=error)
+    choice, messages = header.get("choice", 0), asked.prompts[0].messages
+    return Captured(header=header, choice=choice, messages=messages, request=asked.request, error=error)
 
 
 def _read_error(answer: bytes) -> str:

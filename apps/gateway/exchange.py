@@ -8,29 +8,25 @@ from multidict import istr
 
 from apps.gateway.access import find_caller, require_asking
 from apps.gateway.answers import answer_json
-from apps.gateway.asking import guess_usage, read_model, read_object
+from apps.gateway.asking import read_model, read_object
 from apps.gateway.bodies import Body
-from apps.gateway.dialects import DIALECTS, BadRequestError, ErrorWords
-from apps.gateway.dialects.content import Usage
+from apps.gateway.call import Call, Outcome
+from apps.gateway.dialects import DIALECTS, AnswerStream, BadRequestError
 from apps.gateway.dialects.responses.items import UnknownItemsError
 from apps.gateway.edge import Edge
+from apps.gateway.ensembles import aim_members, ask_members, require_one_answer
 from apps.gateway.errors import RefusalError
-from apps.gateway.fetching import Fetch
-from apps.gateway.limits import Reservation
 from apps.gateway.origins import ANTHROPICS_ID, REQUEST_ID, make_base
 from apps.gateway.pins import KnownTask, Pin
-from apps.gateway.record import RECORD_VERSION, Header, SpoolError
-from apps.gateway.relaying import MALFORMED, NOTHING_USED, Relay, UnboundedAnswerError, UnreadableAnswerError
+from apps.gateway.record import SpoolError
+from apps.gateway.relaying import Relay
 from apps.gateway.request_plan import BETA_HEADER, IncomingRequest
-from apps.gateway.routing import Route, find_route, name_served
+from apps.gateway.routing import find_ensemble, find_route
 from apps.gateway.sessions import ATTEMPT, MOST_STEPS, STEP, TASK, find_place, read_session_headers
-from apps.gateway.tables import Caller, Served
+from apps.gateway.tables import Caller, EnsembleRoute
 from apps.gateway.traces import find_items
-from apps.gateway.upstreams import AnswerTooLongError
 from apps.inference.models import MEASURED_TURN
 from tentalis.inbound.http1 import Request, Response, Stream
-from tentalis.limits import LIMITS
-from tentalis.outbound.http1 import BrokenError
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +34,11 @@ ADAPTER_HEADER = "X-Tentalis-Adapter"
 EXCHANGE_HEADER = "X-Tentalis-Exchange"
 FALLBACK_HEADER = "X-Tentalis-Fallback"
 UNRECORDED = "the answer cannot be recorded at the moment, so it is not given"
-MOST_NAME_CHARS = 300
 _BETA = istr(BETA_HEADER)
 
 
 class CallerRequest:
-    """One request of one caller, from which one record comes.
+    """One request of one caller, from which one record comes; of one to an ensemble one of each member's answer.
 
     Args:
         api: dialect of the path it came to. in_path: session of `/sessions/{id}/v1/…`.
@@ -62,15 +57,12 @@ class CallerRequest:
         self._started = time.perf_counter()
         self._caller: Caller | None = None
         self._incoming: IncomingRequest | None = None
-        self._fetch: Fetch | None = None
+        self._calls: list[Call] = []
+        self._answering: Call | None = None
         self._stream: Stream | None = None
-        self._first_s: float | None = None
         self._body: Body | None = None
-        self._reservation: Reservation | None = None
-        self._is_counted = False
         self._is_admitted = False
         self._is_kept = False
-        self._is_charged = False
         self._is_told = False
         self.last_heard_at = time.monotonic()
 
@@ -97,11 +89,9 @@ class CallerRequest:
             logger.exception("exchange %s failed", self._id)
             return await self._refuse(RefusalError("internal error", status=500, code="internal"))
         finally:
-            if self._fetch is not None:
-                self._fetch.close()
-                self._fetch = None  # it knows this request: the two would keep each other, and all that was said
-            if self._reservation is not None:
-                self._reservation.release()
+            for call in self._calls:
+                call.close()
+            self._calls = []
             if self._body is not None:
                 self._body.let_go()
             self._edge.in_flight -= self._is_admitted
@@ -109,9 +99,8 @@ class CallerRequest:
 
     async def ping(self) -> None:
         """Send a comment: the caller has heard nothing for a while."""
-        if self._fetch is not None:
-            stream = self._begin_stream(self._fetch)
-            await stream.write(self._fetch.plan.relay.ping())
+        if self._calls:
+            await self._begin_stream().write(self._voice.ping())
 
     async def _answer(self) -> Response | Stream:
         edge, request = self._edge, self._request
@@ -130,35 +119,29 @@ class CallerRequest:
             await self._check_task(incoming)
         if (previous := self._dialect.previous_id(body)) is not None:
             await self._go_on_from(incoming, previous)
+        ensemble = find_ensemble(incoming.model, project=caller.project, tables=edge.config.tables)
         try:
-            fetch = self._fetch = Fetch(edge, incoming, self._admit)
+            self._calls = self._aim(incoming, ensemble)
         except UnknownItemsError as error:
             await self._find_items(incoming, error)
-            fetch = self._fetch = Fetch(edge, incoming, self._admit)
-        if fetch.plan.question.is_stream:
-            return await self._answer_stream(fetch)
-        return await self._answer_whole(fetch)
+            self._calls = self._aim(incoming, ensemble)
+        if ensemble is not None:
+            return await self._answer_together(incoming, ensemble)
+        call = self._answering = self._calls[0]
+        if call.pointed.plan.question.is_stream:
+            return await self._answer_stream(call)
+        return await self._answer_whole(call)
 
-    def _admit(self, route: Route) -> None:
-        """Hold room for the request at a route's server; of its caller it is counted once, whoever is asked.
-
-        Raises:
-            RefusalError: a budget is used up.
-        """
-        incoming = self._incoming
-        assert incoming is not None, "a request is read before it is given to a server"
-        if self._reservation is not None:
-            self._reservation.release()
-        self._reservation = self._edge.budgets.admit(
-            incoming.caller,
-            route.backend,
-            time.time(),
-            guess=lambda: guess_usage(incoming.raw, incoming.body),
-            count_usd=lambda usage: self._count_usd(route, usage),
-            allowance=route.allowance,
-            is_fallback=self._is_counted,
-        )
-        self._is_counted = True
+    def _aim(self, incoming: IncomingRequest, ensemble: EnsembleRoute | None) -> list[Call]:
+        """Who is asked, pointed at their servers. Raises RefusalError or BadRequestError."""
+        if ensemble is None:
+            calls = [Call(self._edge, incoming, incoming.model, started=self._started)]
+            calls[0].aim()
+        else:
+            require_one_answer(incoming.body)
+            calls = [Call(self._edge, incoming, member, started=self._started) for member in ensemble.members]
+            aim_members(calls)
+        return calls
 
     async def _check_task(self, incoming: IncomingRequest) -> None:
         """Raises RefusalError where a request is said to be work on a task that the project does not have, on no try at
@@ -226,93 +209,101 @@ class CallerRequest:
         ]
         incoming.body = {**incoming.body, "input": given}
 
-    async def _answer_whole(self, fetch: Fetch) -> Response | Stream:
-        raw = await fetch.start()
-        relay, backend = fetch.plan.relay, fetch.plan.route.backend
-        self._note_first_byte()
-        try:
-            out = relay.carry(raw)
-        except (UnreadableAnswerError, *MALFORMED) as error:
-            relay.kept[:] = [] if isinstance(error, UnboundedAnswerError) else [raw[: LIMITS.error_answer_bytes]]
-            message = f"{backend.name} gave no answer that can be read: {error}"
-            raise RefusalError(message[:2000], status=502, code="upstream_unreadable") from error
-        try:
-            self._keep()
-        except SpoolError as error:
-            logger.error("exchange %s is not recorded: %s", self._id, error)
-            raise RefusalError(UNRECORDED, status=503, code="unavailable", retry_after_s=5) from error
-        return answer_json(out, self._make_headers(fetch))
+    async def _answer_whole(self, call: Call) -> Response | Stream:
+        raw = await call.pointed.start()
+        call.note_first_byte()
+        out = call.carry(raw)
+        self._keep_answer()
+        return answer_json(out, self._make_headers())
 
-    async def _answer_stream(self, fetch: Fetch) -> Response | Stream:
-        edge = self._edge
+    async def _answer_stream(self, call: Call) -> Response | Stream:
+        edge, fetch = self._edge, call.pointed
         edge.quiet.add(self)
         try:
-            data, error = await fetch.start(), ""
+            data, trouble = await fetch.start(), ""
             relay = fetch.plan.relay
-            self._note_first_byte()
+            call.note_first_byte()
             while True:
-                out = self._feed(relay, data)
-                stream = self._begin_stream(fetch)
+                out = call.feed(data)
+                stream = self._begin_stream()
                 if relay.is_done or relay.failure is not None:
                     break
                 await stream.write(out)
                 if out:
                     self.last_heard_at = time.monotonic()
-                try:
-                    data = await fetch.read_on()
-                except TimeoutError:
-                    data, error = b"", "the server was silent for too long"
-                except BrokenError:
-                    data, error = b"", "the server went away"
-                except AnswerTooLongError as too_long:
-                    data, error = b"", str(too_long)
+                data, trouble = await call.read_on()
                 if not data:
                     out = b""
                     break
-            await stream.end(out + self._end_stream(fetch, relay, error))
+            await stream.end(out + self._end_stream(call, relay, trouble))
             return stream
         finally:
             edge.quiet.discard(self)
 
-    def _feed(self, relay: Relay, data: bytes) -> bytes:
-        try:
-            return relay.feed(data)
-        except (UnboundedAnswerError, *MALFORMED) as error:
-            relay.failure = ErrorWords(f"its stream cannot be read: {error}", "", "")
-            return b""
-
-    def _end_stream(self, fetch: Fetch, relay: Relay, error: str) -> bytes:
+    def _end_stream(self, call: Call, relay: Relay, trouble: str) -> bytes:
         """Its last events. The record is kept before the caller hears that the answer is complete."""
-        if relay.is_whole and not error:
-            try:
-                self._keep()
-            except SpoolError as spool_error:
-                logger.error("exchange %s is not recorded: %s", self._id, spool_error)
-                self._count_answer()
-                return relay.fail(status=503, message=UNRECORDED, code="unavailable")
-            return relay.finish()
-        words = relay.failure.message if relay.failure is not None else error or "the stream broke off"
-        message = f"{fetch.plan.route.backend.name}: {words}"
-        self._keep_failure(message, is_truncated=True)
-        return relay.fail(status=502, message=message, code="upstream_broke_off")
+        if words := call.say_broken(trouble):
+            self._keep_failure(words, is_truncated=True)
+            return relay.fail(status=502, message=words, code="upstream_broke_off")
+        try:
+            self._keep()
+        except SpoolError as spool_error:
+            logger.error("exchange %s is not recorded: %s", self._id, spool_error)
+            self._count_answer()
+            return relay.fail(status=503, message=UNRECORDED, code="unavailable")
+        return relay.finish()
 
-    def _begin_stream(self, fetch: Fetch) -> Stream:
+    async def _answer_together(self, incoming: IncomingRequest, ensemble: EnsembleRoute) -> Response | Stream:
+        """One of the members' answers; a stream begins with it, or with what keeps the caller waiting for it."""
+        is_stream = bool(incoming.body.get("stream"))
+        if is_stream:
+            self._edge.quiet.add(self)
+        try:
+            out, self._calls = await ask_members(self._calls, wait_s=ensemble.wait_s)
+        finally:
+            self._edge.quiet.discard(self)
+        self._answering = self._calls[0]
+        self._keep_answer()
+        if not is_stream:
+            return answer_json(out, self._make_headers())
+        stream = self._begin_stream()
+        await stream.end(out)
+        return stream
+
+    def _keep_answer(self) -> None:
+        """Raises RefusalError: what is not recorded is not given."""
+        try:
+            self._keep()
+        except SpoolError as error:
+            logger.error("exchange %s is not recorded: %s", self._id, error)
+            raise RefusalError(UNRECORDED, status=503, code="unavailable", retry_after_s=5) from error
+
+    def _begin_stream(self) -> Stream:
         if self._stream is None:
-            headers = self._make_headers(fetch)
+            headers = self._make_headers()
             headers["Content-Type"] = "text/event-stream; charset=utf-8"
             headers["Cache-Control"] = "no-cache"
             headers["X-Accel-Buffering"] = "no"
             self._stream = self._request.begin_stream(headers)
         return self._stream
 
-    def _make_headers(self, fetch: Fetch) -> dict[str, str]:
-        served = fetch.plan.relay.served or fetch.plan.route.served.name
-        if not served.isprintable() or len(served) > MOST_NAME_CHARS:
-            message = f"{fetch.plan.route.backend.name} names a model that no header can hold: {served[:80]!r}"
-            raise RefusalError(message, status=502, code="upstream_unreadable")
-        headers = {**self._make_base(), ADAPTER_HEADER: served, EXCHANGE_HEADER: self._id}
-        if fetch.fallback:
-            headers[FALLBACK_HEADER] = fetch.fallback
+    @property
+    def _voice(self) -> Relay | AnswerStream:
+        """What speaks to the caller in a stream."""
+        call = self._answering
+        if call is not None and call.fetch is not None:
+            return call.fetch.plan.relay
+        assert self._incoming is not None, "who is spoken to was read"
+        return self._dialect.make_stream(self._incoming.body, id=self._id)
+
+    def _make_headers(self) -> dict[str, str]:
+        """Without who answers, where that is not known yet."""
+        headers = {**self._make_base(), EXCHANGE_HEADER: self._id}
+        call = self._answering
+        if call is not None and call.fetch is not None:
+            headers[ADAPTER_HEADER] = call.name_served()
+            if call.fetch.fallback:
+                headers[FALLBACK_HEADER] = call.fetch.fallback
         return headers
 
     def _make_base(self) -> dict[str, str]:
@@ -328,8 +319,8 @@ class CallerRequest:
             self._keep_failure(message, status=error.status)
         else:
             self._note_refusal(error)
-        if self._stream is not None and self._fetch is not None:
-            await self._stream.end(self._fetch.plan.relay.fail(status=error.status, message=message, code=code))
+        if self._stream is not None:
+            await self._stream.end(self._voice.fail(status=error.status, message=message, code=code))
             return self._stream
         headers = self._make_base()
         if self._is_kept:
@@ -351,12 +342,9 @@ class CallerRequest:
             place = find_place({}, self._request.recall(read_session_headers), self._caller, in_path=self._in_path)
             place = place._replace(task=None, attempt=None, step=None)  # nobody looked at them
             incoming = IncomingRequest(self._id, self._at, self._caller, place, self._dialect, "", b"", {})
-        header = self._make_header(incoming, None, error=str(error), status=error.status, is_truncated=False)
+        call = Call(self._edge, incoming, incoming.model, started=self._started)
+        header = call.make_header(Outcome(str(error), error.status))
         self._is_kept = self._edge.refusals.take(header, error.code, time.monotonic())
-
-    def _note_first_byte(self) -> None:
-        self._first_s = time.perf_counter() - self._started
-        self._edge.metrics.first_byte.note(self._first_s)
 
     def _keep_failure(self, error: str, *, status: int = 200, is_truncated: bool = False) -> None:
         """Keep the record of a request that failed; where even that fails, the log has it."""
@@ -373,105 +361,15 @@ class CallerRequest:
             self._edge.metrics.answers[self._dialect.name, status] += 1
             self._edge.metrics.truncated += is_truncated
 
-    def _charge(self, fetch: Fetch, caller: Caller) -> None:
-        """Count what was used, once, whether the record of it can be kept or not."""
-        plan = fetch.plan
-        tokens = plan.relay.usage.prompt + plan.relay.usage.completion
-        if self._is_charged or not tokens:
-            return
-        self._is_charged = True
-        self._edge.metrics.tokens += tokens
-        self._edge.budgets.charge(
-            caller,
-            plan.route.backend,
-            tokens=tokens,
-            count_usd=lambda: self._count_usd(plan.route, plan.relay.usage),
-            now=time.time(),
-            allowance=plan.route.allowance,
-        )
-
     def _keep(self, error: str = "", *, status: int = 200, is_truncated: bool = False) -> None:
         """Hand the record over, once. Raises SpoolError."""
-        incoming, fetch = self._incoming, self._fetch
+        incoming = self._incoming
         if self._is_kept:
             return
-        if incoming is None:
-            self._count_answer(status=status, is_truncated=is_truncated)
-            return
-        kept, answer, is_merged = incoming.raw, b"", False
-        if fetch is not None:
-            relay = fetch.plan.relay
-            kept = fetch.plan.kept
-            answer, is_merged = (b"".join(relay.kept), False) if status >= 400 else relay.record()
-            if is_truncated and relay.usage == NOTHING_USED and relay.merger is not None:
-                prompt, completion = relay.merger.count_told()  # who leaves early has used it all the same
-                relay.usage = NOTHING_USED._replace(prompt=prompt, completion=completion)
-            self._charge(fetch, incoming.caller)
-        header = self._make_header(incoming, fetch, error=error, status=status, is_truncated=is_truncated)
-        if is_merged:
-            header["is_merged"] = True
-        self._edge.spool.append(header, kept, answer)
-        self._is_kept = True
+        if incoming is not None:
+            calls = self._calls or [Call(self._edge, incoming, incoming.model, started=self._started)]
+            outcome = Outcome(error, status, is_truncated)
+            first, *others = [call.make_record(outcome, choice=place) for place, call in enumerate(calls)]
+            self._edge.spool.append(*first, *others)
+            self._is_kept = True
         self._count_answer(status=status, is_truncated=is_truncated)
-
-    def _make_header(
-        self, incoming: IncomingRequest, fetch: Fetch | None, *, error: str, status: int, is_truncated: bool
-    ) -> Header:
-        caller, place, model = incoming.caller, incoming.place, incoming.model[:200]
-        route = fetch.plan.route if fetch is not None else None
-        name = fetch.plan.relay.served if fetch is not None else ""
-        served = self._find_served(incoming, fetch, name) if fetch is not None and name else Served("")
-        header: Header = {
-            "v": RECORD_VERSION,
-            "id": self._id,
-            "at": self._at,
-            "project": caller.project,
-            "agent": caller.agent,
-            "token": caller.token,
-            "session": place.session,
-            "end_user": place.end_user,
-            "is_done": place.is_done,
-            "is_guessed": place.is_guessed,
-            "is_named": place.is_named,
-            "retry": place.retry,
-            "turn": place.turn,
-            "task": place.task,
-            "attempt": place.attempt,
-            "step": place.step,
-            "worker": route.worker if route is not None else "",
-            "model": model,
-            "asked": route.served.name if route is not None else model,
-            "served": name,
-            "adapter": served.adapter,
-            "policy_version": served.version,
-            "provider": route.backend.key if route is not None else None,
-            "kind": route.backend.kind.kind if route is not None else "",
-            "upstream": fetch.endpoint.base_url if fetch is not None and fetch.endpoint is not None else "",
-            "api": self._dialect.name,
-            "form": fetch.plan.question.form if fetch is not None else "chat",
-            "is_stream": fetch is not None and fetch.plan.question.is_stream,
-            "status": status,
-            "is_truncated": is_truncated,
-            "error": error,
-            "sampling": dict(fetch.plan.question.sampling) if fetch is not None else {},
-            "latency_ms": round(1000 * (time.perf_counter() - self._started), 3),
-            "first_ms": None if self._first_s is None else round(1000 * self._first_s, 3),
-        }
-        if fetch is not None and fetch.fallback_reason:
-            header["fallback"] = fetch.fallback_reason
-        return header
-
-    def _count_usd(self, route: Route, usage: Usage) -> float:
-        """What so many tokens cost there; 0 where no price is known."""
-        rates = self._edge.config.tables.prices.find(
-            provider_id=route.backend.key, kind=route.backend.kind.kind, model=route.served.name
-        )
-        if rates is None:
-            return 0.0
-        return float(rates.cost(prompt=usage.prompt, completion=usage.completion, cached=usage.cached))
-
-    def _find_served(self, incoming: IncomingRequest, fetch: Fetch, name: str) -> Served:
-        route = fetch.plan.route
-        if name == route.served.name:
-            return route.served
-        return name_served(name, project=incoming.caller.project, tables=self._edge.config.tables)

@@ -33,6 +33,7 @@ class Fetch:
     """One request under way. Until it has a first byte to pass on, it may try another address or another route.
 
     Args:
+        model: the name it is asked for by.
         admit: holds room for the request at a route's server; raises RefusalError where a budget is used up.
 
     Attributes:
@@ -41,9 +42,10 @@ class Fetch:
         fallback: who answered in the place of the model that was asked for, and `fallback_reason` why; "".
     """
 
-    def __init__(self, edge: Edge, incoming: IncomingRequest, admit: Callable[[Route], None]) -> None:
+    def __init__(self, edge: Edge, incoming: IncomingRequest, model: str, admit: Callable[[Route], None]) -> None:
         self._edge = edge
         self._incoming = incoming
+        self._model = model
         self._admit = admit
         self._answer: Answer | None = None
         self._measure = Measure(LIMITS.gateway_answer_bytes)
@@ -138,12 +140,12 @@ class Fetch:
             self._answer.close()
 
     def _take_aim(self) -> RequestPlan:
-        incoming, model = self._incoming, self._incoming.model
+        incoming, model = self._incoming, self._model
         if self._fallbacks is not None:
             model = self._fallbacks.name
         tables = self._edge.config.tables
         route = find_route(model, incoming.place, project=incoming.caller.project, tables=tables)
-        return plan_request(incoming, route if model == incoming.model else route._replace(worker=incoming.model))
+        return plan_request(incoming, route if model == self._model else route._replace(worker=self._model))
 
     async def _aim_again(self) -> None:
         """The tables may know better by now: an adapter was swapped, a server has moved."""

@@ -33,21 +33,21 @@ def find_guessed(
     if wanted := sorted({thread.begun for thread in guessed.values() if thread.begun}):
         for name, key in find_threads(wanted):
             leaves[name].append(key)
-    headers: dict[str, Header] = {}
+    keys: dict[str, str] = {}
     ends: dict[tuple[int, str, str], str] = {}
     found = list(captured)
     for place, thread in guessed.items():
-        header = captured[place].header
-        if header["id"] not in headers:
+        header: Header = captured[place].header
+        if header["id"] not in keys:
             claimed = _claim(leaves, thread)
             key = claimed or f"{header['session']}-{header['id'][:SUFFIX_CHARS]}"
-            headers[header["id"]] = {**header, "session": key}
+            keys[header["id"]] = key
             if thread.ended:
                 leaves[thread.ended].append(key)
                 ends[header["project"], key, header["agent"]] = thread.ended
             elif claimed:  # nothing was answered: it can be asked again
                 leaves[thread.begun].append(key)
-        found[place] = captured[place]._replace(header=headers[header["id"]])
+        found[place] = captured[place]._replace(header={**header, "session": keys[header["id"]]})
     return found, ends
 
 

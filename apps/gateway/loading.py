@@ -15,13 +15,13 @@ from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.accounts.tokens import find_token
 from apps.adapters.models import Adapter, Deployment
 from apps.base.sealing import SealedKeyError
-from apps.gateway.tables import Backend, Caller, Served, Tables, WorkerRoute
+from apps.gateway.tables import Backend, Caller, EnsembleRoute, Served, Tables, WorkerRoute
 from apps.inference.models import Provider, ProviderGrant
 from apps.inference.prices import load_prices
 from apps.inference.provider_kinds import find_kind
 from apps.inference.providers import open_key
 from apps.inference.services import own_server_key
-from apps.workers.models import Worker
+from apps.workers.models import Ensemble, Worker
 from apps.workers.selectors import find_base_model
 from tentalis.core.checked import FieldError
 from tentalis.core.limits import Limits
@@ -35,6 +35,7 @@ _DIGEST = """
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_provider t),
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_providergrant t),
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM workers_worker t),
+        (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM workers_ensemble t),
         (SELECT string_agg(md5(concat_ws(',', id, adapter_id, canary_id, canary_percent, canary_after_task, epoch)), ''
             ORDER BY id) FROM adapters_deployment t),
         (SELECT string_agg(md5(row(t.*)::text), '' ORDER BY id) FROM inference_price t),
@@ -131,7 +132,7 @@ def _read_limits(value: Any) -> Limits:
 
 
 def load_tables() -> Tables:
-    """Everything requests are routed by, in seven statements."""
+    """Everything requests are routed by, in eight statements."""
     own = _own_server()
     backends: dict[tuple[int | None, str], Backend] = {(None, own.name): own}
     by_key: dict[int | None, Backend] = {None: own}
@@ -174,8 +175,15 @@ def load_tables() -> Tables:
             pinned = known, Served(name, name, version)
             adapters[known.project, name] = adapters[known.project, name.partition(".")[2]] = pinned
     workers = {(route.project, route.name): route for route in routes}
+    ensembles = {
+        (one.project_id, one.model): EnsembleRoute(
+            tuple(name for name in one.members if (one.project_id, name) in workers), one.wait_s
+        )
+        for one in Ensemble.objects.all()
+    }
     return Tables(
         workers=workers,
+        ensembles=ensembles,
         adapters=adapters,
         owners=owners,
         private=private,

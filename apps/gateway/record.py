@@ -1,6 +1,7 @@
 """What the edge hands over for capture: one record a request, cheap to make; its parsing is the writer's work."""
 
 import struct
+from collections.abc import Iterable
 from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 import orjson
@@ -15,6 +16,8 @@ class Header(TypedDict):
     Attributes:
         v: RECORD_VERSION.
         id: the exchange's public id, a UUID's 32 hexadecimal digits.
+        choice: which answer to the request the record's first is, where several models were asked; absent where it is
+            the first.
         at: when the request came, in seconds since the epoch.
         project: primary key.
         agent: handle of the token's user.
@@ -84,6 +87,7 @@ class Header(TypedDict):
     sampling: NotRequired[dict[str, Any]]
     fallback: NotRequired[str]
     is_merged: NotRequired[bool]
+    choice: NotRequired[int]
 
 
 class Record(NamedTuple):
@@ -106,8 +110,11 @@ class Spool(Protocol):
     def is_full(self) -> bool:
         """Whether new requests are to be refused (429) until the writer has caught up."""
 
-    def append(self, header: Header, request: bytes, answer: bytes) -> None:
+    def append(self, header: Header, request: bytes, answer: bytes, *others: Record) -> None:
         """Keep a record: when this returns, a killed process loses it no more.
+
+        Args:
+            others: what else was answered to the same request; all are kept and stored together, or none.
 
         Raises:
             SpoolError: it could not be kept; the caller must not be told that all went well.
@@ -118,24 +125,32 @@ class SpoolError(OSError):
     """A record could not be kept: the disk is full or away."""
 
 
-def pack_record(header: Header, request: bytes, answer: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """The parts of a record in the order in which they are written: three lengths, header, request, answer."""
-    head = orjson.dumps(header)
-    return _LENGTHS.pack(len(head), len(request), len(answer)), head, request, answer
+def pack_records(records: Iterable[Record]) -> list[bytes]:
+    """The parts of records in the order in which they are written: of each three lengths, header, request, answer."""
+    parts: list[bytes] = []
+    for header, request, answer in records:
+        head = orjson.dumps(header)
+        parts += _LENGTHS.pack(len(head), len(request), len(answer)), head, request, answer
+    return parts
 
 
-def unpack_record(data: bytes | memoryview) -> Record:
-    """A record from its joined parts.
+def unpack_records(data: bytes | memoryview) -> list[Record]:
+    """The records of one request from their joined parts, at least one: first the one whose answer its caller got.
 
     Raises:
-        ValueError: that is not a whole record.
+        ValueError: that is not a whole number of records.
     """
-    view = memoryview(data)
-    if len(view) < _LENGTHS.size:
-        raise ValueError(f"a record begins with {_LENGTHS.size} bytes of lengths, found {len(view)}")
-    head, request, answer = _LENGTHS.unpack_from(view)
-    ends = _LENGTHS.size + head, _LENGTHS.size + head + request, _LENGTHS.size + head + request + answer
-    if len(view) != ends[2]:
-        raise ValueError(f"wanted a record of {ends[2]} bytes, found {len(view)}")
-    header: Header = orjson.loads(view[_LENGTHS.size : ends[0]])
-    return Record(header, bytes(view[ends[0] : ends[1]]), bytes(view[ends[1] : ends[2]]))
+    view, start = memoryview(data), 0
+    found: list[Record] = []
+    while start < len(view) or not found:
+        if len(view) - start < _LENGTHS.size:
+            raise ValueError(f"a record begins with {_LENGTHS.size} bytes of lengths, found {len(view) - start}")
+        head, request, answer = _LENGTHS.unpack_from(view, start)
+        start += _LENGTHS.size
+        ends = start + head, start + head + request, start + head + request + answer
+        if len(view) < ends[2]:
+            raise ValueError(f"wanted a record of {ends[2]} bytes, found {len(view)}")
+        header: Header = orjson.loads(view[start : ends[0]])
+        found.append(Record(header, bytes(view[ends[0] : ends[1]]), bytes(view[ends[1] : ends[2]])))
+        start = ends[2]
+    return found

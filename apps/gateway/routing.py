@@ -5,8 +5,9 @@ from typing import NamedTuple
 from apps.gateway.errors import RefusalError, refuse_model
 from apps.gateway.pins import Pin
 from apps.gateway.sessions import Place
-from apps.gateway.tables import Backend, Served, Tables, WorkerRoute
+from apps.gateway.tables import Backend, EnsembleRoute, Served, Tables, WorkerRoute
 from apps.inference.grants import WHO_GRANTS, NotGrantedError
+from apps.workers.models import ENSEMBLE
 from tentalis.core.learning.canary_routing import is_canary
 from tentalis.core.limits import Limits
 
@@ -30,6 +31,16 @@ class Route(NamedTuple):
     is_managed: bool
     allowance: Limits = Limits()
     fallbacks: tuple[str, ...] = ()
+
+
+def find_ensemble(model: str, *, project: int, tables: Tables) -> EnsembleRoute | None:
+    """Who is asked together; None where `model` names no ensemble. Raises RefusalError where none of them serves."""
+    if not model.startswith(f"{ENSEMBLE}/") or (found := tables.ensembles.get((project, model))) is None:
+        return None
+    if not found.members:
+        message = f"no member of {model} serves: each is switched off, or its model server is"
+        raise RefusalError(message, status=404, code="model_not_found", param="model")
+    return found
 
 
 def find_route(model: str, place: Place, *, project: int, tables: Tables) -> Route:
@@ -103,15 +114,28 @@ def _resolve(model: str, place: Place, *, project: int, tables: Tables) -> Route
         _require_own(pinned[1].name, model, place, tables)
         return Route(pinned[0].backend, pinned[1], pinned[0].name, is_managed=True)
     prefix, slash, rest = model.partition("/")
-    if slash and prefix == "ensemble":
-        message = f"no ensemble {rest[:200]!r}: workers are asked one at a time here, by their names"
-        raise RefusalError(message, status=404, code="model_not_found", param="model")
+    if slash and prefix == ENSEMBLE:
+        raise _refuse_ensemble(model, tables.ensembles.get((project, model)))
     if slash and rest and (backend := tables.find_backend(project, prefix)) is not None:
         if tables.owners.get(rest, project) != project:
             raise refuse_model(model)
         _require_own(rest, model, place, tables)
         return Route(backend, name_served(rest, project=project, tables=tables), "", is_managed=False)
     raise refuse_model(model)
+
+
+def _refuse_ensemble(model: str, known: EnsembleRoute | None) -> RefusalError:
+    """Why an ensemble is not asked as a model is."""
+    if known is None:
+        return RefusalError(
+            f"no ensemble {model.partition('/')[2][:200]!r} here; GET /v1/models lists those there are",
+            status=404,
+            code="model_not_found",
+            param="model",
+        )
+    members = ", ".join(known.members)
+    message = f"{model} answers conversations and completions alone: for this name one of its members ({members})"
+    return RefusalError(message, status=400, code="not_supported", param="model")
 
 
 def name_served(name: str, *, project: int, tables: Tables) -> Served:

@@ -106,12 +106,26 @@ class WorkerRoute:
     context_tokens: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class EnsembleRoute:
+    """Workers that are asked together.
+
+    Args:
+        members: names, in order, of those that have a model and are switched on.
+        wait_s: for the others, once one of them has answered.
+    """
+
+    members: tuple[str, ...]
+    wait_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
     """Everything a request is routed by.
 
     Args:
         workers: by project and name. Those without a model are absent.
+        ensembles: by project and what callers name them by, `ensemble/<name>`.
         adapters: by project and name, in full and as `worker@vN-digest`: (worker, how it is served).
         prices: of models, for budgets in dollars.
         owners: project of every adapter there is, by its full name: servers are shared, and know no projects.
@@ -122,6 +136,7 @@ class Tables:
     """
 
     workers: Mapping[tuple[int, str], WorkerRoute] = field(default_factory=dict)
+    ensembles: Mapping[tuple[int, str], EnsembleRoute] = field(default_factory=dict)
     adapters: Mapping[tuple[int, str], tuple[WorkerRoute, Served]] = field(default_factory=dict)
     owners: Mapping[str, int] = field(default_factory=dict)
     private: Mapping[str, str] = field(default_factory=dict)
@@ -137,13 +152,18 @@ class Tables:
         return not backend.is_listed or (project, backend.key) in self.grants
 
     def list_models(self, project: int) -> dict[str, int | None]:
-        """What a project's callers may ask for (its workers, what serves them, its providers' default models) by name,
-        and how many tokens each takes, None where that is not known."""
+        """What a project's callers may ask for (its workers, what serves them, its ensembles, its providers' default
+        models) by name, and how many tokens each takes, None where that is not known."""
         found: dict[str, int | None] = {}
         for (owner, name), route in self.workers.items():
             if owner == project and self.is_granted(project, route.backend):
                 serving = [served.adapter for served in (route.deployed, route.canary) if served and served.adapter]
                 found |= dict.fromkeys((name, *serving), route.context_tokens)
+        for (owner, name), ensemble in self.ensembles.items():
+            members = [self.workers[owner, one] for one in ensemble.members]
+            if owner == project and members and all(self.is_granted(project, one.backend) for one in members):
+                known = [one.context_tokens for one in members if one.context_tokens is not None]
+                found[name] = min(known) if len(known) == len(members) else None
         for (offered_to, name), backend in self.backends.items():
             if offered_to in {None, project} and backend.default_model and self.is_granted(project, backend):
                 found[f"{name}/{backend.default_model}"] = backend.context_tokens

@@ -18,7 +18,7 @@ import psycopg
 from apps.conversations.forgotten import ErasedPerson
 from apps.gateway.batches import Move, MovedError, Store
 from apps.gateway.capture import Captured, FindRates, capture
-from apps.gateway.record import Record, unpack_record
+from apps.gateway.record import Record, unpack_records
 from apps.gateway.rows import read_end
 from apps.gateway.spool import (
     FileSpool,
@@ -247,7 +247,7 @@ class Writer:
 
     def _capture(self, spooled: Spooled) -> list[Captured]:
         try:
-            return capture(unpack_record(spooled.body), self._find_rates)
+            return [one for record in unpack_records(spooled.body) for one in capture(record, self._find_rates)]
         except _UNREADABLE as error:
             self._reject(spooled, f"{type(error).__name__}: {error}")
             return []
@@ -336,7 +336,7 @@ def _put_in_order(batches: Sequence[tuple[Source, Sequence[Spooled]]], began: fl
 def _read_end(body: bytes) -> float:
     """When a record was made, in seconds since the epoch; 0.0 of one that cannot be read."""
     try:
-        return read_end(unpack_record(body).header)
+        return max(read_end(record.header) for record in unpack_records(body))
     except _UNREADABLE:
         return 0.0
 
@@ -344,11 +344,11 @@ def _read_end(body: bytes) -> float:
 def _is_theirs(body: bytes, forgotten: Sequence[ErasedPerson]) -> bool:
     """Whether a record was made by somebody forgotten; one that cannot be read cannot be shown not to be."""
     try:
-        record = unpack_record(body)
-        header = record.header
+        records = unpack_records(body)
+        header = records[0].header  # of the others as well: they were asked the same
         project, at, session, agent = header["project"], header["at"], header["session"], header["agent"]
         end_user = header["end_user"]
-        words = _read_words(record)
+        words = " ".join(map(_read_words, records))
         return any(
             one.covers(project=project, at=at, session=session, agent=agent, end_user=end_user, tell=lambda: words)
             for one in forgotten

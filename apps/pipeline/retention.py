@@ -101,6 +101,7 @@ RULES: Mapping[str, KeepingRule] = {
                 "checks.NamedCheck",
                 "skills.Skill",
                 "webhooks.Webhook",
+                "workers.Ensemble",
                 "workers.Worker",
                 *("evals.Benchmark", "evals.ChosenPanel", "evals.Taskset"),
                 "feedback.GoldItem",

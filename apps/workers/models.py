@@ -10,6 +10,10 @@ from apps.inference.models import Provider
 from apps.workers.kinds import CHAT, ECHO, OPENCLAW, OUTSIDE, find_kind
 from apps.worlds.registry import DEFAULT
 
+NAME = RegexValidator(r"^[a-z0-9][a-z0-9_-]*$", "Lower-case letters, digits, - and _.")
+ENSEMBLE = "ensemble"
+"""What stands before an ensemble's name where a model is asked for."""
+
 
 class Worker(Timestamped):
     """An agent of a project. What it serves is its deployment's adapter, else the base model.
@@ -40,9 +44,7 @@ class Worker(Timestamped):
         USER = "user", "One for each person it talks with"
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="workers")
-    name = models.CharField(
-        max_length=64, validators=[RegexValidator(r"^[a-z0-9][a-z0-9_-]*$", "Lower-case letters, digits, - and _.")]
-    )
+    name = models.CharField(max_length=64, validators=[NAME])
     kind = models.CharField(max_length=32)
     provider = models.ForeignKey(Provider, models.PROTECT, null=True, blank=True, related_name="workers")
     agent_server = models.ForeignKey(
@@ -112,3 +114,32 @@ class Worker(Timestamped):
     @property
     def line_id(self) -> int:
         return self.learns_with_id or self.pk
+
+
+class Ensemble(Timestamped):
+    """Workers of a project that the gateway asks together: one of their answers is given.
+
+    Attributes:
+        members: names of the workers, in the order that decides where their answers leave it open.
+        wait_s: for the others, once one of them has answered.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="ensembles")
+    name = models.CharField(max_length=64, validators=[NAME])
+    members = models.JSONField(default=list)
+    wait_s = models.PositiveSmallIntegerField(default=30)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="ensemble_name_is_unique"),
+            models.CheckConstraint(condition=Q(wait_s__gte=1, wait_s__lte=600), name="ensemble_waits_1_to_600_s"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def model(self) -> str:
+        """What callers of the gateway name it by."""
+        return f"{ENSEMBLE}/{self.name}"

@@ -16,6 +16,7 @@ from apps.base.dependents import find_dependents
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.inference.models import Provider
 from apps.workers.bases import BaseWeightsError, check_directory
+from apps.workers.ensembles import require_no_member
 from apps.workers.kept import take_kept
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
@@ -168,13 +169,15 @@ def delete_worker(*, worker: Worker, by: User) -> None:
 
     Raises:
         NotAllowedError, NotFoundError: `by` may not.
-        ConflictError: others learn with it; WorkerKeptError where it has a history (`is_active` False retires it).
+        ConflictError: others learn with it, or it is asked together with others; WorkerKeptError where it has a history
+            (`is_active` False retires it).
     """
     require_right(by, worker.project, Right.WORKERS_WRITE)
     with transaction.atomic():
         row = _lock([worker], no_key=False)[worker.pk]
         if learners := list(row.learners.order_by("name")):
             raise ConflictError(f"{row.name} cannot be removed: {say_learners(learners)}")
+        require_no_member(row)
         if kept := find_dependents(row, unless="GOES_WITH_WORKER"):
             raise WorkerKeptError(row, kept)
         record(Kind.WORKER_DELETED, subject=row, by=by.handle, payload={"name": row.name})

@@ -58,6 +58,7 @@ COMMANDS: dict[str, Entry] = {
     "member": Entry("tentalis.cli.member", "app", "Who belongs to a project."),
     "world": Entry("tentalis.cli.world", "app", "The environments that agents work in, and their doctor."),
     "worker": Entry("tentalis.cli.worker", "app", "The agents that do tasks."),
+    "ensemble": Entry("tentalis.cli.ensemble", "app", "Workers that are asked together."),
     "model": Entry("tentalis.cli.model", "app", "Models kept here, and the servers of models."),
     "task": Entry("tentalis.cli.task", "app", "Submit tasks and look at them."),
     "review": Entry("tentalis.cli.review", "app", "Judge what was done."),

@@ -18,7 +18,7 @@ from apps.feedback.side_by_side import open_pair
 from apps.gate.models import AnswerPair
 from apps.operations.models import Alarm
 from apps.tasks.models import Task
-from apps.workers.models import Worker
+from apps.workers.models import Ensemble, Worker
 from apps.worlds.certificates import certify
 from apps.worlds.models import RepoTaskAdmission
 from apps.worlds.registry import get_world
@@ -208,6 +208,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "forget": path("forget"),
         "worker_new": path("worker-new") + "?kind=chat",
         "worker_change": path("worker-change", scene.worker.name),
+        "ensemble_new": path("ensemble-new"),
+        "ensemble_change": path("ensemble-change", _ask_together(scene).name),
         "provider_new": path("provider-new"),
         "provider_change": path("provider-change", scene.project.providers.earliest("pk").pk),
         "token_limits": path("token-limits", ApiToken.objects.get(key_id="e2e").pk),
@@ -248,6 +250,10 @@ def _experiment(scene: Scene, asked: QuerySet[Evaluation]) -> Experiment:
     for one in asked[1:3]:
         made.scenarios.create(scenario=f"{one.pk}", candidate=one, reference=asked[0])
     return made
+
+
+def _ask_together(scene: Scene) -> Ensemble:
+    return Ensemble.objects.create(project=scene.project, name="both", members=[scene.worker.name, "second"])
 
 
 def _ask_at_length(scene: Scene) -> Task:

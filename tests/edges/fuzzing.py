@@ -51,7 +51,7 @@ REFUSALS = [400, 401, 403, 404, 405, 409, 412, 413, 415, 422, 429]
 CALLERS = ("owner", "owner", "agent", "reviewer")
 NAMES = {
     "projects": "slug", "members": "member", "tokens": "token", "providers": "provider", "workers": "worker",
-    "prices": "price", "tasks": "task", "attempts": "attempt", "episodes": "episode",
+    "ensembles": "ensemble", "prices": "price", "tasks": "task", "attempts": "attempt", "episodes": "episode",
     "reviews": "review", "feedback": "feedback",
     "rollouts": "rollout", "proposals": "proposal", "batches": "batch", "runs": "run", "adapters": "adapter",
     "dead-letters": "segment", "sessions": "session", "exchanges": "exchange", "turns": "turn", "skills": "skill",

@@ -27,6 +27,7 @@ from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.training.models import Course, ManagerRun, TrainingRun
 from apps.training.rewards import issue_reward_url
 from apps.webhooks.models import Delivery, Webhook
+from apps.workers.models import Ensemble
 from apps.worlds.models import RepoTaskAdmission
 from tentalis.core.learning.curriculum import CurriculumRule
 from tests.factories import make_measured, make_task, make_user, make_worker
@@ -46,6 +47,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         Member.objects.create(project=project, user=make_user(name, is_agent=role == "agent"), role=role)
     owner = User.objects.get(username=EVERY_ROLE["owner"])
     worker, _ = make_worker(project), make_worker(project, "desk", kind="desk", is_active=False)
+    members = [make_worker(project, name, kind="desk", is_active=False).name for name in ("one", "two")]
     task = make_task(project, worker, state=Task.State.IN_REVIEW, submitted_by=owner)
     attempt = Attempt.objects.create(task=task, index=0, worker=worker, answer="hi", text="hi", score=0.5)
     Step.objects.create(attempt=attempt, index=0, kind="step", text="hi")
@@ -148,6 +150,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "item_try": evaluation.item_tries.earliest("pk"), "regrading": regrading, "judge_probe": probe,
         "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
+        "ensemble": Ensemble.objects.create(project=project, name="both", members=members),
     }  # fmt: skip
     secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
     admission = RepoTaskAdmission.objects.create(
@@ -222,6 +225,8 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         "POST prices": {"provider": ids["provider"], "model": "n", "input": 0.5, "output": 2},
         "POST workers": {"project": slug, "name": "another", "kind": "echo"},
         "PATCH workers/{worker}": {"system_prompt": "Be kind."},
+        "POST ensembles": {"project": slug, "name": "other", "members": ["one", "desk"]},
+        "PATCH ensembles/{ensemble}": {"wait_s": 5},
         "POST tasks": {"project": slug, "prompt": "Say hello.", "environment": "chat", "worker": "echo"},
         "POST tasks/import": {"project": slug, "environment": "chat", "form": "lines", "text": "Hi.", "worker": "echo"},
         "POST tasks/from-sessions": {

@@ -15,7 +15,7 @@ BRIDGE = "bridge/"
 PLACEHOLDERS = {
     "projects": "{slug}", "users": "{user}", "members": "{member}", "invitations": "{invitation}",
     "tokens": "{token}", "providers": "{provider}", "provider-grants": "{grant}", "prices": "{price}",
-    "workers": "{worker}", "tasks": "{task}",
+    "workers": "{worker}", "ensembles": "{ensemble}", "tasks": "{task}",
     "attempts": "{attempt}", "episodes": "{episode}",
     "reviews": "{review}", "feedback": "{feedback}", "rollouts": "{rollout}",
     "proposals": "{proposal}", "gold": "{gold}",

@@ -98,7 +98,7 @@ def admin(ids: dict[str, Any]) -> Caller:
 
 TEMPLATES = {
     "projects": "{slug}", "members": "{member}", "providers": "{provider}", "provider-grants": "{grant}",
-    "prices": "{price}", "users": "{user}",
+    "prices": "{price}", "users": "{user}", "ensembles": "{ensemble}",
     "workers": "{worker}", "tasks": "{task}", "reviews": "{review}", "feedback": "{feedback}",
     "proposals": "{proposal}", "tokens": "{token}", "adapters": "{adapter}", "skills": "{skill}", "checks": "{check}",
     "gold": "{gold}", "manager-runs": "{manager_run}", "reward-models": "{reward_model}", "runs": "{run}",

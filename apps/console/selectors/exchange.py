@@ -172,7 +172,7 @@ def show_exchange(project: Project, exchange_id: int, *, ask: bool = False) -> E
         siblings=list(
             Exchange.objects.filter(project=project, public_id=exchange.public_id)
             .exclude(pk=exchange.pk)
-            .only("pk", "choice")
+            .only("pk", "choice", "worker_name", "model")
             .order_by("choice")
         ),
         adapter=Adapter.objects.filter(project=project, name=name).defer("manifest").first() if name else None,

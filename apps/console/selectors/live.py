@@ -64,6 +64,7 @@ HEARD_WITH: Mapping[str, Right] = {
     "check": Right.EVALS_READ,
     "course": Right.RUNS_READ,
     "deployment": Right.ADAPTERS_READ,
+    "ensemble": Right.WORKERS_READ,
     "eval": Right.EVALS_READ,
     "experiment": Right.EVALS_READ,
     "export": Right.TASKS_READ,

@@ -18,7 +18,11 @@ from apps.workers.kinds import KINDS, find_kind
 @require_GET
 @project_view(Right.WORKERS_READ)
 def list_workers(request: HttpRequest, scene: Scene) -> HttpResponse:
-    context = {"rows": workers.find_workers(scene.project), "fragments": {"workers"}}
+    context = {
+        "rows": workers.find_workers(scene.project),
+        "ensembles": scene.project.ensembles.all(),
+        "fragments": {"workers", "ensembles"},
+    }
     return show(request, scene, "workers", context)
 
 

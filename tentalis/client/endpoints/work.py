@@ -33,6 +33,22 @@ class Work(Sender[Answer]):
         """Return a worker to what served it before."""
         return self._post(f"workers/{worker_id}/rollback")
 
+    def list_ensembles(self, **params: Any) -> Answer:
+        return self._get("ensembles", **params)
+
+    def get_ensemble(self, ensemble_id: int) -> Answer:
+        return self._get(f"ensembles/{ensemble_id}")
+
+    def create_ensemble(self, *, project: str, name: str, members: Sequence[str], wait_s: int | None = None) -> Answer:
+        """Have workers of a project asked together, by the gateway's model `ensemble/NAME`."""
+        return self._post("ensembles", project=project, name=name, members=list(members), wait_s=wait_s)
+
+    def change_ensemble(self, ensemble_id: int, **changes: Any) -> Answer:
+        return self._patch(f"ensembles/{ensemble_id}", **changes)
+
+    def delete_ensemble(self, ensemble_id: int) -> Answer:
+        return self._delete(f"ensembles/{ensemble_id}")
+
     def submit_task(
         self,
         *,

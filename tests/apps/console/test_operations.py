@@ -57,7 +57,15 @@ def path(name: str, *args: object) -> str:
 def test_managers_pages_are_shown_to_managers_and_refused_to_reviewers(scene: Scene, client: Client) -> None:
     pages = find_manager_pages(scene)
     readable = {"attempt_compare", "run_compare"}
-    writing = {"adapter_promote", "adapter_canary", "roll_back", "worker_new", "worker_change"}
+    writing = {
+        "adapter_promote",
+        "adapter_canary",
+        "roll_back",
+        "worker_new",
+        "worker_change",
+        "ensemble_new",
+        "ensemble_change",
+    }
     bob = sign_in(make_user("bob"))
     for name in readable | writing:
         found = pages[name]

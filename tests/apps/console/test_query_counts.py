@@ -57,7 +57,7 @@ QUERIES: Mapping[str, int] = {
     "feedback_trace": 21,
     "my_feedback": 22,  # saved views, names, and the time it may take
     "task_versions": 13,
-    "workers": 12,
+    "workers": 13,
     "worker": 19,  # the newest adapter's base
     "providers": 12,
     "provider": 13,
@@ -134,6 +134,8 @@ QUERIES: Mapping[str, int] = {
     "forget": 11,
     "worker_new": 13,
     "worker_change": 14,
+    "ensemble_new": 12,
+    "ensemble_change": 12,
     "provider_new": 10,
     "provider_change": 10,
     "attempt_compare": 12,

@@ -68,6 +68,18 @@ def test_thanks_make_a_task_that_learns(talk: Talk, read: Read) -> None:
     assert list(record.prompt_token_ids) == exchange.unpack_prompt_token_ids()
 
 
+def test_an_answer_of_an_ensemble_that_was_not_given_is_no_model_that_speaks(talk: Talk, read: Read) -> None:
+    """Its caller's next words may be what another member answered, and are theirs all the same."""
+    beside = talk.ask(user("What is two and two?"), answer="It is four.")
+    beside.pk, beside.choice, beside.text, beside.worker_name = None, 1, "Thanks!", "second"
+    beside.save(force_insert=True)
+    talk.ask(user("Thanks!"), answer="You are welcome.")
+    turn = read(talk)[0]
+    assert turn.task is not None, turn.reason
+    assert turn.task.answer == "It is four."
+    assert Feedback.objects.get(task=turn.task).author == "signal:thanked"
+
+
 def test_what_a_conversation_holds_out_is_asked_as_it_was_said(helper: Worker, read: Read) -> None:
     """A share of them holds itself out, whatever the project reviews: who talks judges."""
     Project.objects.filter(pk=helper.project_id).update(held_out_percent=50, review_policy={"rate": 0})

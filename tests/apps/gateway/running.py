@@ -115,11 +115,11 @@ class ListSpool:
     is_full: bool = False
     refuses: int = 0
 
-    def append(self, header: Header, request: bytes, answer: bytes) -> None:
+    def append(self, header: Header, request: bytes, answer: bytes, *others: Record) -> None:
         if self.refuses:
             self.refuses -= 1
             raise SpoolError("no space is left")
-        self.records.append(Record(header, request, answer))
+        self.records += Record(header, request, answer), *others
 
 
 class GatewayThread:

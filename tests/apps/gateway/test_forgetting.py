@@ -15,7 +15,7 @@ from apps.base.sealing import add_key
 from apps.conversations.forgotten import SEALED_FOR, drop_sealed
 from apps.conversations.models import Forgetting
 from apps.erasure.records import forget_person
-from apps.gateway.record import Record, pack_record
+from apps.gateway.record import Record, pack_records
 from apps.gateway.spool import FileSpool, find_rejected, keep_aside
 from apps.gateway.writer import Writer
 from apps.inference.models import Exchange, Session
@@ -98,7 +98,7 @@ def is_anybody_waiting() -> bool:
 def test_what_could_not_be_stored_is_dropped_too(tmp_path: Path, project: Project, boss: User) -> None:
     for words, session, end_user in (("my secret garden", "a", "Grace Hopper"), ("hello", "b", "Ada")):
         record = say(project, words, session, end_user=end_user)
-        keep_aside(tmp_path, b"".join(pack_record(*record)))
+        keep_aside(tmp_path, b"".join(pack_records([record])))
     keep_aside(tmp_path, b"nothing that anybody can read")
     forget_person(project=project, by=boss, end_user="Grace Hopper")
     carry(FileSpool(tmp_path))

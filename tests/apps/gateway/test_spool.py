@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apps.gateway.record import Record, SpoolError, unpack_record
+from apps.gateway.record import Record, SpoolError, unpack_records
 from apps.gateway.spool import (
     REJECTED,
     FileSpool,
@@ -50,7 +50,7 @@ def read_all(directory: SpoolDirectory, *, is_growing: bool = False, most_record
 
 
 def records_of(found: list[Spooled]) -> list[Record]:
-    return [unpack_record(spooled.body) for spooled in found]
+    return [unpack_records(spooled.body)[0] for spooled in found]
 
 
 def test_what_was_appended_is_read_in_order_over_many_segments(tmp_path: Path) -> None:
