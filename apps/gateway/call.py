@@ -22,7 +22,7 @@ from tentalis.outbound.http1 import BrokenError
 MOST_NAME_CHARS = 300
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """How a call ended, as it is recorded.
 
     Args:
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     is_truncated: bool = False
 
 
-class Call:
+class ModelCall:
     """A request put to one model; from each comes one record.
 
     Args:
@@ -58,7 +58,7 @@ class Call:
         self._is_counted = False
         self._is_charged = False
         self.fetch: Fetch | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: CallOutcome | None = None
         self.refusal: RefusalError | None = None
 
     def aim(self) -> None:
@@ -149,7 +149,7 @@ class Call:
             raise RefusalError(message, status=502, code="upstream_unreadable")
         return served
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: CallOutcome) -> None:
         """Note how it ended, and when."""
         self.outcome = outcome
         self._ended_s = time.perf_counter() - self._started
@@ -157,9 +157,9 @@ class Call:
     def refuse(self, error: RefusalError) -> None:
         """Note that it gives no answer, and why."""
         self.refusal = error
-        self.end(Outcome(str(error), error.status))
+        self.end(CallOutcome(str(error), error.status))
 
-    def make_record(self, outcome: Outcome, *, choice: int = 0) -> Record:
+    def make_record(self, outcome: CallOutcome, *, choice: int = 0) -> Record:
         """What is kept of it; what was used is counted, whether that can be kept or not.
 
         Args:
@@ -182,7 +182,7 @@ class Call:
             header["choice"] = choice
         return Record(header, kept, answer)
 
-    def make_header(self, outcome: Outcome) -> Header:
+    def make_header(self, outcome: CallOutcome) -> Header:
         incoming, fetch = self._incoming, self.fetch
         caller, place, model = incoming.caller, incoming.place, incoming.model[:200]
         route = fetch.plan.route if fetch is not None else None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apps.gateway.call import Call, Outcome
+from apps.gateway.call import CallOutcome, ModelCall
 from apps.gateway.dialects import BadRequestError
 from apps.gateway.dialects.responses.items import UnknownItemsError
 from apps.gateway.errors import RefusalError
@@ -29,7 +29,7 @@ def require_one_answer(body: Mapping[str, Any]) -> None:
             raise RefusalError(message, status=400, code="invalid_value", param=name)
 
 
-def aim_members(calls: Sequence[Call]) -> None:
+def aim_members(calls: Sequence[ModelCall]) -> None:
     """Point each member at its server; what one cannot take is its own outcome.
 
     Raises:
@@ -48,7 +48,7 @@ def aim_members(calls: Sequence[Call]) -> None:
             call.refuse(error)
 
 
-async def ask_members(calls: Sequence[Call], *, wait_s: float) -> tuple[bytes, list[Call]]:
+async def ask_members(calls: Sequence[ModelCall], *, wait_s: float) -> tuple[bytes, list[ModelCall]]:
     """The answer that the others agree with most (`tentalis.core.answer_choice`), and the calls, its own first.
 
     Args:
@@ -58,7 +58,7 @@ async def ask_members(calls: Sequence[Call], *, wait_s: float) -> tuple[bytes, l
         RefusalError: nobody answered; what each said instead.
     """
     asked = {asyncio.create_task(_ask(call)): call for call in calls if call.outcome is None}
-    answers: dict[Call, bytes] = {}
+    answers: dict[ModelCall, bytes] = {}
     waiting, until = set(asked), None
     try:
         while waiting and (until is None or until > time.monotonic()):
@@ -68,7 +68,7 @@ async def ask_members(calls: Sequence[Call], *, wait_s: float) -> tuple[bytes, l
             if answers and until is None:
                 until = time.monotonic() + wait_s
         for task in waiting:
-            asked[task].end(Outcome(f"no answer yet {wait_s:g} s after the first member's", is_truncated=True))
+            asked[task].end(CallOutcome(f"no answer yet {wait_s:g} s after the first member's", is_truncated=True))
     finally:
         for task in waiting:
             task.cancel()
@@ -81,7 +81,7 @@ async def ask_members(calls: Sequence[Call], *, wait_s: float) -> tuple[bytes, l
     return answers[chosen], ordered
 
 
-async def _ask(call: Call) -> bytes | None:
+async def _ask(call: ModelCall) -> bytes | None:
     """What a member answers; None where it does not, which is its outcome."""
     try:
         out = await call.ask()
@@ -91,12 +91,12 @@ async def _ask(call: Call) -> bytes | None:
         logger.exception("asking %s failed", call.model)
         call.refuse(RefusalError("internal error", status=500, code="internal"))
     else:
-        call.end(Outcome())
+        call.end(CallOutcome())
         return out
     return None
 
 
-def _read_answer(call: Call) -> GivenAnswer:
+def _read_answer(call: ModelCall) -> GivenAnswer:
     merger = call.fetch.plan.relay.merger if call.fetch is not None else None
     if merger is None or not merger.choices:
         return GivenAnswer("", is_whole=False)
@@ -106,7 +106,7 @@ def _read_answer(call: Call) -> GivenAnswer:
     return GivenAnswer(part.text, calls, is_whole=part.finish_reason not in NOT_WHOLE)
 
 
-def _join_refusals(calls: Sequence[Call]) -> RefusalError:
+def _join_refusals(calls: Sequence[ModelCall]) -> RefusalError:
     """What a caller is told where no member answered: the first one's refusal, and what each said."""
     refusals = [(call.model, call.refusal) for call in calls if call.refusal is not None]
     first, waits = refusals[0][1], [one.retry_after_s for _, one in refusals if one.retry_after_s is not None]

@@ -10,7 +10,7 @@ from apps.gateway.access import find_caller, require_asking
 from apps.gateway.answers import answer_json
 from apps.gateway.asking import read_model, read_object
 from apps.gateway.bodies import Body
-from apps.gateway.call import Call, Outcome
+from apps.gateway.call import CallOutcome, ModelCall
 from apps.gateway.dialects import DIALECTS, AnswerStream, BadRequestError
 from apps.gateway.dialects.responses.items import UnknownItemsError
 from apps.gateway.edge import Edge
@@ -57,8 +57,8 @@ class CallerRequest:
         self._started = time.perf_counter()
         self._caller: Caller | None = None
         self._incoming: IncomingRequest | None = None
-        self._calls: list[Call] = []
-        self._answering: Call | None = None
+        self._calls: list[ModelCall] = []
+        self._answering: ModelCall | None = None
         self._stream: Stream | None = None
         self._body: Body | None = None
         self._is_admitted = False
@@ -132,14 +132,14 @@ class CallerRequest:
             return await self._answer_stream(call)
         return await self._answer_whole(call)
 
-    def _aim(self, incoming: IncomingRequest, ensemble: EnsembleRoute | None) -> list[Call]:
+    def _aim(self, incoming: IncomingRequest, ensemble: EnsembleRoute | None) -> list[ModelCall]:
         """Who is asked, pointed at their servers. Raises RefusalError or BadRequestError."""
         if ensemble is None:
-            calls = [Call(self._edge, incoming, incoming.model, started=self._started)]
+            calls = [ModelCall(self._edge, incoming, incoming.model, started=self._started)]
             calls[0].aim()
         else:
             require_one_answer(incoming.body)
-            calls = [Call(self._edge, incoming, member, started=self._started) for member in ensemble.members]
+            calls = [ModelCall(self._edge, incoming, member, started=self._started) for member in ensemble.members]
             aim_members(calls)
         return calls
 
@@ -209,14 +209,14 @@ class CallerRequest:
         ]
         incoming.body = {**incoming.body, "input": given}
 
-    async def _answer_whole(self, call: Call) -> Response | Stream:
+    async def _answer_whole(self, call: ModelCall) -> Response | Stream:
         raw = await call.pointed.start()
         call.note_first_byte()
         out = call.carry(raw)
         self._keep_answer()
         return answer_json(out, self._make_headers())
 
-    async def _answer_stream(self, call: Call) -> Response | Stream:
+    async def _answer_stream(self, call: ModelCall) -> Response | Stream:
         edge, fetch = self._edge, call.pointed
         edge.quiet.add(self)
         try:
@@ -240,7 +240,7 @@ class CallerRequest:
         finally:
             edge.quiet.discard(self)
 
-    def _end_stream(self, call: Call, relay: Relay, trouble: str) -> bytes:
+    def _end_stream(self, call: ModelCall, relay: Relay, trouble: str) -> bytes:
         """Its last events. The record is kept before the caller hears that the answer is complete."""
         if words := call.say_broken(trouble):
             self._keep_failure(words, is_truncated=True)
@@ -342,8 +342,8 @@ class CallerRequest:
             place = find_place({}, self._request.recall(read_session_headers), self._caller, in_path=self._in_path)
             place = place._replace(task=None, attempt=None, step=None)  # nobody looked at them
             incoming = IncomingRequest(self._id, self._at, self._caller, place, self._dialect, "", b"", {})
-        call = Call(self._edge, incoming, incoming.model, started=self._started)
-        header = call.make_header(Outcome(str(error), error.status))
+        call = ModelCall(self._edge, incoming, incoming.model, started=self._started)
+        header = call.make_header(CallOutcome(str(error), error.status))
         self._is_kept = self._edge.refusals.take(header, error.code, time.monotonic())
 
     def _keep_failure(self, error: str, *, status: int = 200, is_truncated: bool = False) -> None:
@@ -367,8 +367,8 @@ class CallerRequest:
         if self._is_kept:
             return
         if incoming is not None:
-            calls = self._calls or [Call(self._edge, incoming, incoming.model, started=self._started)]
-            outcome = Outcome(error, status, is_truncated)
+            calls = self._calls or [ModelCall(self._edge, incoming, incoming.model, started=self._started)]
+            outcome = CallOutcome(error, status, is_truncated)
             first, *others = [call.make_record(outcome, choice=place) for place, call in enumerate(calls)]
             self._edge.spool.append(*first, *others)
             self._is_kept = True

@@ -150,7 +150,7 @@ def make_lived_in(project: Project) -> dict[str, Any]:
         "item_try": evaluation.item_tries.earliest("pk"), "regrading": regrading, "judge_probe": probe,
         "check": check,
         "experiment": experiment, "webhook": webhook, "delivery": delivery,
-        "ensemble": Ensemble.objects.create(project=project, name="both", members=members),
+        "ensemble": Ensemble.objects.create(project=project, name="echo", members=members),
     }  # fmt: skip
     secret = issue_reward_url(sampling.pk, 1).rpartition("/")[2]
     admission = RepoTaskAdmission.objects.create(

@@ -161,6 +161,18 @@ def test_a_stream_is_kept_alive_while_its_answer_is_chosen(
     assert "X-Tentalis-Adapter" not in streamed.response.headers, "nobody knew yet who answers"
 
 
+def test_a_stream_that_was_kept_alive_ends_with_what_each_said_where_none_answers(
+    trio: Ensemble, token: str, servers: dict[str, StubUpstream]
+) -> None:
+    for server in servers.values():
+        server.plan(status=400, think_s=3)
+    with GatewayThread(patience=Patience(heartbeat_s=0.1)) as edge:
+        streamed = edge.stream("ensemble/trio", token=token)
+    assert streamed.response.text.startswith(": ping")
+    assert [f"{name}: {name}-server" in streamed.error["message"] for name in NAMES] == [True, True, True]
+    assert [record.header["status"] for record in edge.records] == [400, 400, 400]
+
+
 def test_calls_of_tools_are_compared_by_what_they_call(
     edge: GatewayThread, token: str, servers: dict[str, StubUpstream]
 ) -> None:
