@@ -59,7 +59,8 @@ async def ask_members(calls: Sequence[ModelCall], *, wait_s: float) -> tuple[byt
     """
     asked = {asyncio.create_task(_ask(call)): call for call in calls if call.outcome is None}
     answers: dict[ModelCall, bytes] = {}
-    waiting, until = set(asked), None
+    waiting = set(asked)
+    until: float | None = None
     try:
         while waiting and (until is None or until > time.monotonic()):
             left_s = None if until is None else until - time.monotonic()
