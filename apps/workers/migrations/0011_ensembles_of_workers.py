@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("accounts", "0010_settings_name_no_environment_without_a_world"),
-        ("workers", "0009_kinds_are_registered"),
+        ("workers", "0010_since_when_a_worker_has_its_base"),
     ]
 
     operations = [
