@@ -15,6 +15,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E40
 
 from apps.console.origins import SameOrigin  # noqa: E402
 from apps.console.routing import websocket_urlpatterns  # noqa: E402
+from apps.console.socket_callers import TokensElseBrowsers  # noqa: E402
 from tentalis.garbage import settle_garbage  # noqa: E402
 from tentalis.inbound.alive import AnswersAlive, LoopWatch  # noqa: E402
 from tentalis.inbound.bodies import BoundedBodies  # noqa: E402
@@ -23,12 +24,13 @@ from tentalis.platform.processes import end_with_parent  # noqa: E402
 
 end_with_parent()  # one of several web processes does not outlive what started it
 
+sockets = URLRouter(websocket_urlpatterns)
 application = ProtocolTypeRouter(
     {
         "http": AnswersAlive(
             BoundedBodies(http, most_bytes=LIMITS.web_body_bytes, most_s=LIMITS.body_s), watch=LoopWatch()
         ),
-        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": TokensElseBrowsers(sockets, browsers=SameOrigin(AuthMiddlewareStack(sockets))),
     }
 )
 if settings.TENTALIS["TRUSTED_PROXIES"]:  # who else says for whom it asks is not believed

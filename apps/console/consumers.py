@@ -12,6 +12,7 @@ from apps.accounts.browser_sessions import hash_cookie
 from apps.base.tasks import cancel_and_wait
 from apps.console.live import Feed, Listener, current_feed
 from apps.console.selectors.live import PAGE, Announcement, AnnouncementBatch, Sight, replay_announcements
+from apps.console.socket_callers import choose_subprotocol
 
 BAD_REQUEST = 4400
 TRY_AGAIN = 1013
@@ -22,7 +23,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """`/ws/live/?after=<audit id>`: replays from there, then tells what happens. Without `after` only the latter.
 
     A frame is one announcement, `{id, kind, subject, project, at}`; with `batched=1` it is a list of them, which is
-    written once for all who may see the same. An announcement may come twice, none is left out.
+    written once for all who may see the same. An announcement may come twice, none is left out. Who comes with a token
+    hears what its user may, of its project and by its scopes.
     """
 
     is_batched = False
@@ -34,7 +36,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if not user.is_authenticated:
             await self.close()
             return
-        await self.accept()
+        await self.accept(subprotocol=choose_subprotocol(self.scope))
         asked = parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = asked.get("after", [""])[0]
         if given and not (given.isascii() and given.isdigit() and len(given) < 19):
@@ -45,9 +47,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             return
         self.is_batched = "batched" in asked
         session = self.scope.get("session")
-        listener = Listener(user.pk, hash_cookie(session.session_key or "") if session is not None else "")
+        cookie = hash_cookie(session.session_key or "") if session is not None else ""
+        listener = Listener(user.pk, cookie, self.scope.get("token"))
         if not current_feed().seat(listener):
-            await self.close(code=TOO_MANY, reason="this browser has as many live pages open as it may")
+            await self.close(
+                code=TOO_MANY, reason="this browser, token or user has as many live sockets open as it may"
+            )
             return
         self.listener = listener
         self.sender = asyncio.create_task(self._send_all(listener, int(given) if given else None))
@@ -67,7 +72,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             sight = await feed.find_sight(listener.user_id)
             listener.projects = sight.list_projects(listener.user_id)
             if after is not None:
-                async for page in self._replay(feed, sight, after):
+                async for page in self._replay(feed, listener, sight, after):
                     await self._tell(AnnouncementBatch(page))
             while (batch := await listener.next()) is not None:
                 await self._tell(batch)
@@ -79,15 +84,16 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         for text in [batch.text] if self.is_batched else [item.text for item in batch.announcements]:
             await self.send(text_data=text)
 
-    async def _replay(self, feed: Feed, sight: Sight, after: int) -> AsyncIterator[list[Announcement]]:
+    async def _replay(
+        self, feed: Feed, listener: Listener, sight: Sight, after: int
+    ) -> AsyncIterator[list[Announcement]]:
         """From memory where that reaches back far enough; in pages, none of them empty."""
-        user = self.scope["user"]
         recent = feed.recent.since(after)
         if recent is None:
-            pages: Iterator[list[Announcement]] = replay_announcements(user, after)
+            pages: Iterator[list[Announcement]] = replay_announcements(self.scope["user"], after, listener.token)
             while page := await database_sync_to_async(next)(pages, None):
                 yield page
             return
-        seen = [item for item in recent if sight.covers(user.pk, item)]
+        seen = [item for item in recent if sight.covers(listener.user_id, item, listener.token)]
         for start in range(0, len(seen), PAGE):
             yield seen[start : start + PAGE]

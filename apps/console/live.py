@@ -20,6 +20,7 @@ from channels.db import database_sync_to_async
 from django.db import connection
 from django.db.utils import Error as DatabaseError
 
+from apps.accounts.models import ApiToken
 from apps.audit.kinds import Kind
 from apps.base.tasks import cancel_and_wait
 from apps.console.selectors.live import (
@@ -43,20 +44,22 @@ BACKLOG = 1000
 LOOKED_AFTER_EVERY_S = 3.0
 MOST_PER_SESSION = 24
 MOST_PER_USER = 100
-"""Open pages of one browser, and of one person, in each web process."""
+"""Open sockets of one browser or token, and of one user, in each web process."""
 KEPT = 20_000
 """Announcements of the last minutes, about 10 MB."""
-ENDS_SIGHT = frozenset({Kind.MEMBER_REMOVED, Kind.MEMBER_CHANGED, Kind.PROJECT_DELETED})
+ENDS_SIGHT = frozenset({Kind.MEMBER_REMOVED, Kind.MEMBER_CHANGED, Kind.PROJECT_DELETED, Kind.TOKEN_REVOKED})
 PARAMETERS = ("host", "port", "dbname", "user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 class Listener:
-    """One open page's place in the feed. One that cannot keep up is dropped; it comes back and replays."""
+    """One open socket's place in the feed. One that cannot keep up is dropped; it comes back and replays."""
 
-    def __init__(self, user_id: int, session: str = "") -> None:
-        """Args: session: hash of the cookie it came with; "" where there is none to end."""
+    def __init__(self, user_id: int, session: str = "", token: ApiToken | None = None) -> None:
+        """Args: session: hash of the cookie it came with; "" where there is none to end. token: what it came with."""
         self.user_id = user_id
         self.session = session
+        self.token = token
+        self.came_with = token or session
         self.projects: frozenset[int] = frozenset()
         self._waiting: asyncio.Queue[AnnouncementBatch | None] = asyncio.Queue(BACKLOG)
 
@@ -145,10 +148,10 @@ class Feed:
         self._after: asyncio.Task[None] | None = None
 
     def seat(self, listener: Listener) -> bool:
-        """Give the listener a place; False where its browser or its user has as many as they may."""
+        """Give the listener a place; False where its browser or token, or its user, has as many as they may."""
         users = [one for one in self._listeners if one.user_id == listener.user_id]
-        browsers = [one for one in users if listener.session and one.session == listener.session]
-        if len(users) >= MOST_PER_USER or len(browsers) >= MOST_PER_SESSION:
+        same = [one for one in users if one.came_with and one.came_with == listener.came_with]
+        if len(users) >= MOST_PER_USER or len(same) >= MOST_PER_SESSION:
             return False
         self._listeners.add(listener)
         return True
@@ -189,10 +192,9 @@ class Feed:
                 await self._look_after()
 
     async def _look_after(self) -> None:
-        """Close what was opened by a browser that is signed out now, or by who has lost a project since."""
+        """Close what a browser that is signed out now or a token that ended opened, or who has lost a project since."""
         listeners = list(self._listeners)
-        users, sessions = {one.user_id for one in listeners}, {one.session for one in listeners if one.session}
-        sight = await _read(find_sight, users, None, sessions)
+        sight = await _look_at(listeners)
         for one in listeners:
             if not _may_listen(one, sight) or one.projects - sight.list_projects(one.user_id):
                 one.drop()
@@ -232,27 +234,33 @@ class Feed:
         """Make one batch for all who may see the same; a user who may not sign in any more is shown the door."""
         self.recent.add(announcements, now_s=time.monotonic())
         listeners = list(self._listeners)
-        sessions = {one.session for one in listeners if one.session}
-        sight = await _read(find_sight, {one.user_id for one in listeners}, announcements, sessions)
+        sight = await _look_at(listeners, announcements)
         made: dict[tuple[int, ...], AnnouncementBatch] = {}
-        batches: dict[int, AnnouncementBatch] = {}
-        for user_id in sight.active:
-            seen = [item for item in announcements if sight.covers(user_id, item)]
+        batches: dict[tuple[int, ApiToken | None], AnnouncementBatch] = {}
+        for user_id, token in {(one.user_id, one.token) for one in listeners}:
+            seen = [item for item in announcements if sight.covers(user_id, item, token)]
             if seen:
-                batches[user_id] = made.setdefault(tuple(item.id for item in seen), AnnouncementBatch(seen))
+                batches[user_id, token] = made.setdefault(tuple(item.id for item in seen), AnnouncementBatch(seen))
         for listener in listeners:
             if not _may_listen(listener, sight):
                 listener.drop()
-            elif batch := batches.get(listener.user_id):
+            elif batch := batches.get((listener.user_id, listener.token)):
                 listener.offer(batch)
         self._last_id = max(self._last_id or 0, *(item.id for item in announcements), 0)
         if any(item.kind in ENDS_SIGHT for item in announcements):
             await self._look_after()
 
 
+async def _look_at(listeners: Sequence[Listener], announcements: Sequence[Announcement] | None = None) -> Sight:
+    sessions = {one.session for one in listeners if one.session}
+    tokens = {one.token.pk for one in listeners if one.token}
+    return await _read(find_sight, {one.user_id for one in listeners}, announcements, sessions, tokens)
+
+
 def _may_listen(listener: Listener, sight: Sight) -> bool:
     is_signed_in = not listener.session or (listener.session, listener.user_id) in sight.sessions
-    return is_signed_in and listener.user_id in sight.active
+    holds = listener.token is None or listener.token.pk in sight.tokens
+    return is_signed_in and holds and listener.user_id in sight.active
 
 
 async def _read(do: Callable[..., T], *given: Any) -> T:

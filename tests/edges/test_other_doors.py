@@ -22,6 +22,7 @@ from mcp import Client as McpClient
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import Right
+from apps.accounts.tokens import REFUSAL
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.console.exports.sources import SOURCES
@@ -230,18 +231,30 @@ def _join(user: User, slug: str) -> Project:
 class Ear:
     """A browser's end of the live socket."""
 
-    def __init__(self, served: Any, user: User | AnonymousUser | None = None, headers: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        served: Any,
+        user: User | AnonymousUser | None = None,
+        headers: Sequence[Any] = (),
+        subprotocols: Sequence[str] = (),
+    ) -> None:
         scope: dict[str, Any] = {
             "type": "websocket",
             "path": "/ws/live/",
             "query_string": b"batched=1&after=0",
             "headers": list(headers),
+            "subprotocols": list(subprotocols),
+            "extensions": {"websocket.http.response": {}},
         }
         self.pipe: Any = ApplicationCommunicator(served, scope if user is None else scope | {"user": user})  # type: ignore[no-untyped-call]
 
     async def is_let_in(self) -> bool:
+        return (await self.knock())["type"] == "websocket.accept"
+
+    async def knock(self) -> dict[str, Any]:
+        """What is answered to the handshake."""
         await self.pipe.send_input({"type": "websocket.connect"})
-        return bool((await self.pipe.receive_output(60))["type"] == "websocket.accept")
+        return dict(await self.pipe.receive_output(120))
 
     async def hear_until(self, last: str) -> list[tuple[str, str | None]]:
         """(kind, project) of everything up to the project's last word, which everybody hears."""
@@ -290,18 +303,74 @@ def sign_in(user: User) -> str:
     return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
 
 
-async def test_no_token_and_nobody_opens_the_socket(told: dict[str, Any]) -> None:
+HERE = [(b"host", b"127.0.0.1"), (b"origin", b"http://127.0.0.1")]
+ELSEWHERE = [(b"host", b"127.0.0.1"), (b"origin", b"http://evil.example")]
+
+
+async def test_a_browser_of_this_address_and_a_token_from_anywhere_open_the_socket(told: dict[str, Any]) -> None:
     token = await sync_to_async(token_of)(told[EVERY_ROLE["owner"]])
-    here = [(b"host", b"127.0.0.1"), (b"origin", b"http://127.0.0.1")]
-    browser = await sync_to_async(sign_in)(told[EVERY_ROLE["viewer"]])
-    for header, is_let_in in (
-        ((b"x-nothing", b""), False),
-        ((b"authorization", f"Bearer {token}".encode()), False),
-        ((b"cookie", browser.encode()), True),
+    cookie = (b"cookie", (await sync_to_async(sign_in)(told[EVERY_ROLE["viewer"]])).encode())
+    bearer = (b"authorization", f"Bearer {token}".encode())
+    for headers, is_let_in in (
+        ([*HERE, (b"x-nothing", b"")], False),
+        ([*HERE, cookie], True),
+        ([*ELSEWHERE, cookie], False),
+        ([*HERE, bearer], True),
+        ([*ELSEWHERE, bearer], True),
+        ([bearer], True),
+        ([*HERE, cookie, (b"authorization", b"Basic eDp5")], True),  # for a proxy before us, not for us
     ):
-        ear = Ear(application, headers=[*here, header])
-        assert await ear.is_let_in() is is_let_in, header[0]
+        ear = Ear(application, headers=headers)
+        assert await ear.is_let_in() is is_let_in, headers
         await ear.leave()
+
+
+async def test_a_program_that_can_set_no_header_brings_its_token_as_a_subprotocol(told: dict[str, Any]) -> None:
+    token = await sync_to_async(token_of)(told[EVERY_ROLE["owner"]])
+    ear = Ear(application, headers=ELSEWHERE, subprotocols=["bearer", token])
+    answered = await ear.knock()
+    assert (answered["type"], answered["subprotocol"]) == ("websocket.accept", "bearer")
+    assert ("task.done", "shop") in await ear.hear_until(Kind.TASK_DONE.value)
+    await ear.leave()
+
+
+@pytest.mark.parametrize("brought", ["header", "subprotocol", "nothing after bearer"])
+async def test_a_token_that_does_not_hold_is_401_whatever_cookie_comes_with_it(
+    told: dict[str, Any], brought: str
+) -> None:
+    cookie = (b"cookie", (await sync_to_async(sign_in)(told[EVERY_ROLE["viewer"]])).encode())
+    header = [(b"authorization", b"Bearer tnt_x_y")] if brought == "header" else []
+    offered = {"subprotocol": ["bearer", "tnt_x_y"], "nothing after bearer": ["bearer"]}.get(brought, [])
+    ear = Ear(application, headers=[*HERE, cookie, *header], subprotocols=offered)
+    begun = await ear.knock()
+    assert (begun["type"], begun["status"]) == ("websocket.http.response.start", 401)
+    said = json.loads((await ear.pipe.receive_output(120))["body"])
+    assert (said["code"], said["detail"]) == ("not_signed_in", REFUSAL)
+
+
+async def test_a_token_hears_what_its_scopes_name_of_its_project_and_no_more(told: dict[str, Any]) -> None:
+    owner = told[EVERY_ROLE["owner"]]
+    shop = await Project.objects.aget(slug="shop")
+    right_by_word = {word: right for right, words in TABLE["heard"].items() for word in words}
+    for right in sorted(set(right_by_word.values())):
+        token = await sync_to_async(token_of)(owner, [right, Right.TASKS_READ])
+        ear = Ear(application, headers=[(b"authorization", f"Bearer {token}".encode())])
+        assert await ear.is_let_in()
+        heard = {kind for kind, project in await ear.hear_until(Kind.TASK_DONE.value) if project == "shop"}
+        await ear.leave()
+        wanted = {kind for kind in Kind.values if right_by_word[kind.partition(".")[0]] in {right, "tasks:read"}}
+        assert heard == wanted, right
+    bound = await sync_to_async(token_of)(owner, [Right.TASKS_READ], shop)
+    ear = Ear(application, headers=[(b"authorization", f"Bearer {bound}".encode())])
+    assert await ear.is_let_in()
+    last = await sync_to_async(record)(Kind.TASK_DONE, by="pipeline", project_id=shop.pk)
+    projects, ids = set(), set()
+    while last.pk not in ids:
+        said = json.loads((await ear.pipe.receive_output(120))["text"])
+        projects |= {item["project"] for item in said}
+        ids |= {item["id"] for item in said}
+    await ear.leave()
+    assert projects == {"shop"}
 
 
 # the MCP tools

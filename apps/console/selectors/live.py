@@ -9,7 +9,7 @@ from functools import cached_property
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from apps.accounts.models import BrowserSession, Member, Project, Role, User
+from apps.accounts.models import ApiToken, BrowserSession, Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
 from apps.audit.models import AuditEntry
 
@@ -114,14 +114,19 @@ class Sight:
         active: those who may still sign in; overseers: those of them who see everything.
         roles: (user, project) -> role.
         sessions: (hash of its cookie, user) of the browsers that are still signed in.
+        tokens: those that still hold.
     """
 
     active: frozenset[int]
     overseers: frozenset[int]
     roles: Mapping[tuple[int, int], str]
     sessions: frozenset[tuple[str, int | None]] = frozenset()
+    tokens: frozenset[int] = frozenset()
 
-    def covers(self, user_id: int, announcement: Announcement) -> bool:
+    def covers(self, user_id: int, announcement: Announcement, token: ApiToken | None = None) -> bool:
+        """Args: token: what the user came with: its project and its scopes hold as everywhere."""
+        if token is not None and not _lets_through(token, announcement):
+            return False
         if user_id in self.overseers:
             return True
         role = self.roles.get((user_id, announcement.project_id or 0))
@@ -130,6 +135,11 @@ class Sight:
     def list_projects(self, user_id: int) -> frozenset[int]:
         """Where the user is a member."""
         return frozenset(project for user, project in self.roles if user == user_id)
+
+
+def _lets_through(token: ApiToken, announcement: Announcement) -> bool:
+    is_of_project = token.project_id in {None, announcement.project_id}
+    return is_of_project and right_to_hear(announcement.kind).value in token.scopes
 
 
 def find_latest_entry_id() -> int:
@@ -154,14 +164,14 @@ def find_announcements_since(after: int) -> Iterator[list[Announcement]]:
     yield from _page(_entries_since(after))
 
 
-def replay_announcements(user: User, after: int) -> Iterator[list[Announcement]]:
+def replay_announcements(user: User, after: int, token: ApiToken | None = None) -> Iterator[list[Announcement]]:
     """The same for one user, who gets only what they may see. Nothing is read before the first page is asked for."""
     entries = _entries_since(after)
     sight = find_sight({user.pk})
     if user.pk not in sight.overseers:
         entries = entries.filter(project_id__in=sight.list_projects(user.pk))
     for page in _page(entries):
-        if seen := [item for item in page if sight.covers(user.pk, item)]:
+        if seen := [item for item in page if sight.covers(user.pk, item, token)]:
             yield seen
 
 
@@ -169,14 +179,17 @@ def find_sight(
     user_ids: Collection[int],
     announcements: Iterable[Announcement] | None = None,
     sessions: Collection[str] = (),
+    tokens: Collection[int] = (),
 ) -> Sight:
     """Rights as they are now, in two or three queries however many listen.
 
     Args:
         announcements: what is to be seen; None: anything.
-        sessions: hashes of cookies, of which is asked whether they still hold.
+        sessions, tokens: hashes of cookies, and tokens by id, of which is asked whether they still hold.
     """
-    live = BrowserSession.objects.filter(pk__in=sessions, expire_date__gt=timezone.now())
+    now = timezone.now()
+    live = BrowserSession.objects.filter(pk__in=sessions, expire_date__gt=now)
+    held = ApiToken.objects.filter(pk__in=tokens, revoked_at=None, expires_at__gt=now)
     active = dict(User.objects.filter(pk__in=user_ids, is_active=True).values_list("pk", "is_superuser"))
     members = Member.objects.filter(user__in=active)
     if announcements is not None:
@@ -186,6 +199,7 @@ def find_sight(
         overseers=frozenset(pk for pk, is_superuser in active.items() if is_superuser),
         roles={(user, project): role for user, project, role in members.values_list("user_id", "project_id", "role")},
         sessions=frozenset(live.values_list("pk", "user_id")) if sessions else frozenset(),
+        tokens=frozenset(held.values_list("pk", flat=True)) if tokens else frozenset(),
     )
 
 

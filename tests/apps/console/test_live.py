@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,8 +19,9 @@ from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.browser_sessions import SessionStore, hash_cookie
-from apps.accounts.models import BrowserSession, Member, Project, Role, User
+from apps.accounts.models import ApiToken, BrowserSession, Member, Project, Role, User
 from apps.accounts.rights import Right
+from apps.accounts.tokens import create_token, revoke_token
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record
@@ -40,14 +41,16 @@ from apps.console.selectors.live import (
 from tests.factories import make_task, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SOON_S = 5.0
+SOON_S = 120.0
 QUIET_S = 0.5
 
 
 class Socket:
     """A browser's end of the live socket."""
 
-    def __init__(self, user: User | AnonymousUser, query: str, session: SessionStore | None = None) -> None:
+    def __init__(
+        self, user: User | AnonymousUser, query: str, session: SessionStore | None = None, token: ApiToken | None = None
+    ) -> None:
         scope: dict[str, Any] = {
             "type": "websocket",
             "path": "/ws/live/",
@@ -57,6 +60,8 @@ class Socket:
         }
         if session is not None:
             scope["session"] = session
+        if token is not None:
+            scope["token"] = token
         self._pipe: Any = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)  # type: ignore[no-untyped-call]
 
     async def connect(self) -> bool:
@@ -80,9 +85,14 @@ class Socket:
 
 @asynccontextmanager
 async def listening(
-    user: User | AnonymousUser, after: str = "", session: SessionStore | None = None, *, also: str = ""
+    user: User | AnonymousUser,
+    after: str = "",
+    session: SessionStore | None = None,
+    *,
+    also: str = "",
+    token: ApiToken | None = None,
 ) -> AsyncIterator[Socket]:
-    socket = Socket(user, (f"after={after}" if after else "") + also, session)
+    socket = Socket(user, (f"after={after}" if after else "") + also, session, token)
     try:
         yield socket
     finally:
@@ -186,6 +196,62 @@ async def test_the_socket_of_a_browser_that_is_signed_out_is_closed_and_another_
         last = await say(Kind.TASK_DONE, task_subject)
         while (await witness.hear())["id"] != last.pk:
             pass
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+async def test_the_socket_of_a_token_that_ends_is_closed_and_another_tokens_is_not(
+    alice: User, task_subject: Any, how: str
+) -> None:
+    here, there = [await database_sync_to_async(make_token)(alice) for _ in range(2)]
+    async with listening(alice, "0", token=here) as socket, listening(alice, "0", token=there) as witness:
+        for one in (socket, witness):
+            await one.connect()
+            await say(Kind.TASK_STARTED, task_subject)
+            await one.hear()
+        if how == "revoked":
+            await database_sync_to_async(revoke_token)(token=here, by=alice)
+        else:
+            await ApiToken.objects.filter(pk=here.pk).aupdate(expires_at="2020-01-01T00:00:00Z")
+        while (said := await socket.receive())["type"] != "websocket.close":
+            pass
+        assert said["code"] == 1013
+        last = await say(Kind.TASK_DONE, task_subject)
+        while (await witness.hear())["id"] != last.pk:
+            pass
+
+
+def make_token(user: User, scopes: Sequence[str] = Right.values) -> ApiToken:
+    return create_token(user=user, name="script", scopes=scopes, by=user)[0]
+
+
+async def test_a_superusers_token_hears_of_what_stands_above_projects_with_the_audits_scope_alone(db: None) -> None:
+    root = await database_sync_to_async(make_user)("root", is_superuser=True)
+    project = await database_sync_to_async(Project.objects.create)(slug="other", name="Other")
+    for scopes, hears in (([Right.AUDIT_READ, Right.PROJECTS_READ], True), ([Right.PROJECTS_READ], False)):
+        token = await database_sync_to_async(make_token)(root, scopes)
+        async with listening(root, after="0", token=token) as socket:
+            await socket.connect()
+            await database_sync_to_async(record)(Kind.SIGN_IN_FAILED, by="anonymous")
+            last = await database_sync_to_async(record)(Kind.PROJECT_CHANGED, subject=project, by="user:root")
+            heard = {}
+            while last.pk not in heard:
+                said = await socket.hear()
+                heard[said["id"]] = said["kind"]
+            assert ("user.sign_in_failed" in heard.values()) is hears
+
+
+async def test_one_token_opens_so_many_sockets_and_no_more(alice: User) -> None:
+    token, other = [await database_sync_to_async(make_token)(alice) for _ in range(2)]
+    async with AsyncExitStack() as scripts:
+        for _ in range(live.MOST_PER_SESSION):
+            socket = await scripts.enter_async_context(listening(alice, token=token))
+            assert await socket.connect()
+        more = await scripts.enter_async_context(listening(alice, token=token))
+        assert await more.connect()
+        assert (await more.receive())["code"] == 4429
+        elsewhere = await scripts.enter_async_context(listening(alice, token=other))
+        assert await elsewhere.connect()
+        assert await elsewhere.hears_nothing()
 
 
 async def test_one_browser_opens_so_many_sockets_and_no_more(alice: User) -> None:
