@@ -36,7 +36,7 @@ class TasksetViewSet(ResourceViewSet):
     filterset_class = filter_by(Taskset, "name", "environment", "origin")
     rights: ClassVar = by_right(
         {
-            Right.EVALS_READ: "list retrieve items",
+            Right.EVALS_READ: "list retrieve items item",
             Right.EVALS_WRITE: "create add_items remove_item split freeze destroy",
         }
     )
@@ -75,16 +75,25 @@ class TasksetViewSet(ResourceViewSet):
         said = {"added": made.added, "repeated": made.repeated}
         return Response({"taskset": made.taskset.pk, "version": made.taskset.version, **said}, status=201)
 
+    @extend_schema(responses=ItemOut, filters=False)
+    @action(detail=True, url_path=r"items/(?P<item>[0-9]{1,18})", filterset_class=None, serializer_class=ItemOut)
+    def item(self, request: Request, pk: str, item: str) -> Response:
+        """One of its items."""
+        return self.show(self._find_item(item))
+
     @extend_schema(request=None, responses={204: None}, filters=False)
-    @action(detail=True, methods=["delete"], url_path=r"items/(?P<item>[0-9]{1,18})", filterset_class=None)
+    @item.mapping.delete
     def remove_item(self, request: Request, pk: str, item: str) -> Response:
         """Delete an item of a version that still changes and that nothing was measured on. Its words never change:
         other words are another item."""
-        row = self.get_object().items.select_related("taskset__project").filter(pk=item).first()
-        if row is None:
-            raise refuse("item", "item", item)
-        remove_item(item=row, by=current_user(request))
+        remove_item(item=self._find_item(item), by=current_user(request))
         return Response(status=204)
+
+    def _find_item(self, number: str) -> Item:
+        row: Item | None = self.get_object().items.select_related("taskset__project").filter(pk=number).first()
+        if row is None:
+            raise refuse("item", "item", number)
+        return row
 
     def _read_rows(self, taskset: Taskset, body: dict[str, Any]) -> list[ItemRow]:
         found, split, user = [name for name in SOURCES if name in body], body["split"], current_user(self.request)

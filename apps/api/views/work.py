@@ -46,19 +46,21 @@ from apps.finding.tasks import TaskFilters
 from apps.inference.models import Provider
 from apps.pipeline import flow
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
-from apps.tasks.waiting import current_board
+from apps.tasks.waiting import current_board, current_turn_board, find_played_on
 from apps.workers.bases import compare_base
 from apps.workers.kinds import kind_choices
 from apps.workers.models import Worker
 from apps.workers.services import change_worker, create_worker, delete_worker
 from tentalis.core.task_files import guess_form
 
+
+def _describe_wait(until: str) -> OpenApiParameter:
+    words = f"Seconds to wait, 0 to {MAX_WAIT_S}; the answer comes as soon as {until}."
+    return OpenApiParameter("wait", int, description=words)
+
+
 WAITING = [
-    OpenApiParameter(
-        "wait",
-        int,
-        description=f"Seconds to wait, 0 to {MAX_WAIT_S}; the answer comes as soon as the task's state changes.",
-    ),
+    _describe_wait("the task's state changes"),
     OpenApiParameter(
         "seen",
         str,
@@ -298,22 +300,31 @@ class EpisodeViewSet(TriesViewSet):
     rights: ClassVar = by_right({Right.ATTEMPTS_READ: "list retrieve turns"})
     extra_parameters: Collection[str] = ()
 
+    @classmethod
+    def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
+        view = super().as_view(actions, **initkwargs)
+        return answer_in_time(view, current_turn_board) if (actions or {}).get("get") == "turns" else view
+
     @extend_schema(
         responses=EpisodeTurnOut(many=True),
         filters=False,
         parameters=[
-            OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="Turns behind this `index`.")
+            OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="Turns behind this `index`."),
+            _describe_wait("a turn behind `after` has ended, or the episode has"),
         ],
     )
     @action(detail=True, filterset_class=None, serializer_class=EpisodeTurnOut)
     def turns(self, request: Request, pk: str) -> Response:
         """Its turns in order, as they happen: `observations` and `ended_at` are null until the world has answered the
-        calls. `after` the last one seen finds what came since."""
-        self.extra_parameters = {"after"}
-        rows, after = EpisodeTurn.objects.filter(attempt=self.get_object()), request.query_params.get("after")
+        calls. `after` the last one seen finds what came since; `wait` holds the answer back until there is more."""
+        self.extra_parameters = {"after", "wait"}
+        wait_s, after = read_wait(request.query_params.get("wait")), request.query_params.get("after")
+        attempt = self.get_object()
+        rows = EpisodeTurn.objects.filter(attempt=attempt)
         if after is not None:
             if not (after.isascii() and after.isdigit() and len(after) < 10):
                 raise ValidationError({"after": [f"wanted the index of a turn, found {after[:40]!r}"]})
             rows = rows.filter(index__gt=int(after))
         self.oldest_first = True
-        return self.show_page(rows.defer("snapshot"), EpisodeTurnOut)
+        response, known = self.show_page(rows.defer("snapshot"), EpisodeTurnOut), (attempt.pk, int(after or -1))
+        return hold_back(response, known, wait_s) if wait_s and not find_played_on([known]) else response

@@ -217,6 +217,9 @@ class Knowledge(Sender[Answer]):
     def split_taskset(self, taskset_id: int, *, shares: Mapping[str, int], seed: int = 0) -> Answer:
         return self._post(f"tasksets/{taskset_id}/split", shares=shares, seed=seed)
 
+    def get_item(self, taskset_id: int, item_id: int) -> Answer:
+        return self._get(f"tasksets/{taskset_id}/items/{item_id}")
+
     def remove_item(self, taskset_id: int, item_id: int) -> Answer:
         """Delete an item of a version that still changes and that nothing was measured on."""
         return self._delete(f"tasksets/{taskset_id}/items/{item_id}")

@@ -3,12 +3,15 @@
 import base64
 import io
 import json
+import threading
+import time
 import zipfile
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connections
 from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
@@ -19,6 +22,7 @@ from apps.evals.models import Evaluation
 from apps.feedback.models import Review, RowImport
 from apps.outbox.models import Segment
 from apps.tasks.models import Attempt, EpisodeTurn, Task
+from apps.tasks.waiting import find_played_on, turn_boards
 from apps.workers.models import Worker
 from tests.edges.caller import Caller
 from tests.factories import make_task, make_user
@@ -253,6 +257,50 @@ def test_an_episode_is_told_turn_by_turn_while_it_is_played(
     assert (wrong.status, wrong.body["errors"]) == (400, {"after": ["wanted the index of a turn, found '-1'"]})
     assert as_alice.get(f"episodes/{task.attempts.get().pk}").status == 404, "it took no turns"
     assert as_charlie.get(f"episodes/{played.pk}/turns").status == 404
+    wrong = as_alice.get(f"episodes/{played.pk}/turns?wait=31")
+    assert (wrong.status, list(wrong.body["errors"])) == (400, ["wait"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_turn_hears_when_it_has_ended(call_as: Any, alice: User, project: Project) -> None:
+    task = make_task(project)
+    attempt = Attempt.every.create(task=task, index=0, worker=task.worker, state="running")
+    now = timezone.now()
+    for index, ended_at in enumerate((now, None)):
+        EpisodeTurn.objects.create(attempt=attempt, index=index, started_at=now, ended_at=ended_at)
+    caller, heard = call_as(alice), []
+    path = f"episodes/{attempt.pk}/turns?wait=30"
+    assert [one["index"] for one in caller.get(path).body["results"]] == [0, 1], "these were there"
+
+    def ask() -> None:
+        try:
+            heard.append(Caller(caller.token).get(f"{path}&after=0"))
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    deadline = time.monotonic() + 120
+    while turn_boards.count < 1 and time.monotonic() < deadline:
+        threading.Event().wait(0.02)
+    assert turn_boards.count == 1
+    EpisodeTurn.objects.filter(index=1).update(ended_at=now, observations=[{"text": "A door."}])
+    thread.join(120)
+    [told] = heard[0].body["results"]
+    assert (told["index"], told["observations"]) == (1, [{"text": "A door."}])
+
+
+def test_a_turn_is_waited_for_while_the_episode_goes_on(project: Project) -> None:
+    task = make_task(project)
+    going, over = (
+        Attempt.every.create(task=task, index=index, worker=task.worker, state=state)
+        for index, state in enumerate(("running", "failed"))
+    )
+    now = timezone.now()
+    EpisodeTurn.objects.create(attempt=going, index=0, started_at=now, ended_at=now)
+    EpisodeTurn.objects.create(attempt=going, index=1, started_at=now)
+    seen = [(going.pk, -1), (going.pk, 0), (over.pk, -1), (10**9, -1)]
+    assert find_played_on(seen) == [(going.pk, -1), (over.pk, -1), (10**9, -1)]
 
 
 def test_a_data_set_is_registered_told_with_its_benchmark_and_removed(
@@ -301,6 +349,21 @@ def test_an_item_is_deleted_while_its_set_changes_and_nothing_was_measured_on_it
     assert as_alice.post(f"tasksets/{made}/freeze").status == 200
     frozen = as_alice.delete(f"{path}/{second}")
     assert (frozen.status, "seas@1 is frozen" in frozen.body["detail"]) == (409, True), frozen
+
+
+def test_one_item_of_a_taskset_is_read_as_the_list_shows_it(as_alice: Caller, as_bob: Caller, project: Project) -> None:
+    sets = [
+        as_alice.post("tasksets", {"project": "shop", "name": name, "environment": "chat"}).body["id"]
+        for name in ("seas", "lakes")
+    ]
+    as_alice.post(f"tasksets/{sets[0]}/items", {"split": "held_out", "form": "lines", "text": "Name a sea."})
+    [listed] = as_bob.get(f"tasksets/{sets[0]}/items").body["results"]
+    path = f"tasksets/{sets[0]}/items/{listed['id']}"
+    read = as_bob.get(path)
+    assert (read.status, read.body) == (200, listed)
+    assert as_bob.get(path, **{"If-None-Match": read.headers["ETag"]}).status == 304
+    elsewhere = as_bob.get(f"tasksets/{sets[1]}/items/{listed['id']}")
+    assert (elsewhere.status, f"no item '{listed['id']}'" in elsewhere.body["detail"]) == (404, True)
 
 
 def test_a_review_is_claimed_released_claimed_and_closed(as_bob: Caller, review: Any) -> None:
