@@ -20,7 +20,7 @@ COLUMNS = ("id", "project", "worker", "environment", "state", "score", "prompt")
 PACKED = (".parquet", ".zip")
 ENDED = ("done", "failed", "cancelled")
 LOOK_S = 20
-Environment = Annotated[str, typer.Option("--environment", "-e", help="Default: the worker's own.")]
+Environment = Annotated[str, typer.Option("--environment", "-e", help="Default: the taskset's, or the worker's own.")]
 GroupSize = Annotated[int | None, typer.Option(min=1, max=MAX_GROUP, help="Attempts; default: the project's.")]
 TaskId = Annotated[int, typer.Argument(min=1, help="Number of the task.")]
 
@@ -41,16 +41,23 @@ def submit(
     metadata: Annotated[str, typer.Option(help="A JSON object kept with the task.")] = "",
     parent: Annotated[int | None, typer.Option(min=1, help="Task this one is part of.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed and adapter give the same attempts.")] = None,
+    taskset: Annotated[
+        str, typer.Option(help="NAME or NAME@VERSION: the task is its item of this prompt, which says what is right.")
+    ] = "",
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; says what it waits for.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Submit a task."""
+    from tentalis.cli.taskset import find_taskset
+
     with open_client() as client:
         slug = choose_project(client, project)
+        item_of = find_taskset(client, slug, taskset) if taskset else None
+        usual = str(item_of["environment"]) if item_of else _fit_environment(client, slug, worker)
         task = client.submit_task(
             project=slug,
             prompt=_read_prompt(prompt),
-            environment=environment or _fit_environment(client, slug, worker),
+            environment=environment or usual,
             worker=worker or None,
             group_size=group_size,
             reference=_read_json("--reference", reference),
@@ -58,6 +65,7 @@ def submit(
             metadata=read_object("--metadata", metadata),
             parent=parent,
             seed=seed,
+            taskset=item_of["id"] if item_of else None,
         )
         if wait:
             typer.echo(f"task {task['id']} is {task['state']} for {task['worker']}", err=True)

@@ -133,6 +133,11 @@ def test_tasksets_are_filled_split_and_frozen(signed_in: Run, tmp_path: Path) ->
     refused = signed_in("taskset", "add", "exam")
     assert (refused.code, "wanted one of text, tasks, sessions, count" in refused.err) == (1, True)
     assert "sums.csv, line 2" in signed_in("taskset", "show", "exam").out
+    asked = signed_in("task", "submit", "What is 3 + 4?", "--taskset", "exam", "--json").json
+    assert (asked["environment"], asked["metadata"]["taskset"]) == ("chat", "exam@1")
+    refused = signed_in("task", "submit", "What is 5 + 5?", "--taskset", "exam@1")
+    assert (refused.code, "found none in exam@1" in refused.err) == (1, True)
+    assert signed_in("task", "submit", "What is 3 + 4?", "--taskset", "exam@9").code == 2
     assert signed_in("taskset", "split", "exam", "train=50", "train=50").code == 2
     assert signed_in("taskset", "split", "exam", "held_out=100", "--json").json["held_out"] == 2
     assert "exam version 1 is frozen" in signed_in("taskset", "freeze", "exam").out
