@@ -26,6 +26,7 @@ from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.review_policy import ReviewDecision, ReviewPolicy, decide
 from tentalis.core.review_priority import HEAD_START_H, find_priority
 
+PEOPLE_SPOKE = "a person judged it meanwhile"
 PAIR_REASON = "which of two answers is better decides whether a new version may serve"
 
 
@@ -166,7 +167,8 @@ def rate(task: Task) -> tuple[float, float | None]:
 
 
 def answer_waiting_reviews(tasks: Iterable[Task]) -> None:
-    """Have the AI manager answer the reviews that wait for it: nobody came, and the policy turns to it then."""
+    """Have the AI manager answer the reviews that wait for it: nobody came, and the policy turns to it then. Where a
+    person has spoken meanwhile, it is not asked, and what it says behind a person is not kept."""
     known = {task.pk: task for task in tasks}
     rows = Review.objects.filter(task__in=list(known), state=Review.State.OPEN, audience=Review.Audience.AI)
     waiting = list(rows.order_by("task_id", "pk"))
@@ -177,8 +179,14 @@ def answer_waiting_reviews(tasks: Iterable[Task]) -> None:
 
 def _answer(task: Task, waiting: Sequence[Review], attempts: Sequence[Attempt]) -> None:
     manager = find_manager(validate_review_policy(task.project.review_policy), task)
+    if task.feedback.counting().by_people().exists():
+        _leave_to_people(task, waiting)
+        return
     words = ask_manager(task, manager, attempts, times=len(waiting))
     with transaction.atomic():
+        if task.feedback.counting().by_people().exists():  # a model may think for long
+            _leave_to_people(task, waiting)
+            return
         for review, word in zip(waiting, words, strict=True):
             if isinstance(word, NoWord):
                 reason = _join_reasons(review.reason, word)
@@ -187,6 +195,13 @@ def _answer(task: Task, waiting: Sequence[Review], attempts: Sequence[Attempt]) 
             else:
                 move(review, Review.State.CLOSED, by=manager.author, payload={"task": task.pk}, closed_at=Now())
                 record_many(_write_feedback([(review, manager.author, word)]))
+
+
+def _leave_to_people(task: Task, waiting: Sequence[Review]) -> None:
+    with transaction.atomic():
+        for review in waiting:
+            reason, payload = f"{review.reason}; then a person judged it", {"task": task.pk, "reason": PEOPLE_SPOKE}
+            move(review, Review.State.SKIPPED, by="policy", payload=payload, closed_at=Now(), reason=reason)
 
 
 def _write_ai_reviews(openings: Sequence[_Opening]) -> None:

@@ -31,7 +31,8 @@ def expire_reviews(*, limit: int = 200, by: str = "sweep") -> list[int]:
 
     By the project's `on_timeout`: the task learns without the review, fails, or learns from the AI manager, whose
     review is opened here and answered by the link that draws hints, for that may wait for a model. A task fails only
-    where no review came: it learns from the one that did, without the second opinion.
+    where no review came, and the AI manager is asked only where no person spoke: it learns from what did come, without
+    the second opinion.
 
     Returns:
         Ids of the tasks that went on to learning, whose next segment is to be started in the same transaction.
@@ -62,12 +63,12 @@ def _expire(review: Review, *, by: str) -> bool:
     if review.purpose == Review.Purpose.PAIR:  # nothing is learned from it, and no machine is asked in a person's place
         move(task, Task.State.LEARNING, by=by, payload={"reason": "nobody compared the answers in time"})
         return True
-    given = task.feedback.counting().filter(source=Feedback.Source.HUMAN, review__isnull=False)
-    if rules.on_timeout == "fail" and not given.exists():
+    spoken = task.feedback.counting().by_people()
+    if rules.on_timeout == "fail" and not spoken.filter(review__isnull=False).exists():
         failure = f"no review came within {rules.patience_s} s"
         move(task, Task.State.FAILED, by=by, payload={"link": LINK}, failed_link=LINK, failure=failure)
         return False
-    if rules.on_timeout == "ai":
+    if rules.on_timeout == "ai" and not spoken.exists():
         _turn_to_ai(task, rules, by=by)
     move(task, Task.State.LEARNING, by=by, payload={"reason": "no review came in time"})
     return True

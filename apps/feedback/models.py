@@ -344,6 +344,9 @@ class FeedbackQuerySet(models.QuerySet["Feedback"]):
         """What the work is judged by: standing, and not said of a gold item, which only tells how people judge."""
         return self.standing().filter(Q(review__isnull=True) | ~Q(review__purpose=Review.Purpose.GOLD))
 
+    def by_people(self) -> "FeedbackQuerySet":
+        return self.filter(source=Feedback.Source.HUMAN)
+
 
 class Feedback(Timestamped):
     """What a manager said of a task. A person's word outranks an AI's, and both are kept apart from scores.

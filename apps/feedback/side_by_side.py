@@ -144,7 +144,7 @@ def read_answer(attempt: Attempt) -> str:
 
 
 def _find_spoken() -> FeedbackQuerySet:
-    people = Feedback.objects.counting().filter(source=Feedback.Source.HUMAN)
+    people = Feedback.objects.counting().by_people()
     return people.select_related("preferred_attempt").prefetch_related("steps")
 
 

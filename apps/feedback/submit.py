@@ -134,7 +134,7 @@ def carry_on(task: Task, *, by: str) -> bool:
         wanted, reason = decision.reviewers.count("human"), decision.reason
         then, purposes = Review.Purpose.SECOND, [Review.Purpose.WORK, Review.Purpose.SECOND]
     asked = task.reviews.filter(audience=Review.Audience.HUMAN, purpose__in=purposes)
-    spoken = task.feedback.counting().filter(source=Feedback.Source.HUMAN)
+    spoken = task.feedback.counting().by_people()
     if asked.exclude(state=Review.State.EXPIRED).count() < wanted and spoken.exists():
         open_human_review(task, rules, reason=reason, by=by, purpose=then)
         return False

@@ -99,7 +99,7 @@ def _read_said(project_id: int, attempt_ids: list[int]) -> defaultdict[int, list
         attempt__in=attempt_ids,
         step__isnull=False,
         score__isnull=False,
-        feedback__in=Feedback.objects.counting().filter(source=Feedback.Source.HUMAN),
+        feedback__in=Feedback.objects.counting().by_people(),
     ).values_list("step_id", "score", "feedback__trust", "feedback__author")
     found = list(rows.order_by("pk"))
     weights = weights_of(project_id, {author for *_, author in found})

@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 from pytest_django import Settings
 
+from apps.accounts.models import Member, Role
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
 from apps.feedback.claims import claim, release_review, renew_claim
@@ -20,7 +21,7 @@ from apps.feedback.managers import choose_manager
 from apps.feedback.models import Feedback, Review
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.selectors import effective_judgement
-from apps.feedback.submit import give_feedback
+from apps.feedback.submit import give_feedback, give_task_feedback
 from apps.feedback.undo import retract_feedback
 from apps.scoring.models import StepScore
 from apps.scoring.services import score_tasks
@@ -239,6 +240,55 @@ def test_a_policy_may_turn_to_the_ai_manager_when_nobody_came() -> None:
     assert dict(task.reviews.values_list("audience", "state")) == {"human": "expired", "ai": "closed"}
     assert task.feedback.get().source == "ai"
     assert read_hint(task) == "use ship, write the unit, check the sum"
+
+
+@pytest.mark.django_db
+def test_the_ai_manager_is_no_second_opinion_where_a_person_judged() -> None:
+    task = open_with({"who": "human", "on_timeout": "ai", "double_review_rate": 1.0, "patience_s": 60})
+    give_feedback(review=task.reviews.get(), by=make_user("alice"), score=0.75)
+    Review.objects.filter(state=Review.State.OPEN).update(due_at=Now() - timedelta(seconds=1))
+    assert expire_reviews() == [task.pk]
+    assert set(task.reviews.values_list("audience", flat=True)) == {"human"}
+    assert {one.reward for one in effective_judgement(task).values()} == {0.75}
+
+
+@pytest.mark.django_db
+def test_the_ai_manager_is_not_asked_where_a_person_spoke_meanwhile() -> None:
+    project = make_project(review_policy={"who": "human", "on_timeout": "ai"})
+    task = make_desk_task(project, [write_answer()])
+    score_tasks([task.pk])
+    open_reviews([task.pk])
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    assert expire_reviews() == [task.pk]
+    alice = make_user("alice")
+    Member.objects.get_or_create(project=project, user=alice, defaults={"role": Role.MANAGER})
+    give_task_feedback(task=task, by=alice, score=0.75)
+    extract_hints([task.pk])
+    review = task.reviews.get(audience="ai")
+    assert (review.state, "a person judged it" in review.reason) == (Review.State.SKIPPED, True)
+    assert task.feedback.get().source == "human"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_the_ai_manager_says_behind_a_person_is_not_kept(settings: Settings) -> None:
+    task = open_with({"who": "human", "on_timeout": "ai", "ai_manager": "llm"})
+    alice = make_user("alice")
+    Member.objects.get_or_create(project=task.project, user=alice, defaults={"role": Role.MANAGER})
+    Review.objects.update(due_at=Now() - timedelta(seconds=1))
+    assert expire_reviews() == [task.pk]
+
+    def think(*_: object) -> str:
+        if not task.feedback.exists():
+            run_elsewhere(lambda: give_task_feedback(task=task, by=alice, score=0.75))
+        connection.close()
+        return verdict(0.1, "poor")
+
+    with FakeModelServer(reply=think, models=["boss"], is_plain=True) as server:
+        use_model(settings, server)
+        extract_hints([task.pk])
+        assert server.requests
+    assert task.reviews.get(audience="ai").state == Review.State.SKIPPED
+    assert set(task.feedback.values_list("source", flat=True)) == {"human"}
 
 
 @pytest.mark.django_db
