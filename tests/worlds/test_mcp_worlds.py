@@ -57,16 +57,15 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 
 @contextmanager
-def notebook(*, json_response: bool, others: Sequence[str] = ()) -> Iterator[str]:
+def notebook(*, json_response: bool, others: Sequence[str] = (), only_others: bool = False) -> Iterator[str]:
     """The address of a server that the protocol's own library makes.
 
     Args:
-        others: names of tools beside its own.
+        others: names of tools beside its own. only_others: and without it.
     """
     server: MCPServer[Any] = MCPServer("notebook", log_level="ERROR")
     notes: list[str] = []
 
-    @server.tool()
     def add(text: str) -> str:
         """Add a note."""
         if not text:
@@ -74,6 +73,8 @@ def notebook(*, json_response: bool, others: Sequence[str] = ()) -> Iterator[str
         notes.append(text)
         return ", ".join(notes)
 
+    if not only_others:
+        server.tool()(add)
     for name in others:
         server.tool(name=name, description=f"{name}.")(add)
     bound = socket.create_server(("127.0.0.1", 0))
@@ -111,12 +112,26 @@ def test_a_servers_tools_are_called_over_http(json_response: bool) -> None:
 
 
 @pytest.mark.parametrize("others", [("notes.delete", "notes_delete"), ("x" * 64 + "1", "x" * 64 + "2")])
-def test_two_tools_that_a_model_would_call_alike_are_refused_by_name(others: tuple[str, str]) -> None:
+def test_two_tools_that_a_model_would_call_alike_are_refused_by_name_and_the_others_work(
+    others: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     with notebook(json_response=True, others=others) as url:
         world = McpWorld("notebook", ToolServer(url=url, allow_private=True))
-        with pytest.raises(ToolServerError, match="wanted one tool that a model can call") as raised:
+        assert [tool["function"]["name"] for tool in world.tools("Note that.")] == ["add"]
+        assert all(repr(name) in caplog.text for name in others)
+        state = world.reset("Note that.", 1)
+        assert world.act(state, call("add", text="milk"), "a").text == "milk"
+        refused = world.act(state, call(others[1][:64], id="n1"), "b").text
+        assert refused.startswith("error: wanted one tool that a model can call")
+        assert all(repr(name) in refused for name in others)
+        world.close(state)
+
+
+def test_a_server_whose_tools_would_all_be_called_alike_begins_no_task() -> None:
+    with notebook(json_response=True, others=("a.dd", "a_dd"), only_others=True) as url:
+        world = McpWorld("notebook", ToolServer(url=url, allow_private=True))
+        with pytest.raises(ToolServerError, match="wanted one tool that a model can call 'a_dd'"):
             world.reset("Note that.", 1)
-        assert all(repr(name) in str(raised.value) for name in others)
 
 
 def test_no_server_on_this_machine_is_asked_unless_an_admin_allows_it() -> None:

@@ -4,6 +4,7 @@ Whether the work is right no such server says: the task's checks do, and people.
 """
 
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from tentalis.core.tool_calls import write_tool
 from tentalis.core.tool_servers import ToolServer
 from tentalis.core.worlds import EpisodeLimits, Observation, ToolCall, World
 from tentalis.sandbox.errors import SandboxError
+
+logger = logging.getLogger(__name__)
 
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 ANY_TOOL: Final = "call"
@@ -61,24 +64,32 @@ class McpWorld(World):
             return [write_tool(ANY_TOOL, "Call a tool of the server.", {"type": "object"})]
         return [
             write_tool(name, str(tool.get("description") or "")[:1_000], tool.get("inputSchema") or {"type": "object"})
-            for name, tool in found.items()
+            for name, (tool, *others) in found.items()
+            if not others
         ]
 
     @cached_property
-    def _tools(self) -> Mapping[str, Mapping[str, Any]]:
-        """By the name that the chat API allows."""
+    def _tools(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """By the name that the chat API allows: several where they would be called alike, of which none is guessed at.
+
+        Raises:
+            ToolServerError, SandboxError: the server is away, does not say what its tools are, or none can be called.
+        """
         session = self._open()
         try:
             listed = session.list_tools()
         finally:
             session.close()
-        found: dict[str, Mapping[str, Any]] = {}
+        found: dict[str, list[Mapping[str, Any]]] = {}
         for tool in listed:
-            name = _UNNAMEABLE.sub("_", str(tool["name"]))[:MOST_NAME_CHARS]
-            other = found.setdefault(name, tool)
-            if other != tool:
-                both = f"{other['name']!r:.200} and {tool['name']!r:.200}"
-                raise ToolServerError(f"{self.name}: wanted one tool that a model can call {name!r}, found {both}")
+            named = found.setdefault(_UNNAMEABLE.sub("_", str(tool["name"]))[:MOST_NAME_CHARS], [])
+            if tool not in named:
+                named.append(tool)
+        alike = [_refuse_alike(name, tools) for name, tools in found.items() if len(tools) > 1]
+        if alike and len(alike) == len(found):
+            raise ToolServerError(f"{self.name}: {'; '.join(alike)}")
+        for words in alike:
+            logger.warning("%s: %s", self.name, words)
         return found
 
     def _open(self) -> McpSession:
@@ -97,10 +108,11 @@ class McpWorld(World):
         return _McpPlay(self._open())
 
     def act(self, state: _McpPlay, call: ToolCall, key: str) -> Observation:
-        tool = self._tools.get(call.name)
-        if tool is None:
-            return Observation(text=f"error: there is no tool {call.name!r:.100}")
-        arguments = json.loads(call.arguments or "{}")
+        named = self._tools.get(call.name, ())
+        if len(named) != 1:
+            words = _refuse_alike(call.name, named) if named else f"there is no tool {call.name!r:.100}"
+            return Observation(text=f"error: {words}")
+        tool, arguments = named[0], json.loads(call.arguments or "{}")
         try:
             told = state.session.ask("tools/call", {"name": tool["name"], "arguments": arguments})
         except RefusedCallError as error:
@@ -116,6 +128,11 @@ class McpWorld(World):
 
     def close(self, state: _McpPlay) -> None:
         state.session.close()
+
+
+def _refuse_alike(name: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    both = " and ".join(f"{tool['name']!r:.200}" for tool in tools)
+    return f"wanted one tool that a model can call {name!r}, found {both}: none of them can be called"
 
 
 def _show(told: Mapping[str, Any]) -> str:
