@@ -153,7 +153,9 @@ def _find_response(caller: Caller, answer_id: str) -> Exchange | None:
 
 
 def _answers_of(caller: Caller) -> QuerySet[Exchange]:
-    return Exchange.objects.filter(project_id=caller.project, agent=caller.agent, choice=0, deleted_at=None)
+    """Those that its agent may name: it deleted none of them, and asked for none with `store: false`."""
+    given = Exchange.objects.filter(project_id=caller.project, agent=caller.agent, choice=0, deleted_at=None)
+    return given.exclude(request__contains={"store": False})
 
 
 def _tell_response(exchange: Exchange, conversation: Conversation | None) -> dict[str, Any]:

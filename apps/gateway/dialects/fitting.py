@@ -11,6 +11,7 @@ _EXTRAS = frozenset(
         "dropped_tools",
         "prompt_cache_key",
         "safety_identifier",
+        "store",
         "top_k",
         "verbosity",
     }
@@ -18,7 +19,7 @@ _EXTRAS = frozenset(
 _OPENAI = frozenset({"prompt_cache_key", "safety_identifier", "verbosity"})
 _KEEPS = {
     "engine": frozenset({"top_k"}),
-    "vllm": _EXTRAS - _OPENAI - {"dropped_items", "dropped_tools"},
+    "vllm": _EXTRAS - _OPENAI - {"dropped_items", "dropped_tools", "store"},
     "openai": _OPENAI,
     "custom": _OPENAI | {"top_k"},
     **dict.fromkeys(("anthropic", "fireworks", "openrouter", "together"), frozenset({"top_k"})),

@@ -38,6 +38,26 @@ def test_an_answer_that_goes_on_is_in_its_session_and_remembers_the_thoughts(
     assert Session.objects.count() == 2
 
 
+def test_an_answer_that_is_not_to_be_stored_cannot_be_named_and_is_recorded_all_the_same(
+    running: GatewayProcess, token: str, upstream: StubUpstream
+) -> None:
+    upstream.plan(reasoning="they greet me")
+    asked = {"model": "helper", "input": "hello", "store": False}
+    answer = running.post("/v1/responses", asked, token=token).json()
+    assert answer["store"] is False
+    assert "store" not in upstream.requests[0]["body"]
+    wait_for(lambda: Exchange.objects.exists())
+    read = running.client.get(f"/v1/responses/{answer['id']}", headers={"Authorization": f"Bearer {token}"})
+    assert (read.status_code, read.json()["error"]["message"]) == (404, f"Response with id '{answer['id']}' not found.")
+    body = {"model": "helper", "input": "and now?"}
+    refused = running.post("/v1/responses", body | {"previous_response_id": answer["id"]}, token=token)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "previous_response_not_found")
+    named = [{"type": "item_reference", "id": answer["output"][0]["id"]}, {"role": "user", "content": "and now?"}]
+    assert running.post("/v1/responses", body | {"input": named}, token=token).status_code == 400
+    kept = Exchange.objects.earliest("pk")
+    assert (kept.has_exact_tokens, kept.deleted_at) == (True, None)
+
+
 def test_nobody_goes_on_from_another_agents_answer_or_from_one_that_nobody_gave(
     running: GatewayProcess, token: str, project: Project
 ) -> None:

@@ -43,6 +43,8 @@ def read_request(body: Body, *, earlier: Sequence[Body] | None) -> Json:
     chat: Json = {"model": read_str(body, "model"), "messages": messages}
     if dropped:
         chat["dropped_items"] = dropped
+    if body.get("store") is False:
+        chat["store"] = False
     chat |= {key: body[key] for key in _SAME if body.get(key) is not None}
     if chat.get("stream"):
         chat["stream_options"] = {"include_usage": True}

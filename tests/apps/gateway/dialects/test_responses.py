@@ -74,6 +74,7 @@ def test_a_whole_request_in_chat() -> None:
         "logprobs": True,
         "top_logprobs": 0,
         "prompt_cache_key": "k",
+        "store": False,
         "stream": True,
         "stream_options": {"include_usage": True},
     }
