@@ -363,6 +363,7 @@ def test_a_stream_that_may_turn_out_to_be_a_call_tells_it_with_its_last_chunk() 
         *("2", "", "", " <", " 3", "."), *[""] * (len(CALLING) + 1)
     ]  # fmt: skip
     assert [token for choice in choices for token in choice["token_ids"]] == [*tokens, 1]
+    assert sum(len(choice["logprobs"]["content"]) for choice in choices) == len(tokens) + 1, "a call's tokens too"
     assert choices[-1]["finish_reason"] == "tool_calls"
     (call,) = choices[-1]["delta"]["tool_calls"]
     assert (call["index"], call["function"]["name"]) == (0, "look_up")
