@@ -233,8 +233,8 @@ def remove_item(*, item: Item, by: User) -> None:
     require_right(by, item.taskset.project, Right.EVALS_WRITE)
     with transaction.atomic():
         found = _lock_unmeasured(item.taskset)
-        if found.frozen_at is not None:
-            raise ConflictError(f"{found} is frozen: wanted a version that still changes")
+        if words := say_items_stay(found):
+            raise ConflictError(words)
         item.delete()
         payload = {"name": found.name, "version": found.version, "removed": 1}
         record(Kind.TASKSET_CHANGED, subject=found, by=by.handle, payload=payload)
@@ -243,10 +243,21 @@ def remove_item(*, item: Item, by: User) -> None:
 def _lock_unmeasured(taskset: Taskset) -> Taskset:
     """Its row, locked in the running transaction. Raises ConflictError: it is kept for what was measured on it."""
     found = Taskset.objects.select_for_update().get(pk=taskset.pk)
-    measured = Evaluation.objects.filter(Q(taskset=found) | Q(benchmark__taskset=found))
-    if count := measured.count():
-        raise ConflictError(f"{found} is kept for what was measured on it: {count} evaluations")
+    if words := _say_measured(found):
+        raise ConflictError(words)
     return found
+
+
+def say_items_stay(taskset: Taskset) -> str:
+    """Why no item of a version can be deleted; "" where one can."""
+    if words := _say_measured(taskset):
+        return words
+    return f"{taskset} is frozen: wanted a version that still changes" if taskset.frozen_at is not None else ""
+
+
+def _say_measured(taskset: Taskset) -> str:
+    count = Evaluation.objects.filter(Q(taskset=taskset) | Q(benchmark__taskset=taskset)).count()
+    return f"{taskset} is kept for what was measured on it: {count} evaluations" if count else ""
 
 
 def list_tried_rows(evaluation: Evaluation, *, outcome: str) -> list[ItemRow]:

@@ -142,12 +142,18 @@ def remove_check(*, check: NamedCheck, by: User) -> None:
     require_right(by, check.project, Right.EVALS_WRITE)
     with transaction.atomic():
         found = NamedCheck.objects.select_for_update().get(pk=check.pk)
-        if found.default_for:
-            raise ConflictError(f"{found} checks tasks of {found.default_for} by default: take that from it first")
-        if users := _find_users(found):
-            raise ConflictError(f"{found} is kept for what uses it: {', '.join(users)}")
+        if words := say_check_stays(found):
+            raise ConflictError(words)
         record(Kind.CHECK_REMOVED, subject=found, by=by.handle, payload={"check": str(found)})
         found.delete()
+
+
+def say_check_stays(check: NamedCheck) -> str:
+    """Why a version of a check cannot be deleted; "" where it can."""
+    if check.default_for:
+        return f"{check} checks tasks of {check.default_for} by default: take that from it first"
+    users = _find_users(check)
+    return f"{check} is kept for what uses it: {', '.join(users)}" if users else ""
 
 
 def _find_users(check: NamedCheck) -> list[str]:

@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.accounts.models import ApiToken, Invitation, Project, Role, User
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.calibration.models import Rater
+from apps.checks.models import NamedCheck
 from apps.console.forms_settings import make_sections
 from apps.evals.models import Evaluation, Experiment
 from apps.feedback.claims import claim
@@ -191,6 +192,8 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "experiment": path("experiment", _experiment(scene, asked).pk),
         "experiments": path("experiment-list"),
         **{f"taskset_{name}": path(f"taskset-{name}", taskset.pk) for name in ("add", "split", "freeze")},
+        "item_delete": path("item-delete", taskset.pk, taskset.items.earliest("pk").pk),
+        "check_delete": path("check-delete", _write_check(scene).pk),
         "run_describe": path("run-describe", scene.run.pk),
         "train": path("train", scene.worker.name),
         "run_cancel": path("run-cancel", runs["waiting"].pk),
@@ -291,6 +294,12 @@ def find_admin_pages(scene: Scene) -> dict[str, str]:
         "alarm": reverse("console:project", args=(scene.project.slug,)),
         "alarms": reverse("admin:operations_alarm_changelist"),
     }
+
+
+def _write_check(scene: Scene) -> NamedCheck:
+    """One that nothing uses."""
+    spec = {"check": "length", "unit": "words", "max": 40}
+    return NamedCheck.objects.create(project=scene.project, name="very-short", about="At most 40 words.", spec=spec)
 
 
 def _hold_token(scene: Scene) -> ApiToken:

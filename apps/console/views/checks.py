@@ -9,9 +9,20 @@ from apps.accounts.rights import Right
 from apps.checks.models import NamedCheck
 from apps.checks.services import set_default, write_check
 from apps.console.forms_checks import CheckForm
-from apps.console.views.frame import Scene, act, fill_in, leave, posted, project_view, show
+from apps.console.views.frame import (
+    Confirmation,
+    Scene,
+    act,
+    ask,
+    fill_in,
+    find_page,
+    leave,
+    posted,
+    project_view,
+    show,
+)
 from apps.inference.judges import VOTES
-from apps.tasks.checking import MOST_ASKED, try_check
+from apps.tasks.checking import MOST_ASKED, remove_check, say_check_stays, try_check
 from apps.worlds.registry import name_choices
 
 SHOWN = 100
@@ -48,8 +59,36 @@ def show_checks(request: HttpRequest, scene: Scene) -> HttpResponse:
 @require_POST
 @project_view(Right.EVALS_WRITE)
 def change_default(request: HttpRequest, scene: Scene, check_id: int) -> HttpResponse:
-    check = get_object_or_404(NamedCheck.objects.select_related("project"), project=scene.project, pk=check_id)
+    check = _find(scene, check_id)
     environment = request.POST.get("default_for", "")
     words = _("%(check)s checks %(what)s now.") % {"check": check, "what": environment or _("nothing by default")}
     act(request, words, lambda: set_default(check=check, environment=environment, by=scene.user))
     return leave(scene, "check-list")
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.EVALS_WRITE)
+def delete_check(request: HttpRequest, scene: Scene, check_id: int) -> HttpResponse:
+    check = _find(scene, check_id)
+    if request.method == "GET":
+        return ask(request, scene, _ask_to_delete(scene, check))
+    act(request, _("%(check)s is deleted.") % {"check": check}, lambda: remove_check(check=check, by=scene.user))
+    return leave(scene, "check-list")
+
+
+def _ask_to_delete(scene: Scene, check: NamedCheck) -> Confirmation:
+    return Confirmation(
+        title=_("Delete %(check)s?") % {"check": check},
+        lines=(
+            _("No task, item or other check names this version."),
+            _("It cannot be brought back."),
+        ),
+        button=_("Delete"),
+        back=find_page(scene, "check-list"),
+        back_words=_("Checks"),
+        why_not=say_check_stays(check),
+    )
+
+
+def _find(scene: Scene, check_id: int) -> NamedCheck:
+    return get_object_or_404(NamedCheck.objects.select_related("project"), project=scene.project, pk=check_id)

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
+from textwrap import shorten
 from typing import Any
 
 from django.contrib import messages
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -32,6 +33,7 @@ from apps.console.views.frame import (
     show,
 )
 from apps.console.views.judging import find_task_or_404
+from apps.evals.benchmarks import remove_item, say_items_stay
 from apps.evals.models import Item, Taskset
 from apps.evals.services import Added, freeze_taskset, make_taskset
 from apps.feedback.models import Feedback
@@ -40,6 +42,7 @@ from apps.rollouts.items import add_to_taskset, divide, list_task_rows
 from apps.tasks.models import Task
 
 SHOWN_CHECKS = 200
+SHOWN_CHARS = 300
 
 
 @require_GET
@@ -66,6 +69,7 @@ def show_taskset(request: HttpRequest, scene: Scene, taskset_id: int) -> HttpRes
         "left": max(0, counts[split] - tasksets.SHOWN_ITEMS),
         "reach": tasksets.find_reach(counts[Item.Split.HELD_OUT]),
         "may_know": may_read_reference(scene.user, scene.project),
+        "may_delete": scene.may(Right.EVALS_WRITE) and not say_items_stay(taskset),
     }
     return show(request, scene, "taskset", context)
 
@@ -157,6 +161,33 @@ def _ask_to_freeze(scene: Scene, taskset: Taskset) -> Confirmation:
         back=find_page(scene, "taskset", taskset.pk),
         back_words=str(taskset),
         why_not=_("It is frozen already.") if taskset.frozen_at else "",
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@project_view(Right.EVALS_WRITE)
+def delete_item(request: HttpRequest, scene: Scene, taskset_id: int, item_id: int) -> HttpResponse:
+    item = get_object_or_404(
+        Item.objects.select_related("taskset__project"), taskset__project=scene.project, taskset=taskset_id, pk=item_id
+    )
+    back = f"{find_page(scene, 'taskset', taskset_id)}?split={item.split}"
+    if request.method == "GET":
+        return ask(request, scene, _ask_to_delete(item, back))
+    act(request, _("The item is deleted."), lambda: remove_item(item=item, by=scene.user))
+    return redirect(back)
+
+
+def _ask_to_delete(item: Item, back: str) -> Confirmation:
+    return Confirmation(
+        title=_("Delete this item of %(name)s?") % {"name": item.taskset},
+        lines=(
+            shorten(item.prompt, SHOWN_CHARS, placeholder="…"),
+            _("Nothing was measured on it. It cannot be brought back; an item of the same words can be added."),
+        ),
+        button=_("Delete"),
+        back=back,
+        back_words=str(item.taskset),
+        why_not=say_items_stay(item.taskset),
     )
 
 

@@ -36,6 +36,23 @@ def test_a_check_is_tried_then_kept_then_a_default(alice: User, project: Project
     assert "brief@1" in client.get(address).content.decode()
 
 
+def test_a_check_is_deleted_by_who_may_and_while_nothing_uses_it(alice: User, bob: User, project: Project) -> None:
+    short, default = (
+        NamedCheck.objects.create(project=project, name=name, spec=SHORT, default_for=world)
+        for name, world in (("short", ""), ("brief", "chat"))
+    )
+    client = sign_in(alice)
+    assert path("check-delete", short.pk) in client.get(path("check-list")).content.decode()
+    assert "brief@1 checks tasks of chat by default" in client.get(path("check-delete", default.pk)).content.decode()
+    refused = client.post(path("check-delete", default.pk), follow=True).content.decode()
+    assert "brief@1 checks tasks of chat by default: take that from it first" in refused
+    assert sign_in(bob).post(path("check-delete", short.pk)).status_code == 403
+    assert "Delete short@1?" in client.get(path("check-delete", short.pk)).content.decode()
+    assert "short@1 is deleted." in client.post(path("check-delete", short.pk), follow=True).content.decode()
+    assert project.checks.get() == default
+    assert client.get(path("check-delete", short.pk)).status_code == 404
+
+
 WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
     "contains": ("Sea", {"check": "contains", "value": "Sea"}),
     "exact": ("a {animal}", {"check": "exact", "value": {"fact": "a {animal}"}}),

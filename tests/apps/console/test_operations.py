@@ -158,7 +158,7 @@ def test_what_cannot_be_taken_back_asks_first(scene: Scene, client: Client) -> N
     assert (scene.in_review.state, waiting.state, token.revoked_at) == ("in_review", "queued", None)
     for name, row in (("task-cancel", scene.in_review), ("run-cancel", waiting), ("token-revoke", token)):
         assert client.post(path(name, row.pk)).status_code == 302, name
-        assert "There is nothing to do" in client.get(path(name, row.pk)).content.decode(), name
+        assert "It cannot be done" in client.get(path(name, row.pk)).content.decode(), name
 
 
 def test_a_run_that_has_not_begun_does_not_say_what_it_continues(scene: Scene, client: Client) -> None:

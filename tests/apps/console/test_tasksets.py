@@ -9,9 +9,10 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.evals.holding import find_held_out
-from apps.evals.models import Item, Taskset
+from apps.evals.models import Evaluation, Item, Taskset
 from apps.feedback.models import Feedback
 from apps.tasks.models import Task
+from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
 from tests.factories import make_judged_task
 
@@ -52,6 +53,34 @@ def test_a_taskset_is_made_filled_split_and_frozen(client: Client, project: Proj
     client.post(path("taskset-add", taskset.pk), {"split": "skills", "text": "Name a lake."})
     assert [str(one) for one in Taskset.objects.order_by("version")] == ["exam@1", "exam@2"]
     assert "exam@2" in client.get(path("taskset-list")).content.decode()
+
+
+def test_an_item_is_deleted_by_who_may_while_its_set_changes_and_nothing_was_measured(
+    client: Client, bob: User, project: Project, worker: Worker
+) -> None:
+    taskset = make(client)
+    client.post(path("taskset-add", taskset.pk), {"split": "train", "text": "Name a sea.\nName a lake in Finland."})
+    sea, lake = Item.objects.order_by("pk")
+    ask, shown = path("item-delete", taskset.pk, sea.pk), path("taskset", taskset.pk) + "?split=train"
+    assert ask in client.get(shown).content.decode()
+    assert ask not in sign_in(bob).get(shown).content.decode()
+    assert sign_in(bob).post(ask).status_code == 403
+    assert "Name a sea." in client.get(ask).content.decode()
+    done = client.post(ask, follow=True)
+    assert ("The item is deleted." in done.content.decode(), done.redirect_chain[-1][0]) == (True, shown)
+    assert list(Item.objects.all()) == [lake]
+    assert client.post(ask).status_code == 404
+    ask = path("item-delete", taskset.pk, lake.pk)
+    Evaluation.objects.create(
+        project=project, worker=worker, taskset=taskset, item_set="exam", purpose="report", asked_hash="", planned=0
+    )
+    assert ask not in client.get(shown).content.decode()
+    for answer in (client.get(ask), client.post(ask, follow=True)):
+        assert "exam@1 is kept for what was measured on it: 1 evaluations" in answer.content.decode()
+    Evaluation.objects.all().delete()
+    client.post(path("taskset-freeze", taskset.pk))
+    assert "exam@1 is frozen" in client.post(ask, follow=True).content.decode()
+    assert Item.objects.get() == lake
 
 
 def test_what_is_wrong_with_a_file_is_said_by_line_and_nothing_is_kept(client: Client, project: Project) -> None:
