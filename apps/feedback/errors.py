@@ -43,6 +43,12 @@ class CannotUndoError(ConflictError):
     code = "cannot_undo"
 
 
+class AskedMeanwhileError(ConflictError):
+    """A review that was not there at the first look stands in the way; a second look knows of it."""
+
+    code = "asked_meanwhile"
+
+
 class CountChangedError(ConflictError):
     """The reviews that match are not those that were confirmed; `found` is how many match now."""
 

@@ -15,6 +15,7 @@ from apps.base.errors import ConflictError
 from apps.feedback.bulk import MAX_REPORT, Faults
 from apps.feedback.claims import LEASE
 from apps.feedback.comparing import forget
+from apps.feedback.errors import AskedMeanwhileError
 from apps.feedback.gold import end_gold
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.rights import MANAGERS
@@ -63,9 +64,14 @@ def undo_many(bulk: BulkJudgement, given: Sequence[Feedback], *, stopped: Collec
 
     Args:
         stopped: ids of those tasks, without those of `find_under_way`.
+    Raises:
+        AskedMeanwhileError: a person is asked about one of them since that look. From here on nobody is: who opens a
+            review holds the task's row, which is locked here.
     """
     by = bulk.by.handle
     tasks = list(Task.objects.select_for_update().filter(pk__in=stopped, state=Task.State.LEARNING).order_by("pk"))
+    if asked := find_under_way(given):
+        raise AskedMeanwhileError(f"a person is asked about task {min(asked)} since a moment ago")
     reviews = list(Review.objects.select_for_update().filter(given__in=given, state=Review.State.CLOSED).order_by("pk"))
     Feedback.objects.filter(pk__in=[one.pk for one in given]).update(
         retracted_at=Now(), retracted_by=by, retract_reason=UNDONE, undo_until=None

@@ -19,6 +19,7 @@ from apps.base.errors import BadInputError, TentalisError
 from apps.feedback import bulk as bulk_judgements
 from apps.feedback import claims, expiry, finalizing, skip, unbulk
 from apps.feedback.bulk import MAX_REPORT, MAX_REVIEWS
+from apps.feedback.errors import AskedMeanwhileError
 from apps.feedback.models import BulkJudgement, Feedback, Review
 from apps.feedback.queue import QueueFilter
 from apps.feedback.rights import MANAGERS
@@ -91,9 +92,10 @@ def undo_next(bulk_id: int, *, limit: int = CHUNK) -> bool:
     """Take back one chunk; whether it was the last.
 
     What no link has taken up is undone at once. The rest is retracted, but for what a closed batch holds; so is what
-    stands on tasks that a person is asked about again, whose reviews are not opened once more.
+    stands on tasks that a person is asked about again, whose reviews are not opened once more. A chunk in which one is
+    asked this very moment is left as it is, for the next time.
     """
-    with transaction.atomic():
+    with suppress(AskedMeanwhileError), transaction.atomic():
         bulk, given = unbulk.find_undoing(bulk_id, limit=limit)
         if bulk is None:
             return True

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import connection
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Side(threading.Thread):

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
@@ -27,6 +27,7 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
 from tests.apps.feedback.builders import make_chat_task, make_open_review, save_scores
+from tests.chaos.interleave import Side, until_waiting
 from tests.factories import make_judged_task
 
 WORDS = {"score": 1.0, "text": "Accepted: every scorer agrees."}
@@ -193,6 +194,26 @@ def test_undone_beside_an_appeal_against_another_word_it_is_retracted_and_that_g
     assert set(Review.objects.filter(state="open").values_list("pk", flat=True)) == {first.pk, appeal.pk}
     other.task.refresh_from_db()
     assert other.task.state == Task.State.LEARNING
+    assert Segment.objects.get(kind="learn", state="open").subject_id == other.task_id
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_appeal_that_opens_while_a_bulk_judgement_is_undone_keeps_its_task_from_being_asked_twice(
+    project: Project, alice: User, bob: User
+) -> None:
+    first, other = (make_open_review(project) for _ in range(2))
+    bulk = run(start(project, alice, 2, score=0.0))
+    words = give_task_feedback(task=other.task, by=bob, score=1.0)
+    bulks.begin_undo(bulk=bulk, by=alice)
+    with transaction.atomic():
+        appeal = appeals.open_appeal(feedback=words, by=alice, reason="it was wrong")
+        undoing = Side(lambda: bulks.undo_all(bulk.pk))
+        until_waiting(1)
+    undoing.end()
+    bulk.refresh_from_db()
+    assert (bulk.state, bulk.undone, bulk.report) == ("undone", 2, [])
+    assert list(Feedback.objects.standing()) == [words]
+    assert set(Review.objects.filter(state="open").values_list("pk", flat=True)) == {first.pk, appeal.pk}
     assert Segment.objects.get(kind="learn", state="open").subject_id == other.task_id
 
 
