@@ -102,6 +102,10 @@ HEARD_WITH: Mapping[str, Right] = {
 """What comes before the dot of a kind -> the right to hear of it. All else, such as tokens, takes the audit's."""
 
 
+KEPT_FROM_AGENTS = frozenset({"proposal", "sessions", "turn"})
+"""Of these an agent reads its own alone, and an announcement does not say whose it is."""
+
+
 def right_to_hear(kind: str) -> Right:
     return HEARD_WITH.get(kind.partition(".")[0], Right.AUDIT_READ)
 
@@ -130,7 +134,9 @@ class Sight:
         if user_id in self.overseers:
             return True
         role = self.roles.get((user_id, announcement.project_id or 0))
-        return role is not None and right_to_hear(announcement.kind) in ROLE_RIGHTS[Role(role)]
+        if role is None or (role == Role.AGENT and announcement.kind.partition(".")[0] in KEPT_FROM_AGENTS):
+            return False
+        return right_to_hear(announcement.kind) in ROLE_RIGHTS[Role(role)]
 
     def list_projects(self, user_id: int) -> frozenset[int]:
         """Where the user is a member."""
