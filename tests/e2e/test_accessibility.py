@@ -213,6 +213,25 @@ def test_the_menus_are_accessible_while_open(address: str, page: Page) -> None:
     assert found == []
 
 
+def test_no_menu_of_a_page_opens_beyond_the_edge_of_a_phone(address: str, page: Page) -> None:
+    scene = build_scene(updates=1)
+    sign_in(page, address, "alice")
+    page.set_viewport_size(ViewportSize(width=390, height=800))
+    pages, found = find_pages(scene), []
+    for name in ("taskset", "tasks", "reviews"):
+        page.goto(address + pages[name])
+        menus = page.locator("main .switcher:has(> .drop)").all()
+        assert menus, name
+        for menu in menus:
+            menu.locator("> summary").click()
+            box = menu.locator("> .drop").bounding_box()
+            assert box is not None, name
+            if box["x"] < 0 or box["x"] + box["width"] > 390:
+                found.append((name, menu.locator("> summary").inner_text(), box))
+            page.keyboard.press("Escape")
+    assert found == []
+
+
 def test_a_button_without_a_name_is_found(address: str, page: Page) -> None:
     """The eyes see: what every other test here says is empty is not when it should not be."""
     scene = build_scene(updates=1)

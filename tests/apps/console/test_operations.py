@@ -347,6 +347,14 @@ def test_sampling_is_said_in_words(project: Project) -> None:
     assert say_sampling(make_worker(project, "echo")) == []
 
 
+def test_a_worker_page_names_no_batch_of_a_training_that_has_none(scene: Scene, client: Client) -> None:
+    run = scene.worker.runs.latest("pk")
+    type(run).objects.filter(pk=run.pk).update(batch=None, purpose="manager")
+    page = " ".join(client.get(path("worker", scene.worker.name)).content.decode().split())
+    assert f"Run {run.pk}<" in page
+    assert "batch ," not in page
+
+
 def test_a_worker_page_says_who_holds_its_tasks(scene: Scene, client: Client) -> None:
     task = Task.objects.get(state="working")
     Segment.objects.create(

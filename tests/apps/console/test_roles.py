@@ -95,6 +95,8 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
     Evaluation.objects.filter(pk__in=(rows["evaluation"], rows["other"])).update(item_set_hash="5f1d")
     bulk = BulkJudgement.objects.create(project=project, by=owner, total=1)
     attempt = task.attempts.earliest("index")
+    taskset = Taskset.objects.create(project=project, name="held-out", environment="chat")
+    item = taskset.items.create(split="train", prompt="Name a sea.", content_hash="1" * 64, bands=[1])
     return {
         "index": attempt.index,
         "sha256": draw_screenshots(attempt, [1, 2]),
@@ -107,7 +109,8 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         "session_id": Session.objects.create(project=project, key="s1").pk,
         "exchange_id": Exchange.objects.create(project=project, model="desk", text="hello").pk,
         **make_webhook(project),
-        "taskset_id": Taskset.objects.create(project=project, name="held-out", environment="chat").pk,
+        "taskset_id": taskset.pk,
+        "item_id": item.pk,
         "rater_id": Rater.objects.create(project=project, handle="user:bob", kind="person").pk,
         "fit_id": ManagerRun.objects.create(project=project, manager="agent:rubric:desk").pk,
     }
