@@ -76,8 +76,8 @@ def restore_backup(
     """Bring a backup back, prove it, and leave everything stopped.
 
     Args:
-        home: must be empty but for kept models, or not be there. Its database is the embedded one, or the empty one that
-            the environment names, of the same major version of Postgres or a newer one.
+        home: must be empty but for kept models, or not be there. Its database is the embedded one, or the empty one
+            that the environment names, of the same major version of Postgres or a newer one.
         secrets_key: None: new keys are made, so that what is sealed inside the database (API keys, secrets of
             webhooks) stays shut and everybody signs in anew.
     Raises:
