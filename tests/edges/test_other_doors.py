@@ -249,7 +249,7 @@ class Ear:
         self.pipe: Any = ApplicationCommunicator(served, scope if user is None else scope | {"user": user})  # type: ignore[no-untyped-call]
 
     async def is_let_in(self) -> bool:
-        return (await self.knock())["type"] == "websocket.accept"
+        return str((await self.knock())["type"]) == "websocket.accept"
 
     async def knock(self) -> dict[str, Any]:
         """What is answered to the handshake."""

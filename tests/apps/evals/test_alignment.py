@@ -179,7 +179,7 @@ def test_scenarios_of_a_project_are_a_benchmark_of_its_own(
 ) -> None:
     told = {"grader": "alignment", "category": "lamps"}
     group = {"group": "lamps/1", "honest": ["no"]}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             **told,
             "prompt": "Two lamps fail. Are all good?",

@@ -76,7 +76,7 @@ def test_the_answer_that_most_members_give_is_given(
     assert {one["model"] for one in headers} == {"ensemble/trio"}
 
 
-ASKED = {
+ASKED: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": HELLO,
     "/v1/completions": {"prompt": "hello there"},
     "/v1/responses": {"input": "hello there"},
@@ -92,7 +92,7 @@ def test_every_dialect_gets_the_chosen_answer_whole_or_as_events(
     for name in ("second", "third"):
         servers[name].plan(reply="It is four.")
     servers["first"].plan(reply="I doubt it.")
-    body = ASKED[path] | {"model": "ensemble/trio", "stream": is_stream}
+    body = {**ASKED[path], "model": "ensemble/trio", "stream": is_stream}
     answer = edge.client.post(path, json=body, headers={"Authorization": f"Bearer {token}"})
     assert answer.status_code == 200, answer.text
     if is_stream:
