@@ -25,7 +25,9 @@ from apps.base.writers import WRITERS
 from apps.rollouts.files import iterate_batch
 from apps.rollouts.models import Batch, Rollout
 from apps.rollouts.training_sets import iterate_trainable
+from apps.workers.recipes import choose_recipe
 from tentalis.core.canon import canonical_json
+from tentalis.core.learning.recipes import Recipe
 
 MEDIA_TYPES: Final = {"jsonl": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 ROLLOUT_COLUMNS = {
@@ -85,7 +87,7 @@ def send_batch(request: Request, *, batch: Batch, by: User) -> StreamingHttpResp
     file = tempfile.TemporaryFile()  # noqa: SIM115 - open until it is sent
     digest, rows = hashlib.sha256(), 0
     try:
-        for told in iterate_batch(batch):
+        for told in iterate_batch(batch, most_voice_share=_read_voice_share(batch)):
             line = canonical_json(told.to_json()) + b"\n"
             digest.update(line)
             file.write(line)
@@ -133,3 +135,10 @@ def _read_chunks(file: IO[bytes]) -> Iterator[bytes]:
     file.seek(0)
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
+
+
+def _read_voice_share(batch: Batch) -> float:
+    """As its run has it; before there is one, as a run would have it now."""
+    run = getattr(batch, "run", None)
+    recipe = Recipe.from_json(run.recipe) if run else choose_recipe(batch.project, batch.worker)
+    return recipe.most_voice_share

@@ -99,6 +99,8 @@ class Kind(models.TextChoices):
     GOLD_ADDED = "gold.added"
     GOLD_REMOVED = "gold.removed"
     RATER_WEIGHED = "rater.weighed"
+    COLLUSION_SUSPECTED = "collusion.suspected"
+    COLLUSION_DISMISSED = "collusion.dismissed"
     STEPS_LABELLED = "steps.labelled"
     REWARD_MODEL_RECORDED = "reward_model.recorded"
     REWARD_MODEL_LIVE = "reward_model.live"

@@ -24,6 +24,8 @@ class Rater(Timestamped):
         counted_from: what was compared before does not count any more: it was reinstated then.
         drifted_at: when the drift detector last rang.
         quarantined_at: since when its word is not used; None: it is.
+        quarantined_by: the person who decided that, with `quarantine_reason`, and until a person reinstates it; "":
+            its errors did.
         rubric: weights in use of a rubric manager, {"of": hash of the rubric as it was written, "weights": {item: w}};
             {}: those it was written with.
         adapter: what a manager that is a language model judges by, {"name", "uri", "sha256"}; {}: its model as it is.
@@ -52,6 +54,8 @@ class Rater(Timestamped):
     rubric = models.JSONField(default=dict, db_default={}, blank=True)
     adapter = models.JSONField(default=dict, db_default={}, blank=True)
     gate = models.FloatField(null=True, blank=True)
+    quarantined_by = models.CharField(max_length=120, blank=True, default="", db_default="")
+    quarantine_reason = models.CharField(max_length=300, blank=True, default="", db_default="")
     reinstated_by = models.CharField(max_length=120, blank=True)
     reinstate_reason = models.CharField(max_length=300, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -135,3 +139,28 @@ class Comparison(models.Model):
 
     def __str__(self) -> str:
         return f"{self.said:.2f} against {self.truth:.2f} ({self.source})"
+
+
+class CollusionScreen(Timestamped):
+    """The last look for reviewers of a project who judge alike beyond chance (`core.scoring.collusion`).
+
+    Attributes:
+        screened_at: when.
+        raters, tasks: that could be looked at.
+        reason: why nothing can be told of who judges alike; "" where it can.
+        groups: what was found: [{"key", "kind", "line", "raters", "p", "tasks", "share", "expected", "known_right",
+            "known_items", "cleared", "examples": ids of tasks, "found_at", "dismissed_by", "dismiss_reason"}].
+    """
+
+    project = models.OneToOneField(Project, models.CASCADE, related_name="collusion_screen")
+    screened_at = models.DateTimeField()
+    raters = models.PositiveIntegerField(default=0)
+    tasks = models.PositiveIntegerField(default=0)
+    reason = models.CharField(max_length=300, blank=True)
+    groups = models.JSONField(default=list)
+
+    class Meta:
+        indexes = [models.Index(fields=["screened_at"], name="collusion_screen_oldest")]
+
+    def __str__(self) -> str:
+        return f"collusion screen of {self.project_id}: {len(self.groups)} groups"

@@ -16,14 +16,16 @@ from apps.accounts.services import require_role
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import record, record_many
-from apps.base.errors import BadInputError, NotFoundError
+from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.base.texts import require_text
 from apps.calibration.errors import NotQuarantinedError
-from apps.calibration.models import Comparison, Rater
+from apps.calibration.models import CollusionScreen, Comparison, Rater
 from apps.calibration.selectors import REMEMBERED, find_counted, find_sittings
 from apps.tasks.models import Attempt
+from tentalis.core.canon import content_hash
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.scoring.calibration import APPROVES, POLICY, Confusion, Standing
+from tentalis.core.scoring.collusion import Group, Screen
 
 NOTICEABLE = 0.1
 """The audit tells of a weight that moved this far since it last did."""
@@ -43,6 +45,8 @@ _WEIGHED = [
     "counted_from",
     "drifted_at",
     "quarantined_at",
+    "quarantined_by",
+    "quarantine_reason",
     "reinstated_by",
     "reinstate_reason",
     "updated_at",
@@ -178,13 +182,124 @@ def reinstate(*, project: Project, handle: str, reason: str, by: User) -> Rater:
             raise NotQuarantinedError(f"{handle} is not quarantined: its weight is {rater.weight:.2f}")
         rater.counted_from = timezone.now()
         rater.reinstated_by, rater.reinstate_reason = by.handle, words
-        before, rater.quarantined_at = rater.weight, None
+        before = rater.weight
+        _release(rater)
         _start_anew(rater)
         rater.told_weight = rater.weight
         rater.save(update_fields=_WEIGHED)
         payload = {"handle": handle, "before": round(before, 4), "after": rater.weight, "reinstated": words}
         record(Kind.RATER_WEIGHED, subject=rater, by=by.handle, payload=payload)
     return rater
+
+
+def quarantine(*, project: Project, handle: str, reason: str, by: User) -> Rater:
+    """Use a rater's word no more, and give it no new reviews, until a person reinstates it.
+
+    Raises:
+        NotFoundError, NotAllowedError: `by` may not, or nobody of that handle judges in the project.
+        BadInputError: no reason, or one that is too long, or it is oneself.
+        ConflictError: it is quarantined.
+    """
+    require_role(by, project, *MANAGERS)
+    words = require_text("reason", reason, MAX_REASON_CHARS)
+    if handle == by.handle:
+        raise BadInputError("somebody else has to quarantine you", errors={"reason": ["Ask another manager."]})
+    with transaction.atomic():
+        kind = Rater.Kind.PERSON if handle.startswith("user:") else Rater.Kind.AI
+        is_named = CollusionScreen.objects.filter(project=project, groups__contains=[{"raters": [handle]}]).exists()
+        rater = _lock_raters(project.pk, {handle: kind}, make_missing=is_named).get(handle)
+        if rater is None:
+            raise NotFoundError(f"no rater {handle} in {project.slug}")
+        if rater.quarantined_at is not None:
+            raise ConflictError(f"{handle} is quarantined already")
+        rater.quarantined_at, rater.quarantined_by, rater.quarantine_reason = timezone.now(), by.handle, words
+        rater.save(update_fields=_WEIGHED)
+        payload = {"handle": handle, "before": round(rater.weight, 4), "quarantined": True, "reason": words}
+        record(Kind.RATER_WEIGHED, subject=rater, by=by.handle, payload=payload)
+    return rater
+
+
+def keep_screen(*, project: Project, found: Screen, examples: Mapping[str, Sequence[int]], by: str) -> CollusionScreen:
+    """Keep what a look for collusion found; the audit tells of a group that is named for the first time.
+
+    A group is an old one, with its time and whatever a person said of it, where kind and line are the same and it
+    shares two of its raters, or its only one.
+
+    Args:
+        examples: key of a group (`name_group`) -> ids of tasks that show it.
+    """
+    with transaction.atomic():
+        now = timezone.now()
+        kept, _ = CollusionScreen.objects.select_for_update(no_key=True).get_or_create(
+            project=project, defaults={"screened_at": now}
+        )
+        old, groups, new = list(kept.groups), [], []
+        for group in found.groups:
+            row = _tell_group(group, examples.get(name_group(group), ()))
+            known = next((one for one in old if _is_same_group(one, row)), None)
+            row |= {name: known[name] if known else "" for name in ("dismissed_by", "dismiss_reason")}
+            row["found_at"] = known["found_at"] if known else now.isoformat()
+            groups.append(row)
+            if not row["cleared"] and (known is None or known["cleared"]):
+                new.append(row)
+        kept.screened_at, kept.raters, kept.tasks, kept.reason = now, found.raters, found.tasks, found.reason
+        kept.groups = groups
+        kept.save()
+        for row in new:
+            payload = {name: row[name] for name in ("kind", "line", "raters", "p", "tasks", "share", "expected")}
+            record(Kind.COLLUSION_SUSPECTED, subject=kept, by=by, payload=payload)
+    return kept
+
+
+def dismiss_group(*, project: Project, key: str, reason: str, by: User) -> CollusionScreen:
+    """Say why a group that judges alike is none to act on; it is shown with that from then on.
+
+    Raises:
+        NotFoundError, NotAllowedError: `by` may not, or the last look found no such group.
+        BadInputError: no reason, or one that is too long, or one is in the group oneself.
+    """
+    require_role(by, project, *MANAGERS)
+    words = require_text("reason", reason, MAX_REASON_CHARS)
+    with transaction.atomic():
+        kept = CollusionScreen.objects.select_for_update(no_key=True).filter(project=project).first()
+        row = next((one for one in (kept.groups if kept else ()) if one["key"] == key), None)
+        if kept is None or row is None:
+            raise NotFoundError(f"no group {key} in {project.slug}")
+        if by.handle in row["raters"]:
+            raise BadInputError("somebody else has to judge your group", errors={"reason": ["Ask another manager."]})
+        row["dismissed_by"], row["dismiss_reason"] = by.handle, words
+        kept.save(update_fields=["groups"])
+        payload = {"kind": row["kind"], "line": row["line"], "raters": row["raters"], "reason": words}
+        record(Kind.COLLUSION_DISMISSED, subject=kept, by=by.handle, payload=payload)
+    return kept
+
+
+def name_group(group: Group) -> str:
+    """What a group is asked for by, in a project."""
+    return content_hash([group.kind, group.line, list(group.raters)])[:16]
+
+
+def _tell_group(group: Group, examples: Sequence[int]) -> dict[str, Any]:
+    return {
+        "key": name_group(group),
+        "kind": group.kind,
+        "line": group.line,
+        "raters": list(group.raters),
+        "p": float(f"{group.p:.2g}"),
+        "tasks": group.tasks,
+        "share": round(group.share, 4),
+        "expected": round(group.expected, 4),
+        "known_right": None if group.known.value is None else round(group.known.value, 4),
+        "known_items": group.known.items,
+        "cleared": group.is_cleared,
+        "examples": list(examples),
+    }
+
+
+def _is_same_group(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    common = len(set(old["raters"]) & set(new["raters"]))
+    is_about_same = (old["kind"], old["line"]) == (new["kind"], new["line"])
+    return is_about_same and common >= min(2, len(old["raters"]), len(new["raters"]))
 
 
 def set_rubric(*, project_id: int, handle: str, of: str, weights: Mapping[str, float], gate: float) -> Rater:
@@ -215,7 +330,8 @@ def _judge_by(project_id: int, handle: str, field: str, value: dict[str, Any], g
         rater = _lock_raters(project_id, {handle: Rater.Kind.AI})[handle]
         if getattr(rater, field) != value:
             setattr(rater, field, value)
-            rater.counted_from, rater.quarantined_at = timezone.now(), None
+            rater.counted_from = timezone.now()
+            _release(rater)
             _start_anew(rater)
             rater.told_weight = rater.weight
         rater.gate = gate
@@ -301,8 +417,17 @@ def _judge(rater: Rater, *, at: datetime | None) -> None:
     is_known = rater.audited >= POLICY.quarantine_items and rater.sittings >= POLICY.quarantine_sittings
     if rater.quarantined_at is None and is_known and rater.weight < POLICY.quarantine_below:
         rater.quarantined_at = at or timezone.now()
-    elif rater.quarantined_at and rater.kind != Rater.Kind.PERSON and rater.weight > POLICY.release_above:
+    elif rater.quarantined_at and _is_released_by_itself(rater) and rater.weight > POLICY.release_above:
         rater.quarantined_at = None
+
+
+def _is_released_by_itself(rater: Rater) -> bool:
+    """A person, and what a person decided, is let back by a person only."""
+    return rater.kind != Rater.Kind.PERSON and not rater.quarantined_by
+
+
+def _release(rater: Rater) -> None:
+    rater.quarantined_at, rater.quarantined_by, rater.quarantine_reason = None, "", ""
 
 
 def _start_anew(rater: Rater) -> None:
@@ -322,7 +447,7 @@ def _recount(rater: Rater) -> None:
     """Count the weight anew from what is kept, in memory: the counts from all of it, the weight from the last."""
     sittings = find_sittings(rater)
     _start_anew(rater)
-    if rater.kind != Rater.Kind.PERSON:
+    if _is_released_by_itself(rater):
         rater.quarantined_at = None
     for at, judged in sittings:
         _count(rater, [_Kept(said, truth, True) for said, truth in judged], at=at)

@@ -28,6 +28,7 @@ USED_BY: Mapping[str, tuple[str, frozenset[str]]] = {
     **dict.fromkeys(("overlong_buffer", "overlong_penalty", "cut_answers_teach"), ("algorithm", ON_POLICY)),
     **dict.fromkeys(("opd_top_k", "opd_hints", "opd_top_k_clip"), ("opd_mode", frozenset({"top_k"}))),
     "refill": ("algorithm", frozenset({"dapo"})),
+    "most_voice_share": ("algorithm", ON_POLICY | {"kto"}),
     "beta": ("algorithm", WRITTEN_PAIRS | {"kto"}),
     **dict.fromkeys(("nll_coef", "least_pair_accuracy"), ("algorithm", WRITTEN_PAIRS)),
     **dict.fromkeys(("kto_desirable", "kto_undesirable"), ("algorithm", frozenset({"kto"}))),
@@ -93,6 +94,7 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
             ("answer_tokens", "cut_answers_teach", "overlong_buffer", "overlong_penalty", "refill"),
             True,
         ),
+        Fields(_("Reviewers"), ("most_voice_share",), True),
         Fields(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
         Fields(_("Imitation (SFT)"), ("rehearsal_texts", "sft_temperature", "sft_weight_max"), True),
         Fields(

@@ -58,6 +58,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("Texts of its own to rehearse"),
         _("So many texts by the base model itself are imitated beside what is shown: it forgets less. 0: none."),
     ),
+    "most_voice_share": (
+        _("Largest share of one reviewer"),
+        _("Of a batch's weight, where several judged it: rollouts of whoever judged more count less. 1: no limit."),
+    ),
     "refill": (
         _("Dynamic sampling: largest refill"),
         _("A DAPO batch takes at most this many times its number of tasks while too few of them differ in reward."),

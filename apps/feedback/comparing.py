@@ -34,7 +34,7 @@ Attempts = Mapping[int, tuple[int, float | None]]
 
 
 @dataclass
-class _Word:
+class GivenWord:
     """One feedback's numbers."""
 
     author: str
@@ -52,7 +52,7 @@ class _Word:
         return Rater.Kind.SCORER if self.source == Feedback.Source.IMPLICIT else Rater.Kind.AI
 
 
-_Heard = tuple[dict[str, Sitting], list[tuple[str, str, Scores, Scores, _Word]]]
+_Heard = tuple[dict[str, Sitting], list[tuple[str, str, Scores, Scores, GivenWord]]]
 """What a word says beside what is known and what peers say; and what is held against whose word when that is trusted:
 (handle, its kind, its scores, the truth, the person's word)."""
 
@@ -87,7 +87,7 @@ def compare(standing: Sequence[Feedback], *, expected: Mapping[int, Mapping[str,
 def _hear(standing: Sequence[Feedback], expected: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, _Heard]]:
     """Project id and what there is to compare of each feedback that stands, by project."""
     tasks = {feedback.task_id for feedback in standing}
-    attempts, words, scores = _load_attempts(tasks), _load_words(tasks), _load_scores(tasks)
+    attempts, words, scores = _load_attempts(tasks), load_words(tasks), _load_scores(tasks)
     for feedback in sorted(standing, key=lambda one: one.project_id):
         answered, others = attempts[feedback.task_id], dict(words[feedback.task_id])
         mine = others.pop(feedback.pk, None)
@@ -98,7 +98,11 @@ def _hear(standing: Sequence[Feedback], expected: Mapping[int, Mapping[str, Any]
 
 
 def _gather(
-    mine: _Word, others: Iterable[_Word], attempts: Attempts, judged: dict[str, Scores], known: Mapping[str, Any]
+    mine: GivenWord,
+    others: Iterable[GivenWord],
+    attempts: Attempts,
+    judged: dict[str, Scores],
+    known: Mapping[str, Any],
 ) -> _Heard:
     verified = judged.pop(VERIFIER, {}) | {
         (pk, None): outcome for pk, outcome in attempts.values() if outcome is not None
@@ -108,7 +112,7 @@ def _gather(
         if int(index) in attempts:
             gold[attempts[int(index)][0], None] = score
     truth = verified | gold
-    mine, *heard = (replace(word, scores=_read(word, attempts, truth)) for word in (mine, *others))
+    mine, *heard = (replace(word, scores=read_scores(word, attempts, truth)) for word in (mine, *others))
     gathered: dict[str, Sitting] = {}
     _note(gathered, mine.author, mine.kind, _against_known(mine.scores, verified, gold))
     people = [word for word in heard if word.source == Feedback.Source.HUMAN]
@@ -162,15 +166,15 @@ def _load_attempts(tasks: Collection[int]) -> Mapping[int, Attempts]:
     return attempts
 
 
-def _load_words(tasks: Collection[int]) -> dict[int, dict[int, _Word]]:
+def load_words(tasks: Collection[int]) -> dict[int, dict[int, GivenWord]]:
     """Task id -> feedback id -> what it says, of all that stand. One statement."""
     rows = Feedback.objects.filter(task__in=tasks, retracted_at__isnull=True).order_by("id")
-    words: dict[int, dict[int, _Word]] = defaultdict(dict)
+    words: dict[int, dict[int, GivenWord]] = defaultdict(dict)
     columns = ("author", "source", "score", "none_good", "preferred_attempt__index", "ranking")
     for task, pk, *values, attempt, step, score in rows.values_list(
         "task_id", "pk", *columns, "steps__attempt", "steps__step", "steps__score"
     ):
-        word = words[task].setdefault(pk, _Word(*values))
+        word = words[task].setdefault(pk, GivenWord(*values))
         if attempt is not None and score is not None:
             word.scores[attempt, step] = score
     return words
@@ -194,7 +198,7 @@ def _load_scores(tasks: Collection[int]) -> dict[int, dict[str, Scores]]:
     return scores
 
 
-def _read(word: _Word, attempts: Attempts, truth: Scores) -> Scores:
+def read_scores(word: GivenWord, attempts: Attempts, truth: Scores) -> Scores:
     """A feedback's scores of attempts and steps, with what it says of attempts without a number.
 
     None is good: all are rejected. The score of the whole task is that of its attempts where it has one attempt, or
@@ -213,7 +217,7 @@ def _read(word: _Word, attempts: Attempts, truth: Scores) -> Scores:
     return said | word.scores
 
 
-def _read_order(word: _Word, attempts: Attempts, truth: Scores) -> Scores:
+def _read_order(word: GivenWord, attempts: Attempts, truth: Scores) -> Scores:
     ordered = [[attempts[index][0] for index in tier if index in attempts] for tier in word.ranking]
     if len(ordered) < 2 and word.preferred is not None and word.preferred in attempts:
         rest = [pk for index, (pk, _) in attempts.items() if index != word.preferred]
@@ -244,14 +248,14 @@ def _against_known(said: Scores, verified: Scores, gold: Scores) -> Iterable[Jud
             yield JudgedRow(*item, score, verified[item], Comparison.Source.VERIFIED)
 
 
-def _against_peers(mine: _Word, people: Iterable[_Word]) -> Iterable[JudgedRow]:
+def _against_peers(mine: GivenWord, people: Iterable[GivenWord]) -> Iterable[JudgedRow]:
     for word in people:
         if word.author != mine.author:
             for item in sorted(mine.scores.keys() & word.scores.keys(), key=str):
                 yield JudgedRow(*item, mine.scores[item], word.scores[item], Comparison.Source.PEER, word.author)
 
 
-def _against_person(said: Scores, person: _Word, truth: Scores, *, is_trusted: bool) -> Iterable[JudgedRow]:
+def _against_person(said: Scores, person: GivenWord, truth: Scores, *, is_trusted: bool) -> Iterable[JudgedRow]:
     for item, score in said.items():
         if item in person.scores:
             counts = is_trusted and item not in truth

@@ -3,7 +3,8 @@
 import hashlib
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from django.conf import settings
 from apps.rollouts.examples import iterate_demonstrations, iterate_pairs
 from apps.rollouts.models import Batch
 from apps.rollouts.selectors import iterate_records
+from apps.rollouts.voices import find_factors
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import DemonstrationRecord, PairRecord, RolloutRecord
 
@@ -20,15 +22,18 @@ class _Record(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-def write_batch(batch: Batch) -> tuple[str, str]:
+def write_batch(batch: Batch, *, most_voice_share: float = 1.0) -> tuple[str, str]:
     """Write what the batch holds, by its kind, one canonical JSON line each.
+
+    Args:
+        most_voice_share: see `iterate_batch`.
 
     Returns:
         (file:// URI, SHA-256 of the file in hex). The same rows give the same file.
     Raises:
         OSError: the artifact store cannot be written; nothing half-written keeps the final name.
     """
-    return write_records("batches", batch.pk, iterate_batch(batch))
+    return write_records("batches", batch.pk, iterate_batch(batch, most_voice_share=most_voice_share))
 
 
 def write_records(directory_name: str, number: int, records: Iterable[_Record]) -> tuple[str, str]:
@@ -67,14 +72,24 @@ def find_files(directory_name: str, numbers: Iterable[int]) -> list[Path]:
 
 
 def iterate_batch(
-    batch: Batch,
+    batch: Batch, *, most_voice_share: float = 1.0
 ) -> Iterator[RolloutRecord] | Iterator[PairRecord] | Iterator[DemonstrationRecord]:
-    """What the batch holds, by its kind, as the trainer reads it."""
+    """What the batch holds, by its kind, as the trainer reads it.
+
+    Args:
+        most_voice_share: of its rollouts' weight, that one reviewer's judgement may have; 1: any.
+    """
     if batch.kind == Batch.Kind.PAIRS:
         return iterate_pairs(batch)
     if batch.kind == Batch.Kind.DEMONSTRATIONS:
         return iterate_demonstrations(batch)
-    return iterate_records(batch)
+    return _hold_down(iterate_records(batch), find_factors(batch, most_voice_share))
+
+
+def _hold_down(records: Iterator[RolloutRecord], factors: Mapping[int, float]) -> Iterator[RolloutRecord]:
+    for record in records:
+        factor = factors.get(record.rollout_id, 1.0)
+        yield record if factor == 1.0 else replace(record, weight=record.weight * factor)
 
 
 def _sync_directory(directory: Path) -> None:

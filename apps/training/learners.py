@@ -15,6 +15,7 @@ from apps.training.audits import write_judgements
 from apps.training.labelled import write_steps
 from apps.training.models import ManagerRun, TrainingRun
 from tentalis.core.contracts import TrainResult
+from tentalis.core.learning.recipes import Recipe
 
 TOLD_TWICE = ("run_id", "attempt", "rollouts_sha256")
 """Fields of a spec that the manifest of what it made repeats."""
@@ -63,7 +64,7 @@ def record_head(run: TrainingRun, result: TrainResult, by: str) -> RewardModel:
 def _write_rollouts(run: TrainingRun) -> tuple[str, str]:
     if run.batch is None:
         raise IllegalMoveError(f"run {run.pk} has no batch: wanted one to learn a policy from")
-    return write_batch(run.batch)
+    return write_batch(run.batch, most_voice_share=Recipe.from_json(run.recipe).most_voice_share)
 
 
 LEARNERS: Mapping[str, Learner] = {

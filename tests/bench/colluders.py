@@ -2,14 +2,12 @@
 
 Projects are drawn by `tests.core.scoring.reviewer_worlds` and put through the product's own screen: of 10, 20 and 40
 reviewers a fifth colludes, or nobody does, or two are careful among careless ones. The bars are the mean share of
-colluders found, and the share of projects in which anybody honest is named. What one voice weighs in a batch is measured
-on the same words, with the cap of a recipe and without. Nothing is timed.
+colluders found, and the share of projects in which anybody honest is named. Nothing is timed.
 """
 
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -19,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tentalis.core.scoring.collusion import screen
-from tests.core.scoring.reviewer_worlds import Plan, World, draw_world
+from tests.core.scoring.reviewer_worlds import Plan, draw_world
 
 FOUND_BAR, FALSE_BAR = 0.9, 0.05
 

@@ -97,6 +97,41 @@ class JudgesOut(serializers.Serializer[Any]):
     )
 
 
+class AlikeOut(serializers.Serializer[Any]):
+    """Reviewers who judge alike beyond chance; one alone: who judges one line of work apart from the rest."""
+
+    key = serializers.CharField()
+    kind = serializers.ChoiceField(
+        choices=["alike", "favour"],
+        help_text="alike: they agree with each other; favour: they judge the work of `line` apart from the rest.",
+    )
+    line = serializers.CharField(help_text="A worker or an adapter; empty of `alike`.")
+    raters = serializers.ListField(child=serializers.CharField())
+    p = serializers.FloatField(help_text="Chance that anybody is named where all judge independently.")
+    tasks = serializers.IntegerField(help_text="alike: that two of them judged; favour: judgements of the line.")
+    share = serializers.FloatField(help_text="alike: of these, where they agree; favour: which they approve.")
+    expected = serializers.FloatField(help_text="The same if they judged independently, or as the others do.")
+    known_right = serializers.FloatField(
+        allow_null=True, help_text="Where the answer is known and they stand apart: share in which they are right."
+    )
+    known_items = serializers.IntegerField()
+    cleared = serializers.BooleanField(help_text="Known answers agree with them there as often as elsewhere.")
+    examples = serializers.ListField(child=serializers.IntegerField(), help_text="Ids of tasks.")
+    found_at = serializers.DateTimeField()
+    dismissed_by = serializers.CharField(help_text="Who looked into it; empty: nobody yet.")
+    dismiss_reason = serializers.CharField()
+
+
+class CollusionOut(serializers.Serializer[Any]):
+    """The last look for reviewers who judge alike."""
+
+    screened_at = serializers.DateTimeField(allow_null=True, help_text="Null before the first look.")
+    raters = serializers.IntegerField()
+    tasks = serializers.IntegerField(help_text="That several judged.")
+    reason = serializers.CharField(help_text="Why nothing can be told of who judges alike; empty where it can.")
+    groups = AlikeOut(many=True)
+
+
 class JudgesChange(StrictSerializer):
     """Who judges from now on; what is left out stays."""
 

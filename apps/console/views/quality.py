@@ -6,12 +6,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
-from apps.calibration.models import Rater
-from apps.calibration.services import reinstate
+from apps.calibration import services as calibration
+from apps.calibration.models import CollusionScreen, Rater
 from apps.console.selectors import quality
 from apps.console.selectors.managers import find_fits
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.feedback import gold, rules
+from apps.feedback.colluding import screen_project
 from apps.feedback.judges import find_named_judges
 from apps.feedback.models import Feedback, GoldItem
 from apps.judges.selectors import list_judges
@@ -28,6 +29,7 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "scorers": quality.find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "probed": list_judges(scene.project, find_named_judges(scene.project)) if _sees_probes(scene) else (),
+        "alike": CollusionScreen.objects.filter(project=scene.project).first() if _sees_all(scene) else None,
         "may_probe": scene.may(Right.EVALS_WRITE),
         "gold": gold.list_gold(scene.project) if _sees_all(scene) else (),
         "gold_rate": rules.validate_review_policy(scene.project.review_policy).gold_rate,
@@ -66,9 +68,34 @@ def reinstate_rater(request: HttpRequest, scene: Scene, rater_id: int) -> HttpRe
     act(
         request,
         done,
-        lambda: reinstate(project=scene.project, handle=rater.handle, reason=reason, by=scene.user),
+        lambda: calibration.reinstate(project=scene.project, handle=rater.handle, reason=reason, by=scene.user),
     )
     return leave(scene, "rater", rater_id)
+
+
+@require_POST
+@project_view(Right.PIPELINE_WRITE)
+def quarantine_rater(request: HttpRequest, scene: Scene) -> HttpResponse:
+    words = {name: request.POST.get(name, "") for name in ("handle", "reason")}
+    done = _("%(name)s is quarantined: its judgements are not used.") % {"name": quality.name_rater(words["handle"])}
+    act(request, done, lambda: calibration.quarantine(project=scene.project, by=scene.user, **words))
+    return leave(scene, "quality")
+
+
+@require_POST
+@project_view(Right.PIPELINE_WRITE)
+def look_for_collusion(request: HttpRequest, scene: Scene) -> HttpResponse:
+    act(request, _("Looked at who judges alike."), lambda: screen_project(project=scene.project, by=scene.user))
+    return leave(scene, "quality")
+
+
+@require_POST
+@project_view(Right.PIPELINE_WRITE)
+def dismiss_group(request: HttpRequest, scene: Scene, key: str) -> HttpResponse:
+    reason = request.POST.get("reason", "")
+    done = _("Noted that this was looked into.")
+    act(request, done, lambda: calibration.dismiss_group(project=scene.project, key=key, reason=reason, by=scene.user))
+    return leave(scene, "quality")
 
 
 @require_POST

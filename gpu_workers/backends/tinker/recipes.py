@@ -19,6 +19,7 @@ TAKEN = frozenset(
         "epochs", "clip_low", "clip_high", "singles", "std_floor", "importance_cap", "answer_tokens",
         "overlong_buffer", "overlong_penalty", "max_grad_norm", "w_rl", "w_opd", "step_mix", "opd_mode", "opd_clip",
         "opd_least_share", "max_staleness", "sft_temperature", "sft_weight_max", "held_out_share", "cut_answers_teach",
+        "most_voice_share",
     }
 )  # fmt: skip
 """Recipe fields that mean the same as in the standalone backend."""

@@ -35,6 +35,7 @@ NOT_ITS_OWN: Mapping[str, str] = MappingProxyType(
         "sequence_clip_high": "GSPO is the standalone backend's",
         "std_floor": "its group_norm adds 1e-9 to the group's std",
         "singles": "every task is tried several times",
+        "most_voice_share": "it makes its rollouts itself, and no reviewer judges them",
         "refill": "tasks whose rewards agree are replaced while the batch lasts",
         "opd_top_k": "it distils token by token alone",
         "opd_hints": "it distils token by token alone",

@@ -73,6 +73,8 @@ class Recipe(Checked):
             the others' all the same.
         overlong_buffer: tokens before `answer_tokens` within which the reward falls by up to `overlong_penalty`; 0: no
             shaping.
+        most_voice_share: share of a batch's weight that one reviewer's judgement may have at most, where several
+            judged; 1: any. Of rollouts alone.
         refill: `dapo` batches take at most this many times their number of tasks while too few are informative.
         max_grad_norm: gradients are scaled down to this global L2 norm.
         w_rl, w_opd: weights of the reward's loss and of the hint's.
@@ -127,6 +129,7 @@ class Recipe(Checked):
     cut_answers_teach: bool = flag(True, is_later=True)
     overlong_buffer: int = number(0, 0, 1_000_000, is_later=True)
     overlong_penalty: float = number(0.5, 0.0, 10.0, is_later=True)
+    most_voice_share: float = number(1.0, 0.0, 1.0, above=True, is_later=True)
     refill: float = number(2.0, 1.0, 10.0, is_later=True)
     max_grad_norm: float = number(1.0, 0.0, 1000.0, above=True)
     w_rl: float = number(0.7, 0.0, 10.0)

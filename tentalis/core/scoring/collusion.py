@@ -60,6 +60,8 @@ class ScreenPolicy:
         least_tasks: tasks of a reviewer that others judged too; of a group that two of it judged; of a line that a
             reviewer judged, and as many of the rest.
         worlds: drawn without collusion.
+        least_excess: share of tasks by which a group agrees more often than expected. Less could be what rank one
+            leaves out, such as that raters find different tasks hard.
         steepest: how much steeper than the others somebody may tell lines apart by skill alone.
         least_known: tasks with a known answer that can clear a group.
         clear_level: of the test that it stands apart more often elsewhere, which keeps it from being cleared.
@@ -69,6 +71,7 @@ class ScreenPolicy:
     least_raters: int = 5
     least_tasks: int = 10
     worlds: int = 299
+    least_excess: float = 0.08
     steepest: float = 2.0
     least_known: int = 8
     clear_level: float = 0.1
@@ -78,6 +81,8 @@ POLICY = ScreenPolicy()
 NOTHING_KNOWN = Interval(None, 0.0, 1.0, 0)
 PRIOR_TASKS = 5.0
 """So many tasks' worth of the mean skill is believed of a reviewer beforehand."""
+LINKED = 3.0
+"""Standard errors by which a member agrees more with the rest of its group than independent judgement gives."""
 _FIT_ROUNDS, _REFITS, _CHUNK = 20, 2, 50
 
 
@@ -303,12 +308,15 @@ class _Found(NamedTuple):
     Args:
         score: (B,); group: (B, R) who is in it.
         leniency, skill: (B, R): mean approval, and correlation with what is right in [-1, 1], fitted without the group.
+        excess, variances: (B, R, R): sums of products above independence, and their variances.
     """
 
     score: Floats
     group: Bools
     leniency: Floats
     skill: Floats
+    excess: Floats
+    variances: Floats
 
 
 def _find_alike(shared: _Shared, rng: np.random.Generator, policy: ScreenPolicy) -> Group | None:
@@ -327,21 +335,35 @@ def _find_alike(shared: _Shared, rng: np.random.Generator, policy: ScreenPolicy)
         above += int(np.sum(drawn.score >= found.score[0]))
         if (above + 1) / (policy.worlds + 1) > policy.level:
             return None
-    members = found.group[0]
+    members = _keep_linked(found)
     left, right = shared.who[shared.left], shared.who[shared.right]
     inside = members[left] & members[right]
     agree = rates[:, left] * rates[:, right] + (1 - rates[:, left]) * (1 - rates[:, right])  # (2, P)
     tasks = len(np.unique(shared.task[shared.left[inside]]))
     if tasks < policy.least_tasks:
         return None
+    share, expected = (
+        float(shared.same[inside].mean()),
+        float((chance * agree[0] + (1 - chance) * agree[1])[inside].mean()),
+    )
+    if share - expected < policy.least_excess:
+        return None
     return Group(
         "alike",
         tuple(name for name, is_in in zip(shared.raters, members, strict=True) if is_in),
         (above + 1) / (policy.worlds + 1),
         tasks,
-        float(shared.same[inside].mean()),
-        float((chance * agree[0] + (1 - chance) * agree[1])[inside].mean()),
+        share,
+        expected,
     )
+
+
+def _keep_linked(found: _Found) -> Bools:
+    """(R,) the group without those who do not stand out in it themselves: they came along by chance."""
+    members = found.group[0]
+    inside = members[:, None] & members[None, :]
+    gained, noise = ((one[0] * inside).sum(1) for one in (found.excess, found.variances))
+    return members & (gained >= LINKED * np.sqrt(noise))
 
 
 def _mirror(upper: Floats) -> Floats:
@@ -365,8 +387,19 @@ def _scan(shared: _Shared, counts: Floats, lefts: Floats, rights: Floats, both: 
         outside = counts * ~(group[:, :, None] & group[:, None, :])
         skill = _fit(products, outside)
         excess = products - counts * skill[:, :, None] * skill[:, None, :]
-        score, group = _grow(excess, counts * _variances(leniency, spread, skill, chance), counts)
-    return _Found(score, group, leniency, skill)
+        variances = counts * _variances(leniency, spread, skill, chance)
+        variances *= _find_scale(excess, variances, counts)[:, None, None] ** 2
+        score, group = _grow(excess, variances, counts)
+    return _Found(score, group, leniency, skill, excess, variances)
+
+
+def _find_scale(excess: Floats, variances: Floats, counts: Floats) -> Floats:
+    """(B,) how much further pairs lie from independence than chance puts them, in the median; at least 1.
+
+    How hard tasks are, and tastes, move all pairs a little: a group has to stand out from that.
+    """
+    pairs = np.triu(counts, 1) > 0
+    return np.maximum(1.0, 1.4826 * np.median(np.abs(excess[:, pairs]) / np.sqrt(variances[:, pairs]), axis=1))
 
 
 def _fit(products: Floats, counts: Floats) -> Floats:
