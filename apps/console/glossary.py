@@ -123,6 +123,11 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             "quality",
         ),
         _term(
+            "Judging alike",
+            _("Reviewers agree, or are kinder to one worker, further than chance: a reason to look, not proof."),
+            "quality",
+        ),
+        _term(
             "Reviewer weight",
             _("How much a reviewer's judgement counts, from 0 to 1, as measured where the truth is known."),
             *(MEASURING, "review", "feedback"),

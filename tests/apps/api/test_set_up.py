@@ -8,6 +8,7 @@ from apps.accounts.models import Member, Project, Role, User
 from apps.inference.models import Provider
 from apps.tasks.models import Task
 from tests.apps.console.test_set_up import talk
+from tests.apps.feedback.reviewers import build_colluders
 from tests.apps.workers.base_files import write_base
 from tests.edges.caller import Caller
 from tests.factories import make_user, make_worker
@@ -94,3 +95,20 @@ def test_base_weights_are_compared_again(as_alice: Caller, as_bob: Caller, proje
     found = as_alice.post(f"workers/{worker.pk}/compare").body["base_compared"]
     assert (found["is_good"], found["fingerprint"]) == (False, "")
     assert as_alice.get(f"workers/{worker.pk}").body["base_compared"] == found
+
+
+def test_who_judges_alike_is_looked_at_by_managers_and_read_by_who_reads_the_audit(
+    as_owner: Caller, as_alice: Caller, call_as: Any, project: Project
+) -> None:
+    before = as_alice.get("projects/shop/collusion").body
+    assert before == {"screened_at": None, "raters": 0, "tasks": 0, "reason": "", "groups": []}
+    build_colluders(project)
+    looked = as_alice.post("projects/shop/collusion", {})
+    assert looked.status == 200
+    [group] = [one for one in looked.body["groups"] if one["kind"] == "favour"]
+    assert (group["raters"], group["line"]) == (["user:hugo", "user:ines"], "bad")
+    assert as_owner.get("projects/shop/collusion").body == looked.body
+    as_hugo = call_as(User.objects.get(username="hugo"))
+    assert as_hugo.get("projects/shop/collusion").status == 403
+    assert as_hugo.post("projects/shop/collusion", {}).status == 403
+    assert call_as(make_user("stranger")).get("projects/shop/collusion").status == 404

@@ -12,10 +12,11 @@ from pytest_django import DjangoDbBlocker
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
-from apps.calibration.models import Comparison, Rater
+from apps.calibration.models import CollusionScreen, Comparison, Rater
 from apps.console.selectors.quality import _measure_agreement, show_quality
 from tests.apps.console.builders import sign_in
 from tests.apps.console.quality_scenery import build_raters
+from tests.apps.feedback.reviewers import build_colluders
 from tests.factories import make_project, make_user
 from tests.support.standing import standing
 
@@ -182,3 +183,40 @@ def test_a_hostile_handle_is_shown_and_not_run(project: Project, alice: User) ->
     assert "<script>alert(1)" not in html
     assert "&lt;script&gt;alert(1)" in html
     assert "U+202E" in html
+
+
+def test_who_judges_alike_is_shown_and_a_manager_decides(alice: User) -> None:
+    project = Project.objects.get(slug="shop")
+    build_colluders(project)
+    client, quality = sign_in(alice), reverse("console:quality", args=("shop",))
+    assert "not looked at yet" in look(alice)
+    client.post(reverse("console:collusion-screen", args=("shop",)))
+    html = " ".join(look(alice).split())
+    assert "hugo, ines" in html
+    assert "Approve 100% of the work of bad (32 judgements); others approve 12% of it" in html.replace(" %", "%")
+    assert "No known answer says whether they are right." in html
+    words = {"handle": "user:hugo", "reason": "judges the work of bad apart from the rest"}
+    client.post(reverse("console:rater-quarantine", args=("shop",)), words)
+    hugo = Rater.objects.get(project=project, handle="user:hugo")
+    assert "alice decided that: judges the work of bad apart from the rest" in " ".join(
+        look(alice, "rater", hugo.pk).split()
+    )
+    key = next(one["key"] for one in CollusionScreen.objects.get().groups if one["kind"] == "favour")
+    client.post(reverse("console:collusion-dismiss", args=("shop", key)), {"reason": "the style guide is theirs"})
+    html = look(alice)
+    assert "the style guide is theirs" in html
+    assert client.get(quality).status_code == 200
+
+
+def test_who_judges_alike_is_not_shown_to_reviewers_nor_acted_on_by_auditors(project: Project, alice: User) -> None:
+    build_colluders(project)
+    sign_in(alice).post(reverse("console:collusion-screen", args=("shop",)))
+    ines = User.objects.get(username="ines")
+    assert "alike" not in look(ines)
+    auditor = make_user("ada")
+    Member.objects.create(project=project, user=auditor, role=Role.AUDITOR)
+    html = look(auditor)
+    assert "hugo" in html
+    assert "Look now" not in html
+    post = sign_in(auditor).post(reverse("console:rater-quarantine", args=("shop",)), {"handle": "user:hugo"})
+    assert post.status_code == 403

@@ -5,7 +5,7 @@ from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt, Task
 from tests.factories import make_task, make_user, make_worker
 
-HONEST = ("cleo", "dora", "emil", "fred", "gina")
+HONEST = ("cleo", "doug", "emil", "fred", "gina")
 COLLUDERS = ("hugo", "ines")
 WORKERS = ("bad", "good", "plain")
 TASKS_EACH = 16
