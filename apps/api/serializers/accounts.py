@@ -97,12 +97,15 @@ class JudgesOut(serializers.Serializer[Any]):
     )
 
 
+ALIKE_KINDS = ["alike", "favour"]
+
+
 class AlikeOut(serializers.Serializer[Any]):
     """Reviewers who judge alike beyond chance; one alone: who judges one line of work apart from the rest."""
 
     key = serializers.CharField()
     kind = serializers.ChoiceField(
-        choices=["alike", "favour"],
+        choices=ALIKE_KINDS,
         help_text="alike: they agree with each other; favour: they judge the work of `line` apart from the rest.",
     )
     line = serializers.CharField(help_text="A worker or an adapter; empty of `alike`.")

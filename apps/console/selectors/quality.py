@@ -137,7 +137,9 @@ class QualityView:
 
     @property
     def quarantined(self) -> Sequence[RaterRow]:
-        return [row for row in (*self.people, *self.machines) if row.state == "quarantined"]
+        """Whose errors did that, not a person."""
+        rows = (row for row in (*self.people, *self.machines) if row.state == "quarantined")
+        return [row for row in rows if not row.rater.quarantined_by]
 
 
 @dataclass(frozen=True)
