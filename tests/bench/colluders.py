@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +39,7 @@ class Row:
 
 ROWS = (
     *(Row("favour", reviewers, 200) for reviewers in (10, 20, 40)),
-    *(Row("opposite", reviewers, each) for reviewers, each in ((10, 1_200), (20, 700), (40, 500))),
+    *(Row("opposite", reviewers, each) for reviewers, each in ((10, 1_600), (20, 700), (40, 500))),
     *(Row("none", reviewers, 300) for reviewers in (10, 20, 40)),
     *(Row("careful", reviewers, 300) for reviewers in (10, 20, 40)),
     *(Row("favour", reviewers, 60, counts=False) for reviewers in (10, 20, 40)),
@@ -70,7 +71,7 @@ def judge_world(row: Row, seed: int) -> Outcome:
     )
 
 
-def add_up(row: Row, outcomes: Sequence[Outcome]) -> dict[str, object]:
+def add_up(row: Row, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     colluders, honest = sum(one.colluders for one in outcomes), sum(one.honest for one in outcomes)
     return {
         **asdict(row),
@@ -128,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(bar["met"] for bar in told.values()) else 1
 
 
-def print_table(rows: Sequence[dict[str, object]]) -> None:
+def print_table(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(title="Reviewers who agreed on their answers")
     for name in rows[0]:
         table.add_column(name.replace("_", " "), justify="left" if name == "plan" else "right")

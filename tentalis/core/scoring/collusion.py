@@ -363,7 +363,8 @@ def _keep_linked(found: _Found) -> Bools:
     members = found.group[0]
     inside = members[:, None] & members[None, :]
     gained, noise = ((one[0] * inside).sum(1) for one in (found.excess, found.variances))
-    return members & (gained >= LINKED * np.sqrt(noise))
+    linked: Bools = members & (gained >= LINKED * np.sqrt(noise))
+    return linked
 
 
 def _mirror(upper: Floats) -> Floats:

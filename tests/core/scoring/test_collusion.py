@@ -1,6 +1,7 @@
 """Who judges alike beyond chance: found where there is something, nobody named where there is not, and said which."""
 
 import dataclasses
+from collections.abc import Hashable
 
 import pytest
 
@@ -18,7 +19,7 @@ def name(world: World, *, seed: int = 1) -> set[str]:
 def test_two_who_favour_one_line_are_named_together_with_the_line() -> None:
     world = draw_world(plan="favour", reviewers=10, each=200, seed=3)
     [group] = [one for one in screen(world.words, known=world.known, seed=1).groups if not one.is_cleared]
-    assert (group.kind, group.line, set(group.raters)) == ("favour", "line 0", world.colluders)
+    assert (group.kind, group.line, frozenset(group.raters)) == ("favour", "line 0", world.colluders)
     assert group.p < POLICY.level
     assert group.share > 0.9 > 0.75 > group.expected
 
@@ -27,7 +28,7 @@ def test_four_who_say_the_opposite_are_named_though_each_pair_shares_few_tasks()
     world = draw_world(plan="opposite", reviewers=20, each=700, seed=5)
     found = screen(world.words, known=world.known, seed=1, policy=FEW_WORLDS)
     [group] = found.groups
-    assert (group.kind, set(group.raters)) == ("alike", world.colluders)
+    assert (group.kind, frozenset(group.raters)) == ("alike", world.colluders)
     assert group.share > group.expected + 0.1
 
 
@@ -66,7 +67,8 @@ def test_lenience_alone_is_no_collusion() -> None:
 
 def test_who_is_right_where_they_stand_apart_is_cleared_by_known_answers() -> None:
     """Two approve a line that all others reject, on known tasks as on others, and the known answers agree with them."""
-    words, known = [], {}
+    words: list[Word] = []
+    known: dict[Hashable, bool] = {}
     for task in range(240):
         line = task % 3
         truth = line == 0 or task % 2 == 0
