@@ -11,7 +11,7 @@ from tests.apps.console.test_set_up import talk
 from tests.apps.feedback.reviewers import build_colluders
 from tests.apps.workers.base_files import write_base
 from tests.edges.caller import Caller
-from tests.factories import make_user, make_worker
+from tests.factories import make_project, make_user, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -111,4 +111,7 @@ def test_who_judges_alike_is_looked_at_by_managers_and_read_by_who_reads_the_aud
     as_hugo = call_as(User.objects.get(username="hugo"))
     assert as_hugo.get("projects/shop/collusion").status == 403
     assert as_hugo.post("projects/shop/collusion", {}).status == 403
-    assert call_as(make_user("stranger")).get("projects/shop/collusion").status == 404
+    stranger = make_user("stranger")
+    Member.objects.create(project=make_project("other"), user=stranger, role=Role.MANAGER)
+    assert call_as(stranger).get("projects/shop/collusion").status == 404
+    assert call_as(stranger).post("projects/shop/collusion", {}).status == 404
