@@ -1,7 +1,7 @@
 """How far each rater is trusted, and what that rests on."""
 
 from apps.base.admin import show
-from apps.calibration.models import CollusionScreen, Comparison, Rater
+from apps.calibration.models import Comparison, FavourScreen, Rater
 
 show(
     Rater,
@@ -10,4 +10,4 @@ show(
     search="handle",
 )
 show(Comparison, "id rater attempt step said truth source against counts at", search="=attempt__id =rater__handle")
-show(CollusionScreen, "project screened_at raters tasks reason")
+show(FavourScreen, "project screened_at raters lines reason")

@@ -141,26 +141,26 @@ class Comparison(models.Model):
         return f"{self.said:.2f} against {self.truth:.2f} ({self.source})"
 
 
-class CollusionScreen(Timestamped):
-    """The last look for reviewers of a project who judge alike beyond chance (`core.scoring.collusion`).
+class FavourScreen(Timestamped):
+    """The last look for reviewers of a project who favour a worker or adapter (`core.scoring.favour`).
 
     Attributes:
         screened_at: when.
-        raters, tasks: that could be looked at.
-        reason: why nothing can be told of who judges alike; "" where it can.
-        groups: what was found: [{"key", "kind", "line", "raters", "p", "tasks", "share", "expected", "known_right",
+        raters, lines: that could be held beside others.
+        reason: why nothing can be told; "" where it can.
+        groups: what was found: [{"key", "line", "raters", "p", "tasks", "share", "expected", "known_right",
             "known_items", "cleared", "examples": ids of tasks, "found_at", "dismissed_by", "dismiss_reason"}].
     """
 
-    project = models.OneToOneField(Project, models.CASCADE, related_name="collusion_screen")
+    project = models.OneToOneField(Project, models.CASCADE, related_name="favour_screen")
     screened_at = models.DateTimeField()
     raters = models.PositiveIntegerField(default=0)
-    tasks = models.PositiveIntegerField(default=0)
+    lines = models.PositiveIntegerField(default=0)
     reason = models.CharField(max_length=300, blank=True)
     groups = models.JSONField(default=list)
 
     class Meta:
-        indexes = [models.Index(fields=["screened_at"], name="collusion_screen_oldest")]
+        indexes = [models.Index(fields=["screened_at"], name="favour_screen_oldest")]
 
     def __str__(self) -> str:
-        return f"collusion screen of {self.project_id}: {len(self.groups)} groups"
+        return f"favour screen of {self.project_id}: {len(self.groups)} groups"

@@ -19,13 +19,13 @@ from apps.audit.services import record, record_many
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.base.texts import require_text
 from apps.calibration.errors import NotQuarantinedError
-from apps.calibration.models import CollusionScreen, Comparison, Rater
+from apps.calibration.models import Comparison, FavourScreen, Rater
 from apps.calibration.selectors import REMEMBERED, find_counted, find_sittings
 from apps.tasks.models import Attempt
 from tentalis.core.canon import content_hash
 from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.scoring.calibration import APPROVES, POLICY, Confusion, Standing
-from tentalis.core.scoring.collusion import Group, Screen
+from tentalis.core.scoring.favour import Group, Screen
 
 NOTICEABLE = 0.1
 """The audit tells of a weight that moved this far since it last did."""
@@ -206,7 +206,7 @@ def quarantine(*, project: Project, handle: str, reason: str, by: User) -> Rater
         raise BadInputError("somebody else has to quarantine you", errors={"reason": ["Ask another manager."]})
     with transaction.atomic():
         kind = Rater.Kind.PERSON if handle.startswith("user:") else Rater.Kind.AI
-        is_named = CollusionScreen.objects.filter(project=project, groups__contains=[{"raters": [handle]}]).exists()
+        is_named = FavourScreen.objects.filter(project=project, groups__contains=[{"raters": [handle]}]).exists()
         rater = _lock_raters(project.pk, {handle: kind}, make_missing=is_named).get(handle)
         if rater is None:
             raise NotFoundError(f"no rater {handle} in {project.slug}")
@@ -219,18 +219,18 @@ def quarantine(*, project: Project, handle: str, reason: str, by: User) -> Rater
     return rater
 
 
-def keep_screen(*, project: Project, found: Screen, examples: Mapping[str, Sequence[int]], by: str) -> CollusionScreen:
-    """Keep what a look for collusion found; the audit tells of a group that is named for the first time.
+def keep_screen(*, project: Project, found: Screen, examples: Mapping[str, Sequence[int]], by: str) -> FavourScreen:
+    """Keep what a look for favours found; the audit tells of a group that is named for the first time.
 
-    A group is an old one, with its time and whatever a person said of it, where kind and line are the same and it
-    shares two of its raters, or its only one.
+    A group is an old one, with its time and whatever a person said of it, where the line is the same and it shares two
+    of its raters, or its only one.
 
     Args:
         examples: key of a group (`name_group`) -> ids of tasks that show it.
     """
     with transaction.atomic():
         now = timezone.now()
-        kept, _ = CollusionScreen.objects.select_for_update(no_key=True).get_or_create(
+        kept, _ = FavourScreen.objects.select_for_update(no_key=True).get_or_create(
             project=project, defaults={"screened_at": now}
         )
         old, groups, new = list(kept.groups), [], []
@@ -242,17 +242,17 @@ def keep_screen(*, project: Project, found: Screen, examples: Mapping[str, Seque
             groups.append(row)
             if not row["cleared"] and (known is None or known["cleared"]):
                 new.append(row)
-        kept.screened_at, kept.raters, kept.tasks, kept.reason = now, found.raters, found.tasks, found.reason
+        kept.screened_at, kept.raters, kept.lines, kept.reason = now, found.raters, found.lines, found.reason
         kept.groups = groups
         kept.save()
         for row in new:
-            payload = {name: row[name] for name in ("kind", "line", "raters", "p", "tasks", "share", "expected")}
-            record(Kind.COLLUSION_SUSPECTED, subject=kept, by=by, payload=payload)
+            payload = {name: row[name] for name in ("line", "raters", "p", "tasks", "share", "expected")}
+            record(Kind.FAVOUR_SUSPECTED, subject=kept, by=by, payload=payload)
     return kept
 
 
-def dismiss_group(*, project: Project, key: str, reason: str, by: User) -> CollusionScreen:
-    """Say why a group that judges alike is none to act on; it is shown with that from then on.
+def dismiss_group(*, project: Project, key: str, reason: str, by: User) -> FavourScreen:
+    """Say why a group that favours somebody is none to act on; it is shown with that from then on.
 
     Raises:
         NotFoundError, NotAllowedError: `by` may not, or the last look found no such group.
@@ -261,7 +261,7 @@ def dismiss_group(*, project: Project, key: str, reason: str, by: User) -> Collu
     require_role(by, project, *MANAGERS)
     words = require_text("reason", reason, MAX_REASON_CHARS)
     with transaction.atomic():
-        kept = CollusionScreen.objects.select_for_update(no_key=True).filter(project=project).first()
+        kept = FavourScreen.objects.select_for_update(no_key=True).filter(project=project).first()
         row = next((one for one in (kept.groups if kept else ()) if one["key"] == key), None)
         if kept is None or row is None:
             raise NotFoundError(f"no group {key} in {project.slug}")
@@ -269,20 +269,19 @@ def dismiss_group(*, project: Project, key: str, reason: str, by: User) -> Collu
             raise BadInputError("somebody else has to judge your group", errors={"reason": ["Ask another manager."]})
         row["dismissed_by"], row["dismiss_reason"] = by.handle, words
         kept.save(update_fields=["groups"])
-        payload = {"kind": row["kind"], "line": row["line"], "raters": row["raters"], "reason": words}
-        record(Kind.COLLUSION_DISMISSED, subject=kept, by=by.handle, payload=payload)
+        payload = {"line": row["line"], "raters": row["raters"], "reason": words}
+        record(Kind.FAVOUR_DISMISSED, subject=kept, by=by.handle, payload=payload)
     return kept
 
 
 def name_group(group: Group) -> str:
     """What a group is asked for by, in a project."""
-    return content_hash([group.kind, group.line, list(group.raters)])[:16]
+    return content_hash([group.line, list(group.raters)])[:16]
 
 
 def _tell_group(group: Group, examples: Sequence[int]) -> dict[str, Any]:
     return {
         "key": name_group(group),
-        "kind": group.kind,
         "line": group.line,
         "raters": list(group.raters),
         "p": float(f"{group.p:.2g}"),
@@ -298,8 +297,7 @@ def _tell_group(group: Group, examples: Sequence[int]) -> dict[str, Any]:
 
 def _is_same_group(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     common = len(set(old["raters"]) & set(new["raters"]))
-    is_about_same = (old["kind"], old["line"]) == (new["kind"], new["line"])
-    return is_about_same and common >= min(2, len(old["raters"]), len(new["raters"]))
+    return old["line"] == new["line"] and common >= min(2, len(old["raters"]), len(new["raters"]))
 
 
 def set_rubric(*, project_id: int, handle: str, of: str, weights: Mapping[str, float], gate: float) -> Rater:

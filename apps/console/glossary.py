@@ -123,8 +123,8 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             "quality",
         ),
         _term(
-            "Judging alike",
-            _("Reviewers agree, or are kinder to one worker, further than chance: a reason to look, not proof."),
+            "Favouring",
+            _("Reviewers judge one worker apart from the rest, beyond chance: a reason to look, not proof."),
             "quality",
         ),
         _term(

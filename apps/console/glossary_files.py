@@ -30,7 +30,7 @@ PLACES: Mapping[str, Pointer] = {
     "Annotation queue": Pointer("annotation queue", "apps/feedback/queue.py"),
     "Control item (gold)": Pointer("gold question, honeypot", "apps/feedback/gold.py"),
     "Agreement": Pointer("inter-rater agreement", "tentalis/core/scoring/agreement.py"),
-    "Judging alike": Pointer("collusion", "tentalis/core/scoring/collusion.py"),
+    "Favouring": Pointer("collusion", "tentalis/core/scoring/favour.py"),
     "Reviewer weight": Pointer("rater reliability", "apps/calibration/services.py"),
     "Blind review": Pointer("blinded annotation", "apps/feedback/models.py"),
     "Approval": Pointer("human in the loop, tool approval", "apps/supervision/services.py"),

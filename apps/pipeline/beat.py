@@ -10,7 +10,7 @@ from django.db import connection
 from apps.audit.chain import seal_entries
 from apps.conversations.forgotten import drop_sealed
 from apps.conversations.keeping import delete_old_sessions
-from apps.feedback.colluding import screen_oldest
+from apps.feedback.favours import screen_oldest
 from apps.operations.servers import look as look_at_servers
 from apps.operations.services import watch
 from apps.operations.tracing import tell_spans
@@ -86,7 +86,7 @@ SERVERS_TIMETABLE = Timetable(
         Entry("look at model servers", 15.0, look_at_servers),
         Entry("watch what serves", 30.0, watch_served),
         Entry("tend the cluster", 5.0, sweep.tend_cluster),
-        Entry("look for collusion", 60.0, screen_oldest),
+        Entry("look for favours", 60.0, screen_oldest),
     ),
 )
 """What asks servers or takes long, on a thread of its own: none of it keeps the rest from its time."""

@@ -113,7 +113,7 @@ RULES: Mapping[str, KeepingRule] = {
         (
             *("adapters.Deployment", "auth.Permission", "contenttypes.ContentType", "inference.SpoolPosition"),
             *("operations.Alarm", "operations.ServerLook", "operations.SpanCursor", "training.GpuLease"),
-            *("calibration.CollusionScreen", "calibration.Rater"),
+            *("calibration.FavourScreen", "calibration.Rater"),
         ),
         FEW,
     ),

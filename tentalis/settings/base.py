@@ -321,7 +321,6 @@ SPECTACULAR_SETTINGS = {
         "ProbeVerdictEnum": "apps.judges.models.JudgeProbe.Verdict",
         "SplitEnum": "apps.evals.models.Item.Split",
         "RepoTaskSplitEnum": "apps.api.serializers.worlds.SPLITS",
-        "AlikeKindEnum": "apps.api.serializers.accounts.ALIKE_KINDS",
     },
 }
 

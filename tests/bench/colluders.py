@@ -1,9 +1,9 @@
-"""`python -m tests.bench.colluders`: are reviewers found who agreed on their answers, and is nobody else named?
+"""`python -m tests.bench.colluders`: are reviewers found who agreed to favour a worker, and is nobody else named?
 
 Projects are drawn by `tests.core.scoring.reviewer_worlds` and put through the product's own screen: of 10, 20 and 40
-reviewers a fifth colludes, or nobody does, or two are careful among careless ones. The bars are the mean share of
-colluders found, the share of projects in which anybody honest is named, and what the loudest voice weighs in a batch
-under the recipe's cap, of which one reviewer judged six tasks in ten. Nothing is timed.
+reviewers a fifth approves all that one worker does, or nobody does, or two are careful among careless ones. The bars
+are the mean share of colluders found, the share of projects in which anybody honest is named, and what the loudest
+voice weighs in a batch under the recipe's cap, of which one reviewer judged six tasks in ten. Nothing is timed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tentalis.core.learning.voices import cap_voices, share_voices
-from tentalis.core.scoring.collusion import screen
+from tentalis.core.scoring.favour import screen
 from tests.core.scoring.reviewer_worlds import Plan, draw_world
 
 FOUND_BAR, FALSE_BAR = 0.9, 0.05
@@ -39,11 +39,9 @@ class Row:
 
 ROWS = (
     *(Row("favour", reviewers, 200) for reviewers in (10, 20, 40)),
-    *(Row("opposite", reviewers, each) for reviewers, each in ((10, 1_600), (20, 700), (40, 500))),
     *(Row("none", reviewers, 300) for reviewers in (10, 20, 40)),
     *(Row("careful", reviewers, 300) for reviewers in (10, 20, 40)),
     *(Row("favour", reviewers, 60, counts=False) for reviewers in (10, 20, 40)),
-    *(Row("opposite", reviewers, 200, counts=False) for reviewers in (10, 20, 40)),
 )
 
 
@@ -60,7 +58,7 @@ class Outcome:
 
 def judge_world(row: Row, seed: int) -> Outcome:
     world = draw_world(plan=row.plan, reviewers=row.reviewers, each=row.each, seed=seed)
-    groups = screen(world.words, known=world.known, seed=seed).groups
+    groups = screen(world.words, known=world.known).groups
     named = {rater for group in groups if not group.is_cleared for rater in group.raters}
     return Outcome(
         colluders=len(world.colluders),
@@ -130,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def print_table(rows: Sequence[dict[str, Any]]) -> None:
-    table = Table(title="Reviewers who agreed on their answers")
+    table = Table(title="Reviewers who agreed to favour a worker")
     for name in rows[0]:
         table.add_column(name.replace("_", " "), justify="left" if name == "plan" else "right")
     for row in rows:

@@ -97,25 +97,18 @@ class JudgesOut(serializers.Serializer[Any]):
     )
 
 
-ALIKE_KINDS = ["alike", "favour"]
-
-
-class AlikeOut(serializers.Serializer[Any]):
-    """Reviewers who judge alike beyond chance; one alone: who judges one line of work apart from the rest."""
+class FavourOut(serializers.Serializer[Any]):
+    """Reviewers, or one alone, who judge one worker or adapter apart from the rest, all kinder or all harder."""
 
     key = serializers.CharField()
-    kind = serializers.ChoiceField(
-        choices=ALIKE_KINDS,
-        help_text="alike: they agree with each other; favour: they judge the work of `line` apart from the rest.",
-    )
-    line = serializers.CharField(help_text="A worker or an adapter; empty of `alike`.")
+    line = serializers.CharField(help_text="The worker or adapter.")
     raters = serializers.ListField(child=serializers.CharField())
     p = serializers.FloatField(help_text="Chance that anybody is named where all judge independently.")
-    tasks = serializers.IntegerField(help_text="alike: that two of them judged; favour: judgements of the line.")
-    share = serializers.FloatField(help_text="alike: of these, where they agree; favour: which they approve.")
-    expected = serializers.FloatField(help_text="The same if they judged independently, or as the others do.")
+    tasks = serializers.IntegerField(help_text="Of the line, that they judged, each counted for itself.")
+    share = serializers.FloatField(help_text="Of these, which they approve.")
+    expected = serializers.FloatField(help_text="The same of the others, in the median.")
     known_right = serializers.FloatField(
-        allow_null=True, help_text="Where the answer is known and they stand apart: share in which they are right."
+        allow_null=True, help_text="Of the line, where the answer is known: share in which they are right."
     )
     known_items = serializers.IntegerField()
     cleared = serializers.BooleanField(help_text="Known answers agree with them there as often as elsewhere.")
@@ -125,14 +118,14 @@ class AlikeOut(serializers.Serializer[Any]):
     dismiss_reason = serializers.CharField()
 
 
-class CollusionOut(serializers.Serializer[Any]):
-    """The last look for reviewers who judge alike."""
+class FavoursOut(serializers.Serializer[Any]):
+    """The last look for reviewers who favour a worker or adapter, or hold one down."""
 
     screened_at = serializers.DateTimeField(allow_null=True, help_text="Null before the first look.")
-    raters = serializers.IntegerField()
-    tasks = serializers.IntegerField(help_text="That several judged.")
-    reason = serializers.CharField(help_text="Why nothing can be told of who judges alike; empty where it can.")
-    groups = AlikeOut(many=True)
+    raters = serializers.IntegerField(help_text="That could be held beside others.")
+    lines = serializers.IntegerField(help_text="Workers and adapters of which they judged enough.")
+    reason = serializers.CharField(help_text="Why nothing can be told; empty where it can.")
+    groups = FavourOut(many=True)
 
 
 class JudgesChange(StrictSerializer):

@@ -16,7 +16,7 @@ from apps.api.filters import RowFilterSet, filter_by
 from apps.api.lookup import find_project, find_project_for, refuse
 from apps.api.permissions import by_right, current_token, current_user, visible_projects
 from apps.api.serializers.accounts import (
-    CollusionOut,
+    FavoursOut,
     InvitationIn,
     InvitationOut,
     JudgesChange,
@@ -37,8 +37,8 @@ from apps.api.serializers.accounts import (
 from apps.api.serializers.strict import NoFields
 from apps.api.views.base import ResourceViewSet, command
 from apps.base.errors import BadInputError, NotAllowedError
-from apps.calibration.models import CollusionScreen
-from apps.feedback.colluding import screen_project
+from apps.calibration.models import FavourScreen
+from apps.feedback.favours import screen_project
 from apps.feedback.judges import choose_judges, find_judges
 from apps.rollouts.selectors import why_nothing_trains
 
@@ -65,8 +65,8 @@ class ProjectViewSet(ResourceViewSet):
             Right.PROJECTS_READ: "list retrieve judges",
             Right.METRICS_READ: "why",
             Right.PROJECTS_WRITE: "choose_judges create partial_update destroy archive unarchive",
-            Right.AUDIT_READ: "collusion",
-            Right.PIPELINE_WRITE: "look_for_collusion",
+            Right.AUDIT_READ: "favours",
+            Right.PIPELINE_WRITE: "look_for_favours",
             Right.ACCOUNT_WRITE: "leave",
         }
     )
@@ -137,21 +137,21 @@ class ProjectViewSet(ResourceViewSet):
         body = self.read_body(JudgesChange)
         return Response(JudgesOut(choose_judges(project=project, by=current_user(request), **body)).data)
 
-    @extend_schema(responses=CollusionOut, operation_id="projects_collusion_read")
+    @extend_schema(responses=FavoursOut, operation_id="projects_favours_read")
     @action(detail=True, filter_backends=[], pagination_class=None)
-    def collusion(self, request: Request, slug: str) -> Response:
-        """Who judges alike beyond chance, as it was last looked at. It is a reason to look, not proof."""
+    def favours(self, request: Request, slug: str) -> Response:
+        """Who favours whom beyond chance, as it was last looked at. It is a reason to look, not proof."""
         self.check_no_parameters()
-        found = CollusionScreen.objects.filter(project=self.get_object()).first()
-        return Response(CollusionOut(found or CollusionScreen()).data)
+        found = FavourScreen.objects.filter(project=self.get_object()).first()
+        return Response(FavoursOut(found or FavourScreen()).data)
 
-    @extend_schema(request=NoFields, responses=CollusionOut, operation_id="projects_collusion_look")
-    @collusion.mapping.post
-    def look_for_collusion(self, request: Request, slug: str) -> Response:
-        """Look now; it is looked once a day by itself. Takes seconds where much was judged."""
+    @extend_schema(request=NoFields, responses=FavoursOut, operation_id="projects_favours_look")
+    @favours.mapping.post
+    def look_for_favours(self, request: Request, slug: str) -> Response:
+        """Look now; it is looked once a day by itself."""
         project = self.get_object()
         self.read_body(NoFields)
-        return Response(CollusionOut(screen_project(project=project, by=current_user(request))).data)
+        return Response(FavoursOut(screen_project(project=project, by=current_user(request))).data)
 
 
 class MembershipViewSet(ResourceViewSet):

@@ -7,8 +7,8 @@ from apps.console.views import managers, quality
 urlpatterns = [
     path("quality/", quality.show_quality, name="quality"),
     path("quality/quarantine/", quality.quarantine_rater, name="rater-quarantine"),
-    path("quality/alike/look/", quality.look_for_collusion, name="collusion-screen"),
-    path("quality/alike/<str:key>/dismiss/", quality.dismiss_group, name="collusion-dismiss"),
+    path("quality/favours/look/", quality.look_for_favours, name="favours-look"),
+    path("quality/favours/<str:key>/dismiss/", quality.dismiss_group, name="favour-dismiss"),
     path("quality/judges/probe/", quality.probe_judge, name="judge-probe"),
     path("quality/<int:rater_id>/", quality.show_rater, name="rater"),
     path("quality/managers/<int:fit_id>/", managers.show_manager_run, name="manager-run"),

@@ -7,12 +7,12 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
 from apps.calibration import services as calibration
-from apps.calibration.models import CollusionScreen, Rater
+from apps.calibration.models import FavourScreen, Rater
 from apps.console.selectors import quality
 from apps.console.selectors.managers import find_fits
 from apps.console.views.frame import Scene, act, leave, project_view, read_number, show
 from apps.feedback import gold, rules
-from apps.feedback.colluding import screen_project
+from apps.feedback.favours import screen_project
 from apps.feedback.judges import find_named_judges
 from apps.feedback.models import Feedback, GoldItem
 from apps.judges.selectors import list_judges
@@ -29,7 +29,7 @@ def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "scorers": quality.find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "probed": list_judges(scene.project, find_named_judges(scene.project)) if _sees_probes(scene) else (),
-        "alike": CollusionScreen.objects.filter(project=scene.project).first() if _sees_all(scene) else None,
+        "favours": FavourScreen.objects.filter(project=scene.project).first() if _sees_all(scene) else None,
         "may_probe": scene.may(Right.EVALS_WRITE),
         "gold": gold.list_gold(scene.project) if _sees_all(scene) else (),
         "gold_rate": rules.validate_review_policy(scene.project.review_policy).gold_rate,
@@ -84,8 +84,8 @@ def quarantine_rater(request: HttpRequest, scene: Scene) -> HttpResponse:
 
 @require_POST
 @project_view(Right.PIPELINE_WRITE)
-def look_for_collusion(request: HttpRequest, scene: Scene) -> HttpResponse:
-    act(request, _("Looked at who judges alike."), lambda: screen_project(project=scene.project, by=scene.user))
+def look_for_favours(request: HttpRequest, scene: Scene) -> HttpResponse:
+    act(request, _("Looked at who favours whom."), lambda: screen_project(project=scene.project, by=scene.user))
     return leave(scene, "quality")
 
 

@@ -97,21 +97,21 @@ def test_base_weights_are_compared_again(as_alice: Caller, as_bob: Caller, proje
     assert as_alice.get(f"workers/{worker.pk}").body["base_compared"] == found
 
 
-def test_who_judges_alike_is_looked_at_by_managers_and_read_by_who_reads_the_audit(
+def test_who_favours_whom_is_looked_at_by_managers_and_read_by_who_reads_the_audit(
     as_owner: Caller, as_alice: Caller, call_as: Any, project: Project
 ) -> None:
-    before = as_alice.get("projects/shop/collusion").body
-    assert before == {"screened_at": None, "raters": 0, "tasks": 0, "reason": "", "groups": []}
+    before = as_alice.get("projects/shop/favours").body
+    assert before == {"screened_at": None, "raters": 0, "lines": 0, "reason": "", "groups": []}
     build_colluders(project)
-    looked = as_alice.post("projects/shop/collusion", {})
+    looked = as_alice.post("projects/shop/favours", {})
     assert looked.status == 200
-    [group] = [one for one in looked.body["groups"] if one["kind"] == "favour"]
+    [group] = looked.body["groups"]
     assert (group["raters"], group["line"]) == (["user:hugo", "user:ines"], "bad")
-    assert as_owner.get("projects/shop/collusion").body == looked.body
+    assert as_owner.get("projects/shop/favours").body == looked.body
     as_hugo = call_as(User.objects.get(username="hugo"))
-    assert as_hugo.get("projects/shop/collusion").status == 403
-    assert as_hugo.post("projects/shop/collusion", {}).status == 403
+    assert as_hugo.get("projects/shop/favours").status == 403
+    assert as_hugo.post("projects/shop/favours", {}).status == 403
     stranger = make_user("stranger")
     Member.objects.create(project=make_project("other"), user=stranger, role=Role.MANAGER)
-    assert call_as(stranger).get("projects/shop/collusion").status == 404
-    assert call_as(stranger).post("projects/shop/collusion", {}).status == 404
+    assert call_as(stranger).get("projects/shop/favours").status == 404
+    assert call_as(stranger).post("projects/shop/favours", {}).status == 404

@@ -13,7 +13,7 @@ from pytest_django import DjangoDbBlocker
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
-from apps.calibration.models import CollusionScreen, Comparison, Rater
+from apps.calibration.models import Comparison, FavourScreen, Rater
 from apps.console.selectors.quality import _measure_agreement, show_quality
 from tests.apps.console.builders import sign_in
 from tests.apps.console.quality_scenery import build_raters
@@ -186,12 +186,12 @@ def test_a_hostile_handle_is_shown_and_not_run(project: Project, alice: User) ->
     assert "U+202E" in html
 
 
-def test_who_judges_alike_is_shown_and_a_manager_decides(alice: User) -> None:
+def test_who_favours_whom_is_shown_and_a_manager_decides(alice: User) -> None:
     project = Project.objects.get(slug="shop")
     build_colluders(project)
     client, quality = sign_in(alice), reverse("console:quality", args=("shop",))
     assert "not looked at yet" in look(alice)
-    client.post(reverse("console:collusion-screen", args=("shop",)))
+    client.post(reverse("console:favours-look", args=("shop",)))
     html = " ".join(look(alice).split())
     assert "hugo, ines" in html
     assert re.search(r"Approve 100\.0\s% of the work of bad \(32 judgements\); others approve 12\.5\s% of it", html)
@@ -202,18 +202,18 @@ def test_who_judges_alike_is_shown_and_a_manager_decides(alice: User) -> None:
     assert "alice decided that: judges the work of bad apart from the rest" in " ".join(
         look(alice, "rater", hugo.pk).split()
     )
-    key = next(one["key"] for one in CollusionScreen.objects.get().groups if one["kind"] == "favour")
-    client.post(reverse("console:collusion-dismiss", args=("shop", key)), {"reason": "the style guide is theirs"})
+    key = FavourScreen.objects.get().groups[0]["key"]
+    client.post(reverse("console:favour-dismiss", args=("shop", key)), {"reason": "the style guide is theirs"})
     html = look(alice)
     assert "the style guide is theirs" in html
     assert client.get(quality).status_code == 200
 
 
-def test_who_judges_alike_is_not_shown_to_reviewers_nor_acted_on_by_auditors(project: Project, alice: User) -> None:
+def test_who_favours_whom_is_not_shown_to_reviewers_nor_acted_on_by_auditors(project: Project, alice: User) -> None:
     build_colluders(project)
-    sign_in(alice).post(reverse("console:collusion-screen", args=("shop",)))
+    sign_in(alice).post(reverse("console:favours-look", args=("shop",)))
     ines = User.objects.get(username="ines")
-    assert "alike" not in look(ines)
+    assert "Who favours whom" not in look(ines)
     auditor = make_user("ada")
     Member.objects.create(project=project, user=auditor, role=Role.AUDITOR)
     html = look(auditor)

@@ -35,7 +35,7 @@ QUERIES: Mapping[str, int] = {
     "proposal": 10,
     "proposals_decided": 10,
     "proposal_rules": 10,
-    "quality": 19,  # judges and their probes, who judges alike
+    "quality": 19,  # judges and their probes, who favours whom
     "manager_run": 13,
     "manager_adapter": 13,
     "rater": 14,

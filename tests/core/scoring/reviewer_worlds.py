@@ -4,12 +4,11 @@ import random
 from collections.abc import Hashable
 from typing import Literal, NamedTuple
 
-from tentalis.core.scoring.collusion import Word
+from tentalis.core.scoring.favour import Word
 
-Plan = Literal["none", "favour", "opposite", "careful"]
+Plan = Literal["none", "favour", "careful"]
 GOLD, GOLD_READERS = 0.05, 5
 HARD, FOLLOWS = 0.3, 0.93
-SCRIPTED = 0.3
 
 
 class World(NamedTuple):
@@ -30,13 +29,12 @@ def draw_world(
     and there everybody is honest. Colluders keep to their plan in 93 % of what it covers.
 
     Args:
-        plan: `favour`: they approve all of the worst line's work; `opposite`: on tasks drawn by lot they say the
-            opposite of what is right; `careful`: nobody colludes, but two are right in 97 % of all tasks and the
-            others in about 75 %; `none`: nobody does.
+        plan: `favour`: they approve all of the worst line's work; `careful`: nobody does, but two are right in 97 % of
+            all tasks and the others in about 75 %; `none`: nobody does.
         each: tasks that each reviewer judges; readers: reviewers of a task.
     """
     rng = random.Random(seed)
-    bad = frozenset(range(round(share * reviewers)) if plan in ("favour", "opposite") else ())
+    bad = frozenset(range(round(share * reviewers)) if plan == "favour" else ())
     careful = frozenset(range(2) if plan == "careful" else ())
     low, high = ((0.75, 0.85), (0.65, 0.8)) if careful else ((0.82, 0.97), (0.75, 0.97))
     skills = [
@@ -49,8 +47,6 @@ def draw_world(
     for task in range(reviewers * each // readers):
         line = rng.randrange(lines)
         truth, is_hard = rng.random() < chances[line], rng.random() < HARD
-        is_planned = line == 0 if plan == "favour" else rng.random() < SCRIPTED
-        scripted = True if plan == "favour" else not truth
         if is_gold := rng.random() < GOLD:
             known[task] = truth
         for one in rng.sample(range(reviewers), GOLD_READERS if is_gold else readers):
@@ -58,7 +54,7 @@ def draw_world(
             if is_hard and one not in careful:
                 skill = 0.5 + (skill - 0.5) / 2
             says = truth if rng.random() < skill else not truth
-            if one in bad and is_planned and not is_gold and rng.random() < FOLLOWS:
-                says = scripted
+            if one in bad and line == 0 and not is_gold and rng.random() < FOLLOWS:
+                says = True
             words.append(Word(f"user:r{one:02}", task, task, f"line {line}", says))
     return World(words, known, frozenset(f"user:r{one:02}" for one in bad))

@@ -1,7 +1,7 @@
-"""Look for reviewers of a project who judge alike beyond chance (`core.scoring.collusion`), and keep what is found."""
+"""Look for reviewers of a project who favour somebody beyond chance (`core.scoring.favour`), and keep what is found."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.calibration.models import CollusionScreen, Comparison
+from apps.calibration.models import Comparison, FavourScreen
 from apps.calibration.services import keep_screen, name_group
 from apps.feedback.comparing import Item, load_words, read_scores
 from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt
 from tentalis.core.scoring.calibration import approves
-from tentalis.core.scoring.collusion import Group, Word, screen
+from tentalis.core.scoring.favour import Group, Word, screen
 
 BY = "timetable"
 FEEDBACKS = 5_000
@@ -37,14 +37,14 @@ class Said(NamedTuple):
 def screen_oldest() -> int:
     """Look at the project whose last look is oldest, if that is older than EVERY. Returns how many were looked at."""
     active = Project.objects.filter(archived_at=None)
-    project = active.order_by(F("collusion_screen__screened_at").asc(nulls_first=True), "pk").first()
+    project = active.order_by(F("favour_screen__screened_at").asc(nulls_first=True), "pk").first()
     if project is None or _is_fresh(project):
         return 0
     _screen(project, by=BY)
     return 1
 
 
-def screen_project(*, project: Project, by: User) -> CollusionScreen:
+def screen_project(*, project: Project, by: User) -> FavourScreen:
     """Look now.
 
     Raises:
@@ -84,36 +84,19 @@ def load_said(project: Project) -> Said:
 
 
 def _is_fresh(project: Project) -> bool:
-    return CollusionScreen.objects.filter(project=project, screened_at__gt=timezone.now() - EVERY).exists()
+    return FavourScreen.objects.filter(project=project, screened_at__gt=timezone.now() - EVERY).exists()
 
 
-def _screen(project: Project, *, by: str) -> CollusionScreen:
+def _screen(project: Project, *, by: str) -> FavourScreen:
     said = load_said(project)
-    found = screen(said.words, known=said.known, seed=project.pk)
+    found = screen(said.words, known=said.known)
     examples = {name_group(group): _find_examples(group, said) for group in found.groups}
     return keep_screen(project=project, found=found, examples=examples, by=by)
 
 
 def _find_examples(group: Group, said: Said) -> Sequence[int]:
-    """The newest tasks that show it: on which two of it agree, those first on which another says otherwise; or of the
-    line, on which one of it said what sets it apart."""
-    if group.kind == "favour":
-        leans = group.share > group.expected
-        ours = (word for word in said.words if word.rater in group.raters and word.line == group.line)
-        return _take_newest(word.task for word in ours if word.approves == leans and word.item not in said.known)
-    by_item: dict[tuple[int, object], list[Word]] = defaultdict(list)
-    for word in said.words:
-        if word.item not in said.known:
-            by_item[word.task, word.item].append(word)
-    disputed, agreed = set(), set()
-    for (task, _), words in by_item.items():
-        ours = {word.rater: word.approves for word in words if word.rater in group.raters}
-        if len(ours) >= 2 and len(set(ours.values())) == 1:
-            agreed.add(task)
-            if any(word.approves not in ours.values() for word in words):
-                disputed.add(task)
-    return [*_take_newest(disputed), *_take_newest(agreed - disputed)][:EXAMPLES]
-
-
-def _take_newest(tasks: Iterable[int]) -> list[int]:
-    return sorted(set(tasks), reverse=True)[:EXAMPLES]
+    """The newest tasks of the line on which one of them said what sets the group apart."""
+    leans = group.share > group.expected
+    ours = (word for word in said.words if word.rater in group.raters and word.line == group.line)
+    tasks = {word.task for word in ours if word.approves == leans and word.item not in said.known}
+    return sorted(tasks, reverse=True)[:EXAMPLES]

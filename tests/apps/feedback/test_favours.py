@@ -1,4 +1,4 @@
-"""Reviewers of a project who judge alike: what is read, what is kept, who is told, and what a person decides."""
+"""Reviewers of a project who favour a worker: what is read, what is kept, who is told, and what a person decides."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
-from apps.calibration.models import CollusionScreen, Comparison, Rater
+from apps.calibration.models import Comparison, FavourScreen, Rater
 from apps.calibration.selectors import weights_of
 from apps.calibration.services import (
     JudgedRow,
@@ -21,7 +21,7 @@ from apps.calibration.services import (
     reinstate,
 )
 from apps.erasure.records import forget_person
-from apps.feedback.colluding import EXAMPLES, load_said, screen_oldest, screen_project
+from apps.feedback.favours import EXAMPLES, load_said, screen_oldest, screen_project
 from apps.feedback.models import Feedback
 from apps.tasks.models import Task
 from tests.apps.feedback.reviewers import COLLUDERS, HONEST, TASKS_EACH, build_colluders, say
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.django_db
 NAMED = [f"user:{name}" for name in COLLUDERS]
 
 
-def find_favour(kept: CollusionScreen) -> dict[str, object]:
-    [group] = [one for one in kept.groups if one["kind"] == "favour"]
+def find_favour(kept: FavourScreen) -> dict[str, object]:
+    [group] = kept.groups
     return dict(group)
 
 
@@ -50,14 +50,14 @@ def test_the_audit_tells_of_a_group_once_and_it_keeps_its_time(project: Project,
     first = find_favour(screen_project(project=project, by=alice))
     again = find_favour(screen_project(project=project, by=alice))
     assert again["found_at"] == first["found_at"]
-    told = [entry for entry in AuditEntry.objects.filter(kind="collusion.suspected") if entry.payload["line"] == "bad"]
+    told = AuditEntry.objects.filter(kind="favour.suspected")
     assert [(entry.actor, entry.payload["raters"]) for entry in told] == [("user:alice", NAMED)]
 
 
 def test_honest_reviewers_are_not_named(project: Project, alice: User) -> None:
     build_colluders(project, favour=False)
     assert screen_project(project=project, by=alice).groups == []
-    assert not AuditEntry.objects.filter(kind="collusion.suspected").exists()
+    assert not AuditEntry.objects.filter(kind="favour.suspected").exists()
 
 
 def test_of_three_reviewers_it_is_said_that_nothing_can_be_told(project: Project, alice: User) -> None:
@@ -123,10 +123,10 @@ def test_a_reviewer_may_not_look(project: Project) -> None:
 def test_the_timetable_looks_at_each_project_once_a_day(project: Project) -> None:
     make_project("archived", archived_at=project.created_at)
     assert screen_oldest() == 1
-    kept = CollusionScreen.objects.get()
+    kept = FavourScreen.objects.get()
     assert (kept.project, kept.raters) == (project, 0)
     assert screen_oldest() == 0
-    CollusionScreen.objects.update(screened_at=kept.screened_at - timedelta(days=2))
+    FavourScreen.objects.update(screened_at=kept.screened_at - timedelta(days=2))
     assert screen_oldest() == 1
 
 
@@ -145,7 +145,7 @@ def test_a_manager_quarantines_one_of_them_and_only_a_person_ends_it(project: Pr
 
 
 def test_a_machine_that_a_person_quarantined_does_not_come_back_by_itself(project: Project, alice: User) -> None:
-    """It was found by whom it judges like, not by its errors: being right is no reason to use it again."""
+    """A person found it, not its errors: being right is no reason to use it again."""
     attempt = build_colluders(project, tasks=1)[0].attempts.get()
     rows = [JudgedRow(attempt.pk, None, 1.0, 1.0, "verified")]
     record_comparisons(project_id=project.pk, sittings=[Sitting("agent:rule-book", "ai", rows)])
@@ -181,7 +181,7 @@ def test_a_group_is_dismissed_with_a_reason_that_stays_and_never_by_one_of_it(pr
     dismiss_group(project=project, key=key, reason="they wrote the style guide", by=alice)
     again = find_favour(screen_project(project=project, by=alice))
     assert (again["dismissed_by"], again["dismiss_reason"]) == ("user:alice", "they wrote the style guide")
-    assert AuditEntry.objects.filter(kind="collusion.dismissed").get().payload["raters"] == NAMED
+    assert AuditEntry.objects.filter(kind="favour.dismissed").get().payload["raters"] == NAMED
 
 
 def test_who_is_forgotten_is_in_no_example_that_a_later_look_gives(project: Project, alice: User) -> None:

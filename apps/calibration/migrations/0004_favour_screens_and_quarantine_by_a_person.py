@@ -22,26 +22,26 @@ class Migration(migrations.Migration):
             field=models.CharField(blank=True, db_default="", default="", max_length=120),
         ),
         migrations.CreateModel(
-            name="CollusionScreen",
+            name="FavourScreen",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("screened_at", models.DateTimeField()),
                 ("raters", models.PositiveIntegerField(default=0)),
-                ("tasks", models.PositiveIntegerField(default=0)),
+                ("lines", models.PositiveIntegerField(default=0)),
                 ("reason", models.CharField(blank=True, max_length=300)),
                 ("groups", models.JSONField(default=list)),
                 (
                     "project",
                     models.OneToOneField(
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="collusion_screen",
+                        related_name="favour_screen",
                         to="accounts.project",
                     ),
                 ),
             ],
             options={
-                "indexes": [models.Index(fields=["screened_at"], name="collusion_screen_oldest")],
+                "indexes": [models.Index(fields=["screened_at"], name="favour_screen_oldest")],
             },
         ),
     ]
