@@ -59,11 +59,10 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
         Fields(_("Side by side, where no check says what is right"), ("blind_pairs", "people_per_pair")),
         Fields(_("What answers look like"), ("length_drift", "base_distance_nats"), is_seldom=True),
         Fields(
-            _("What the base model can do besides"),
-            ("capability_pairs", "text_margin_nats", "reasoning_margin"),
+            _("What no reward sees"),
+            ("capability_pairs", "text_margin_nats", "reasoning_margin", "alignment_margin"),
             is_seldom=True,
         ),
-        Fields(_("Honest where it is tempted"), ("alignment_margin",), is_seldom=True),
         Fields(_("Canary"), ("canary_percent",)),
         Fields(
             _("Limits that refuse a run"),
