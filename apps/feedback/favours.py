@@ -1,7 +1,7 @@
 """Look for reviewers of a project who favour somebody beyond chance (`core.scoring.favour`), and keep what is found."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Said(NamedTuple):
     """What a project's reviewers said lately, and what is known of it."""
 
     words: list[Word]
-    known: dict[Item, bool]
+    known: Mapping[Hashable, bool]
 
 
 def screen_oldest() -> int:
@@ -77,7 +77,7 @@ def load_said(project: Project) -> Said:
     truths = Comparison.objects.filter(
         attempt__in=list(lines), source__in=(Comparison.Source.GOLD, Comparison.Source.VERIFIED)
     )
-    known = {
+    known: dict[Hashable, bool] = {
         (attempt, step): approves(truth) for attempt, step, truth in truths.values_list("attempt", "step", "truth")
     }
     return Said(list(words.values()), known)
