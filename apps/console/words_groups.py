@@ -86,14 +86,15 @@ GROUPS: Mapping[str, Sequence[Fields]] = {
         Fields(_("Adapter (LoRA)"), ("lora_rank", "lora_alpha", "target_modules", "precision"), True),
         Fields(_("Optimiser"), ("schedule", "warmup_updates", "beta1", "beta2", "weight_decay", "std_floor"), True),
         Fields(
-            _("Hints"), ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip"), True
+            _("Hints and voices"),
+            ("teacher", "opd_clip", "opd_least_share", "opd_top_k", "opd_hints", "opd_top_k_clip", "most_voice_share"),
+            True,
         ),
         Fields(
             _("Long answers"),
             ("answer_tokens", "cut_answers_teach", "overlong_buffer", "overlong_penalty", "refill"),
             True,
         ),
-        Fields(_("Reviewers"), ("most_voice_share",), True),
         Fields(_("Preferences: DPO, IPO, KTO"), ("beta", "nll_coef", "kto_desirable", "kto_undesirable"), True),
         Fields(_("Imitation (SFT)"), ("rehearsal_texts", "sft_temperature", "sft_weight_max"), True),
         Fields(

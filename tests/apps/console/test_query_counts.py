@@ -73,7 +73,7 @@ QUERIES: Mapping[str, int] = {
     "taskset_add": 11,
     "taskset_split": 10,
     "taskset_freeze": 10,
-    "item_delete": 10,
+    "item_delete": 11,
     "task_keep": 11,
     "checks": 11,
     "check_delete": 13,
