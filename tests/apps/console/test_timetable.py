@@ -126,7 +126,7 @@ def test_what_nobody_set_is_folded_away_and_what_somebody_set_names_the_usual(cl
     project.save(update_fields=["recipe"])
     page = read_section(client, "recipe")
     assert "<summary>Optimiser</summary>" not in page
-    assert "<summary>Hints</summary>" in page
+    assert "<summary>Hints and voices</summary>" in page
     assert "Usually: 0.9." in page
 
 

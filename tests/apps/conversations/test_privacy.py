@@ -238,7 +238,7 @@ def test_what_is_to_be_forgotten_must_be_said_clearly(project: Project, asked: d
 def test_a_short_name_is_forgotten_where_a_conversation_has_exactly_that(project: Project) -> None:
     owner = make_owner(project)
     Talk(project, end_user="al").ask(user("Hello"), answer="Hello.")
-    with pytest.raises(BadInputError, match="no session has"):
+    with pytest.raises(BadInputError, match="that none has"):
         find_person(project=project, by=owner, end_user="a")
     assert find_person(project=project, by=owner, end_user="al").counts["sessions"] == 1
 
