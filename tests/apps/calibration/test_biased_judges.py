@@ -78,11 +78,11 @@ def test_a_judge_with_37_per_cent_false_approvals_is_below_a_tenth_within_200_au
     assert "prm unscored (it lost its calibration and is quarantined)" in after.score_details["words"]
 
 
-def test_a_partly_trusted_judge_counts_for_that_part(judged: Project) -> None:
+def test_what_only_supports_weighs_no_more_beside_a_partly_trusted_judge(judged: Project) -> None:
     Rater.objects.create(project=judged, handle="scorer:prm", kind="scorer", weight=0.5)
     found = score_unverified(judged)
     assert found.score_details["trust"] == {"prm": 0.5}
-    assert found.score_details["weights"] == {"prm": pytest.approx(0.6), "effort": pytest.approx(0.4)}
+    assert found.score_details["weights"] == {"prm": pytest.approx(0.75), "effort": pytest.approx(0.25)}
     assert found.score == pytest.approx(0.6 * 0.95 + 0.4 * 2 / 3)
 
 
