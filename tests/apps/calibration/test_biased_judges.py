@@ -83,7 +83,7 @@ def test_what_only_supports_weighs_no_more_beside_a_partly_trusted_judge(judged:
     found = score_unverified(judged)
     assert found.score_details["trust"] == {"prm": 0.5}
     assert found.score_details["weights"] == {"prm": pytest.approx(0.75), "effort": pytest.approx(0.25)}
-    assert found.score == pytest.approx(0.6 * 0.95 + 0.4 * 2 / 3)
+    assert found.score == pytest.approx(0.75 * 0.95 + 0.25 * 2 / 3)
 
 
 def make_verified(project: Project, **values: object) -> Task:
