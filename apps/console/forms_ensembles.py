@@ -6,8 +6,13 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
-from apps.workers.ensembles import MOST_WAIT_S, WAIT_S
 from apps.workers.models import Ensemble
+from tentalis.core.field_limits import (
+    ENSEMBLE_WAIT_S,
+    MAX_ENSEMBLE_MEMBERS,
+    MAX_ENSEMBLE_WAIT_S,
+    MIN_ENSEMBLE_MEMBERS,
+)
 
 
 class EnsembleForm(forms.Form):
@@ -25,8 +30,8 @@ class EnsembleForm(forms.Form):
     wait_s = forms.IntegerField(
         label=_("Seconds to wait for the others"),
         min_value=1,
-        max_value=MOST_WAIT_S,
-        initial=WAIT_S,
+        max_value=MAX_ENSEMBLE_WAIT_S,
+        initial=ENSEMBLE_WAIT_S,
         help_text=_("Once one of them has answered. Who is later is left."),
     )
 
@@ -34,9 +39,9 @@ class EnsembleForm(forms.Form):
         super().__init__(*args, **kwargs)
         names = ", ".join(project.workers.filter(is_active=True).values_list("name", flat=True))
         self.fields["members"].help_text = _(
-            "Names of 2 to 8 workers, one a line. Their order decides where their answers leave it open. "
-            "There are: %(names)s."
-        ) % {"names": names or "–"}
+            "Names of %(least)s to %(most)s workers, one a line. Their order decides where their answers leave it "
+            "open. There are: %(names)s."
+        ) % {"least": MIN_ENSEMBLE_MEMBERS, "most": MAX_ENSEMBLE_MEMBERS, "names": names or "–"}
         if ensemble is not None:
             del self.fields["name"]
 

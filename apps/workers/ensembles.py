@@ -1,10 +1,10 @@
 """Ensembles: workers of a project that are asked together; made, changed and removed."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
@@ -14,14 +14,18 @@ from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError, NotFoundError
 from apps.workers.kinds import find_kind
 from apps.workers.models import ENSEMBLE, Ensemble, Worker
+from apps.workers.naming import insert_named
+from tentalis.core.field_limits import (
+    ENSEMBLE_WAIT_S,
+    MAX_ENSEMBLE_MEMBERS,
+    MAX_ENSEMBLE_WAIT_S,
+    MIN_ENSEMBLE_MEMBERS,
+)
 
-LEAST_MEMBERS: Final = 2
-MOST_MEMBERS: Final = 8
-WAIT_S: Final = 30
-MOST_WAIT_S: Final = 600
 
-
-def create_ensemble(*, project: Project, name: str, members: Sequence[str], by: User, wait_s: int = WAIT_S) -> Ensemble:
+def create_ensemble(
+    *, project: Project, name: str, members: Sequence[str], by: User, wait_s: int = ENSEMBLE_WAIT_S
+) -> Ensemble:
     """Have workers of a project asked together.
 
     Args:
@@ -36,12 +40,7 @@ def create_ensemble(*, project: Project, name: str, members: Sequence[str], by: 
     ensemble = Ensemble(project=project, name=name, members=list(members), wait_s=wait_s)
     with transaction.atomic():
         _check(ensemble)
-        try:
-            with transaction.atomic():
-                ensemble.save()
-        except IntegrityError:
-            message = f"the name {name} is taken in {project.slug}"
-            raise ConflictError(message, errors={"name": [message]}) from None
+        insert_named(ensemble)
         payload = {"name": name, "members": ensemble.members, "wait_s": wait_s}
         record(Kind.ENSEMBLE_CREATED, subject=ensemble, by=by.handle, payload=payload)
     return ensemble
@@ -112,8 +111,8 @@ def _check(ensemble: Ensemble) -> None:
         }
     if complaint := _check_members(ensemble):
         errors["members"] = [complaint]
-    if type(ensemble.wait_s) is not int or not 1 <= ensemble.wait_s <= MOST_WAIT_S:
-        errors["wait_s"] = [f"wanted whole seconds from 1 to {MOST_WAIT_S}, found {ensemble.wait_s!r:.40}"]
+    if type(ensemble.wait_s) is not int or not 1 <= ensemble.wait_s <= MAX_ENSEMBLE_WAIT_S:
+        errors["wait_s"] = [f"wanted whole seconds from 1 to {MAX_ENSEMBLE_WAIT_S}, found {ensemble.wait_s!r:.40}"]
     if errors:
         message = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
         raise BadInputError(message, errors=errors)
@@ -123,9 +122,11 @@ def _check_members(ensemble: Ensemble) -> str:
     names = ensemble.members
     if not all(isinstance(name, str) for name in names):
         return f"wanted names of workers, found {names!r:.100}"
-    if not LEAST_MEMBERS <= len(names) <= MOST_MEMBERS or len(set(names)) < len(names):
+    if not MIN_ENSEMBLE_MEMBERS <= len(names) <= MAX_ENSEMBLE_MEMBERS or len(set(names)) < len(names):
         found = ", ".join(names)
-        return f"wanted {LEAST_MEMBERS} to {MOST_MEMBERS} workers, each once; found {found or 'none':.200}"
+        return (
+            f"wanted {MIN_ENSEMBLE_MEMBERS} to {MAX_ENSEMBLE_MEMBERS} workers, each once; found {found or 'none':.200}"
+        )
     if nested := [name for name in names if name.startswith(f"{ENSEMBLE}/")]:
         return f"wanted workers: an ensemble is no member of another; found {nested[0]:.100}"
     rows = Worker.objects.filter(project=ensemble.project_id, name__in=names).order_by("pk")

@@ -9,6 +9,7 @@ from apps.base.models import Timestamped
 from apps.inference.models import Provider
 from apps.workers.kinds import CHAT, ECHO, OPENCLAW, OUTSIDE, find_kind
 from apps.worlds.registry import DEFAULT
+from tentalis.core.field_limits import ENSEMBLE_WAIT_S, MAX_ENSEMBLE_WAIT_S
 
 NAME = RegexValidator(r"^[a-z0-9][a-z0-9_-]*$", "Lower-case letters, digits, - and _.")
 ENSEMBLE = "ensemble"
@@ -127,13 +128,15 @@ class Ensemble(Timestamped):
     project = models.ForeignKey(Project, models.CASCADE, related_name="ensembles")
     name = models.CharField(max_length=64, validators=[NAME])
     members = models.JSONField(default=list)
-    wait_s = models.PositiveSmallIntegerField(default=30)
+    wait_s = models.PositiveSmallIntegerField(default=ENSEMBLE_WAIT_S)
 
     class Meta:
         ordering = ["name"]
         constraints = [
             models.UniqueConstraint(fields=["project", "name"], name="ensemble_name_is_unique"),
-            models.CheckConstraint(condition=Q(wait_s__gte=1, wait_s__lte=600), name="ensemble_waits_1_to_600_s"),
+            models.CheckConstraint(
+                condition=Q(wait_s__gte=1, wait_s__lte=MAX_ENSEMBLE_WAIT_S), name="ensemble_waits_1_to_600_s"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import ProtectedError
 from django.utils import timezone
 
@@ -20,6 +20,7 @@ from apps.workers.ensembles import require_no_member
 from apps.workers.kept import take_kept
 from apps.workers.kinds import KINDS
 from apps.workers.models import Worker
+from apps.workers.naming import insert_named
 from apps.workers.rules import find_errors, say_learners
 from apps.workers.selectors import find_base_model
 
@@ -112,12 +113,7 @@ def create_worker(
         if learns_with is not None:
             worker.learns_with = _lock([learns_with])[learns_with.pk]
         _check(worker)
-        try:
-            with transaction.atomic():
-                worker.save()
-        except IntegrityError:
-            message = f"the name {name} is taken in {project.slug}"
-            raise ConflictError(message, errors={"name": [message]}) from None
+        insert_named(worker)
         payload = {"name": name, "kind": kind} | ({"learns_with": learns_with.name} if learns_with else {})
         record(Kind.WORKER_CREATED, subject=worker, by=by.handle, payload=payload)
     return worker

@@ -6,14 +6,31 @@ import typer
 
 from tentalis.cli.output import AsJson, Project, print_result, print_row, print_rows
 from tentalis.cli.session import choose_project, find_by_name, list_rows, open_client
+from tentalis.core.field_limits import (
+    ENSEMBLE_WAIT_S,
+    MAX_ENSEMBLE_MEMBERS,
+    MAX_ENSEMBLE_WAIT_S,
+    MIN_ENSEMBLE_MEMBERS,
+)
 
 if TYPE_CHECKING:
     from tentalis.client import Client, Json
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name or number.")]
-MEMBER = "Name of a worker; repeatable, 2 to 8; their order decides where their answers leave it open."
-WAIT = "Seconds in which the others may answer once one of them has; default: 30."
+MEMBER = (
+    f"Name of a worker; repeatable, {MIN_ENSEMBLE_MEMBERS} to {MAX_ENSEMBLE_MEMBERS}; their order decides where their "
+    "answers leave it open."
+)
+Wait = Annotated[
+    int | None,
+    typer.Option(
+        "--wait",
+        min=1,
+        max=MAX_ENSEMBLE_WAIT_S,
+        help=f"Seconds in which the others may answer once one of them has; default: {ENSEMBLE_WAIT_S}.",
+    ),
+]
 
 
 @app.command("list")
@@ -28,7 +45,7 @@ def list_ensembles(project: Project = "", as_json: AsJson = False) -> None:
 def create(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits, - and _.")],
     member: Annotated[list[str], typer.Option("--member", "-m", help=MEMBER)],
-    wait_s: Annotated[int | None, typer.Option("--wait", min=1, max=600, help=WAIT)] = None,
+    wait_s: Wait = None,
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
@@ -49,7 +66,7 @@ def show(name: Name, project: Project = "", as_json: AsJson = False) -> None:
 def change(
     name: Name,
     member: Annotated[list[str] | None, typer.Option("--member", "-m", help=f"{MEMBER} All there are to be.")] = None,
-    wait_s: Annotated[int | None, typer.Option("--wait", min=1, max=600, help=WAIT)] = None,
+    wait_s: Wait = None,
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:

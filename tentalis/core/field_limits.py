@@ -28,6 +28,9 @@ MAX_HANDED_IN_STEPS = 500
 """Of an attempt that an agent did outside."""
 MAX_GROUP = 64
 """Attempts at a task."""
+MIN_ENSEMBLE_MEMBERS, MAX_ENSEMBLE_MEMBERS = 2, 8
+ENSEMBLE_WAIT_S, MAX_ENSEMBLE_WAIT_S = 30, 600
+"""For the others, once one member has answered: where nobody says otherwise, and at most."""
 MAX_BATCH_TASKS = 100_000
 MAX_HELD_OUT_PERCENT = 50
 MAX_TRIED_PERCENT = 50

@@ -4,13 +4,21 @@ from rest_framework import serializers
 
 from apps.api.serializers.rows import RowOut
 from apps.api.serializers.strict import StrictSerializer, TextField, WholeNumberField
-from apps.workers.ensembles import MOST_WAIT_S
 from apps.workers.models import Ensemble
+from tentalis.core.field_limits import (
+    ENSEMBLE_WAIT_S,
+    MAX_ENSEMBLE_MEMBERS,
+    MAX_ENSEMBLE_WAIT_S,
+    MIN_ENSEMBLE_MEMBERS,
+)
 
 MEMBERS_HELP = (
-    "Names of 2 to 8 workers of the project, each asked at once; their order decides where their answers leave it open."
+    f"Names of {MIN_ENSEMBLE_MEMBERS} to {MAX_ENSEMBLE_MEMBERS} workers of the project, each asked at once; their "
+    "order decides where their answers leave it open."
 )
-WAIT_HELP = "Seconds in which the others may answer once one of them has; who is later is left. Default: 30."
+WAIT_HELP = (
+    f"Seconds in which the others may answer once one of them has; who is later is left. Default: {ENSEMBLE_WAIT_S}."
+)
 
 
 class EnsembleOut(RowOut[Ensemble]):
@@ -28,7 +36,7 @@ class EnsembleChange(StrictSerializer):
     """What of an ensemble can change."""
 
     members = serializers.ListField(child=TextField(max_length=300), required=False, help_text=MEMBERS_HELP)
-    wait_s = WholeNumberField(required=False, min_value=1, max_value=MOST_WAIT_S, help_text=WAIT_HELP)
+    wait_s = WholeNumberField(required=False, min_value=1, max_value=MAX_ENSEMBLE_WAIT_S, help_text=WAIT_HELP)
 
 
 class EnsembleIn(EnsembleChange):
