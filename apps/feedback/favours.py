@@ -11,8 +11,8 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
+from apps.calibration.favours import keep_screen, name_group
 from apps.calibration.models import Comparison, FavourScreen
-from apps.calibration.services import keep_screen, name_group
 from apps.feedback.comparing import Item, load_words, read_scores
 from apps.feedback.models import Feedback
 from apps.tasks.models import Attempt

@@ -6,6 +6,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.rights import Right
+from apps.calibration import favours
 from apps.calibration import services as calibration
 from apps.calibration.models import FavourScreen, Rater
 from apps.console.selectors import quality
@@ -94,7 +95,7 @@ def look_for_favours(request: HttpRequest, scene: Scene) -> HttpResponse:
 def dismiss_group(request: HttpRequest, scene: Scene, key: str) -> HttpResponse:
     reason = request.POST.get("reason", "")
     done = _("Noted that this was looked into.")
-    act(request, done, lambda: calibration.dismiss_group(project=scene.project, key=key, reason=reason, by=scene.user))
+    act(request, done, lambda: favours.dismiss_group(project=scene.project, key=key, reason=reason, by=scene.user))
     return leave(scene, "quality")
 
 

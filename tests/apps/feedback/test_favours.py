@@ -9,12 +9,12 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, ConflictError, NotAllowedError, NotFoundError
+from apps.calibration.favours import dismiss_group
 from apps.calibration.models import Comparison, FavourScreen, Rater
 from apps.calibration.selectors import weights_of
 from apps.calibration.services import (
     JudgedRow,
     Sitting,
-    dismiss_group,
     forget_judgements,
     quarantine,
     record_comparisons,
