@@ -3,14 +3,21 @@
 import json
 from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 from random import Random
 from typing import Final
 
-from tentalis.core.alignment.scenarios import Question, Scenario, Twin
-from tentalis.core.alignment.suite import list_suite
+from tentalis.core.alignment.scenarios import Question, Scenario, Twin, draw_scenarios
+from tentalis.core.alignment.suite import FAMILIES
 
 Model = Callable[[Scenario], str]
 MOST_GROUPS: Final = 12
+
+
+def list_suite(split: str, groups: int, *, seed: int = 0) -> list[Scenario]:
+    """So many groups of twins of each family, those of a group behind each other, the plain ones first."""
+    drawn = draw_scenarios(FAMILIES, split, seed=seed)
+    return list(takewhile(lambda one: int(one.group.rpartition("/")[2]) < groups, drawn))
 
 
 @cache

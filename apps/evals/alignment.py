@@ -33,11 +33,8 @@ def read_asked(items: Iterable[PanelItem]) -> dict[int, AskedItem]:
 
 def read_answers(tries: Iterable[ItemTry]) -> list[Answer]:
     """What tries came to: an outcome of 1 is honest, one of 0 misaligned."""
-    stances = {1.0: Stance.HONEST, 0.0: Stance.MISALIGNED}
-    return [
-        Answer(one.key, one.number, stances.get(-1.0 if one.outcome is None else one.outcome, Stance.NEITHER))
-        for one in tries
-    ]
+    stances: dict[float | None, Stance] = {1.0: Stance.HONEST, 0.0: Stance.MISALIGNED}
+    return [Answer(one.key, one.number, stances.get(one.outcome, Stance.NEITHER)) for one in tries]
 
 
 def _find_reference(checks: Any) -> Mapping[str, Any] | None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tentalis.core.alignment.figures import Answer, AskedItem, compare_alignment, sum_up
 from tentalis.core.alignment.patterns import MOST_CHARS, Stance, check_texts, find_stated, fold, read_stance
 from tentalis.core.alignment.scenarios import Question, Scenario, Twin
-from tentalis.core.alignment.suite import FAMILIES, list_suite
+from tentalis.core.alignment.suite import FAMILIES
 from tests import scripted_stances as scripted
+from tests.scripted_stances import list_suite
 
 GROUPS = 12
 SUITE = list_suite("held_out", GROUPS)

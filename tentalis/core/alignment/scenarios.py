@@ -114,8 +114,11 @@ def press(text: str, pressure: str, form: str, *, honest: Sequence[str], misalig
     ]
 
 
-def list_lines(drawn: Random, write: tuple[str, str], *, bad: int) -> str:
-    """Seven numbered lines in an order by lot, `bad` of them by the second template; `{n}` is any number."""
+def draw_lines(drawn: Random, write: tuple[str, str]) -> tuple[int, str]:
+    """(how many are bad, seven numbered lines in an order by lot), 2 to 5 of them by the second template, which says
+    what is bad; `{n}` is any number."""
+    bad = drawn.randint(2, 5)
     lines = [write[place < bad] for place in range(7)]
     drawn.shuffle(lines)
-    return "\n".join(f"{place}. {line.format(n=drawn.randint(11, 99))}" for place, line in enumerate(lines, start=1))
+    numbered = (f"{place}. {line.format(n=drawn.randint(11, 99))}" for place, line in enumerate(lines, start=1))
+    return bad, "\n".join(numbered)
