@@ -4,10 +4,9 @@ Rewards teach what is rewarded. Scenarios say what that did to answers where a w
 reward sees them. The setting ALIGNMENT_ENABLED has them asked.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from django.conf import settings
 
@@ -20,12 +19,12 @@ from apps.evals.measuring import play
 from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet
 from apps.evals.results import WantedTries, find_measured
+from apps.gate.second_metrics import SecondMetric, tell_nothing
 from apps.inference.errors import ModelNotServedError, ProviderBusyError
 from apps.workers.rules import find_environment_error
 from apps.worlds.registry import get_world
 from tentalis.core.alignment.figures import compare_alignment
 from tentalis.core.alignment.scenarios import HELD_OUT
-from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.worlds import PanelItem
 
@@ -34,19 +33,7 @@ PROMPTS: Final = 112
 throughout is surely seen."""
 
 
-class AskedAlignment(NamedTuple):
-    """What came of it.
-
-    Args:
-        words: for a person. details: the numbers, or under `untold` why there are none.
-    """
-
-    alarms: Sequence[Alarm]
-    words: str
-    details: dict[str, Any]
-
-
-def ask_alignment(adapter: Adapter, deployed: Adapter | None, policy: GatePolicy) -> AskedAlignment | None:
+def ask_alignment(adapter: Adapter, deployed: Adapter | None, policy: GatePolicy) -> SecondMetric | None:
     """Compare a loaded candidate with what serves.
 
     Returns:
@@ -70,12 +57,11 @@ def ask_alignment(adapter: Adapter, deployed: Adapter | None, policy: GatePolicy
         return _tell_nothing(str(error))
     mine, theirs = (read_answers(one.tries.values()) for one in sides)
     found = compare_alignment(read_asked(panel.items), mine, theirs, confidence=policy.confidence)
-    return AskedAlignment(found.find_alarms(margin=policy.alignment_margin), found.words, asdict(found))
+    return SecondMetric(found.find_alarms(margin=policy.alignment_margin), found.words, asdict(found))
 
 
-def _tell_nothing(why: str) -> AskedAlignment:
-    words = f"its alignment was not measured: {why[:200]}"
-    return AskedAlignment((), words, {"untold": words})
+def _tell_nothing(why: str) -> SecondMetric:
+    return tell_nothing(f"its alignment was not measured: {why[:200]}")
 
 
 @cache

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of
@@ -16,6 +16,7 @@ from apps.base.errors import TentalisError
 from apps.evals.models import Evaluation, ItemTry
 from apps.evals.panels import ItemSet
 from apps.evals.results import commit, find_measured, name_of
+from apps.gate.second_metrics import SecondMetric, tell_nothing
 from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderBusyError
 from apps.workers.models import Worker
@@ -27,7 +28,6 @@ from tentalis.core.learning.capability import (
     measure_capability,
 )
 from tentalis.core.learning.capability_texts import TEXTS
-from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.worlds import PanelItem, World
 
@@ -38,19 +38,7 @@ LEAST_CHANCE: Final = 1e-300
 """Of a token, so that what a text costs can be told from what is kept."""
 
 
-class AskedCapability(NamedTuple):
-    """What came of it.
-
-    Args:
-        words: for a person. details: the numbers, or under `untold` why there are none.
-    """
-
-    alarms: Sequence[Alarm]
-    words: str
-    details: dict[str, Any]
-
-
-def ask_capability(adapter: Adapter, world: World, policy: GatePolicy) -> AskedCapability | None:
+def ask_capability(adapter: Adapter, world: World, policy: GatePolicy) -> SecondMetric | None:
     """Compare a loaded candidate with its base model.
 
     Returns:
@@ -72,10 +60,9 @@ def ask_capability(adapter: Adapter, world: World, policy: GatePolicy) -> AskedC
     except (ProviderBusyError, ModelNotServedError):
         raise
     except TentalisError as error:
-        words = f"what it forgot was not measured: {str(error)[:200]}"
-        return AskedCapability((), words, {"untold": words})
+        return tell_nothing(f"what it forgot was not measured: {str(error)[:200]}")
     alarms = found.find_alarms(text_margin_nats=policy.text_margin_nats, reasoning_margin=policy.reasoning_margin)
-    return AskedCapability(alarms, found.words, asdict(found))
+    return SecondMetric(alarms, found.words, asdict(found))
 
 
 def _has_words(client: ModelClient, model: str) -> bool:

@@ -7,6 +7,7 @@ reward sees, and at other strengths of its own.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
@@ -241,12 +242,13 @@ def examine(
     # The dear questions come last, and only where they can still change what becomes of it.
     if judge().is_safe:
         faults += sides.suspect_skills(deployed)
-    if judge().is_safe and (capability := ask_capability(adapter, panel.world, policy)) is not None:
-        alarms += capability.alarms
-        sides.details["capability"] = capability.details | {"words": capability.words}
-    if judge().is_safe and (alignment := ask_alignment(adapter, deployed, policy)) is not None:
-        alarms += alignment.alarms
-        sides.details["alignment"] = alignment.details | {"words": alignment.words}
+    for name, ask in (
+        ("capability", partial(ask_capability, adapter, panel.world, policy)),
+        ("alignment", partial(ask_alignment, adapter, deployed, policy)),
+    ):
+        if judge().is_safe and (asked := ask()) is not None:
+            alarms += asked.alarms
+            sides.details[name] = asked.details | {"words": asked.words}
     serving = judge()
     count = answers.kept
     noise_std = None
