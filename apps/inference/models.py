@@ -320,6 +320,10 @@ class Exchange(Timestamped):
         is_whole = not (self.is_truncated or self.is_mixed or self.ban)
         return is_whole and has_prompt and bool(self.token_ids) and len(self.logprobs) == len(self.token_ids)
 
+    FAILED_BY = ("status", "error", "is_truncated", "text", "tool_calls")
+    FAILED = Q(status__gte=400) | (~Q(error="") & (Q(is_truncated=True) | Q(text="", tool_calls=[])))
+    """What `has_failed` looks at, and the same asked of rows."""
+
     @property
     def has_failed(self) -> bool:
         """Whether it gave no answer, or one that broke off with an error; what `error` says else is of its tokens."""

@@ -240,23 +240,12 @@ def _count_hours(project: Project) -> tuple[list[HourCount], bool]:
 
 def _count_spending(project: Project) -> Spending:
     latest = Exchange.objects.filter(project=project).order_by("-id")
-    has_failed = Q(status__gte=400) | (~Q(error="") & (Q(is_truncated=True) | Q(text="", tool_calls=[])))
-    needed = (
-        "pk",
-        "prompt_tokens",
-        "completion_tokens",
-        "cost_usd",
-        "status",
-        "error",
-        "is_truncated",
-        "text",
-        "tool_calls",
-    )
-    found = latest.only(*needed)[:LATEST_CALLS].aggregate(
+    needed = ("pk", "prompt_tokens", "completion_tokens", "cost_usd")
+    found = latest.only(*needed, *Exchange.FAILED_BY)[:LATEST_CALLS].aggregate(
         calls=Count("pk"),
         prompt=Sum("prompt_tokens"),
         completion=Sum("completion_tokens"),
-        failed=Count("pk", filter=has_failed),
+        failed=Count("pk", filter=Exchange.FAILED),
         usd=Sum("cost_usd"),
     )
     return Spending(found["calls"], found["prompt"] or 0, found["completion"] or 0, found["failed"], found["usd"])
