@@ -19,7 +19,7 @@ from tentalis.core.field_limits import MAX_REASON_CHARS
 from tentalis.core.scoring.favour import Group, Screen
 
 
-def keep_screen(*, project: Project, found: Screen, examples: Mapping[str, Sequence[int]], by: str) -> FavourScreen:
+def keep_screen(*, project: Project, screen: Screen, examples: Mapping[str, Sequence[int]], by: str) -> FavourScreen:
     """Keep what a look for favours found; the audit tells of a group that is named for the first time.
 
     A group is an old one, with its time and whatever a person said of it, where the line is the same and it shares two
@@ -34,7 +34,7 @@ def keep_screen(*, project: Project, found: Screen, examples: Mapping[str, Seque
             project=project, defaults={"screened_at": now}
         )
         old, groups, new = list(kept.groups), [], []
-        for group in found.groups:
+        for group in screen.groups:
             row = _tell_group(group, examples.get(name_group(group), ()))
             known = next((one for one in old if _is_same_group(one, row)), None)
             row |= {name: known[name] if known else "" for name in ("dismissed_by", "dismiss_reason")}
@@ -42,7 +42,7 @@ def keep_screen(*, project: Project, found: Screen, examples: Mapping[str, Seque
             groups.append(row)
             if not row["cleared"] and (known is None or known["cleared"]):
                 new.append(row)
-        kept.screened_at, kept.raters, kept.lines, kept.reason = now, found.raters, found.lines, found.reason
+        kept.screened_at, kept.raters, kept.lines, kept.reason = now, screen.raters, screen.lines, screen.reason
         kept.groups = groups
         kept.save()
         for row in new:

@@ -27,7 +27,7 @@ EXAMPLES = 5
 REVIEWERS = (Feedback.Source.HUMAN, Feedback.Source.AI, Feedback.Source.OUTSIDE)
 
 
-class Said(NamedTuple):
+class ReviewerWords(NamedTuple):
     """What a project's reviewers said lately, and what is known of it."""
 
     words: list[Word]
@@ -54,7 +54,7 @@ def screen_project(*, project: Project, by: User) -> FavourScreen:
     return _screen(project, by=by.handle)
 
 
-def load_said(project: Project) -> Said:
+def load_said(project: Project) -> ReviewerWords:
     """The last words of people, AI managers and outside agents on attempts and steps. Four statements.
 
     The last `FEEDBACKS` feedbacks are read; of one reviewer the last word on an item counts.
@@ -80,7 +80,7 @@ def load_said(project: Project) -> Said:
     known: dict[Hashable, bool] = {
         (attempt, step): approves(truth) for attempt, step, truth in truths.values_list("attempt", "step", "truth")
     }
-    return Said(list(words.values()), known)
+    return ReviewerWords(list(words.values()), known)
 
 
 def _is_fresh(project: Project) -> bool:
@@ -91,10 +91,10 @@ def _screen(project: Project, *, by: str) -> FavourScreen:
     said = load_said(project)
     found = screen(said.words, known=said.known)
     examples = {name_group(group): _find_examples(group, said) for group in found.groups}
-    return keep_screen(project=project, found=found, examples=examples, by=by)
+    return keep_screen(project=project, screen=found, examples=examples, by=by)
 
 
-def _find_examples(group: Group, said: Said) -> Sequence[int]:
+def _find_examples(group: Group, said: ReviewerWords) -> Sequence[int]:
     """The newest tasks of the line on which one of them said what sets the group apart."""
     leans = group.share > group.expected
     ours = (word for word in said.words if word.rater in group.raters and word.line == group.line)

@@ -18,6 +18,6 @@ class SecondMetric(NamedTuple):
     details: dict[str, Any]
 
 
-def tell_nothing(words: str) -> SecondMetric:
+def tell_nothing(reason: str) -> SecondMetric:
     """Of what could not be measured: why."""
-    return SecondMetric((), words, {"untold": words})
+    return SecondMetric((), reason, {"untold": reason})

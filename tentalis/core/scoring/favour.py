@@ -100,17 +100,17 @@ class Screen:
     groups: Sequence[Group]
 
 
-def screen(words: Iterable[Word], *, known: Mapping[Hashable, bool], policy: ScreenPolicy = POLICY) -> Screen:
+def screen(judgements: Iterable[Word], *, known: Mapping[Hashable, bool], policy: ScreenPolicy = POLICY) -> Screen:
     """Look for reviewers who favour a line of work, or hold one down.
 
     Who stands out most is put aside first, with that line: what they say of their other lines is held against the rest
     without it. Those of one line and one direction stand together.
 
     Args:
-        words: each reviewer's last on an item.
+        judgements: each reviewer's last on an item.
         known: item -> its right answer. What is said of these clears, and never accuses: that is what trust weights do.
     """
-    words = list(words)
+    words = list(judgements)
     said: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (rater, _, line), approvals in sorted(_by_task(word for word in words if word.item not in known).items()):
         said[rater, line].append(fmean(approvals))
