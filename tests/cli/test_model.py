@@ -203,6 +203,6 @@ def test_a_kept_model_is_removed_unless_a_worker_names_it(
     assert signed_in("model", "remove", "idle").out.startswith("idle is removed: ")
     forced = signed_in("model", "remove", "talk", "--force")
     assert (forced.code, "talk goes although named by shop/talker" in forced.err) == (0, True)
-    assert signed_in("model", "list", "--json").json == []
+    assert [model["name"] for model in signed_in("model", "list", "--json").json] == ["apprentice"]
     gone = signed_in("model", "remove", "talk")
     assert (gone.code, "no model 'talk' is kept here" in gone.err) == (1, True)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -453,17 +452,16 @@ def test_hosts_whose_stores_have_one_number_on_two_disks_have_groups_of_their_ow
         assert names <= {f"tentalis-sandboxes-{found.st_dev:x}-{found.st_ino}"}
 
 
-def test_it_has_as_many_files_open_as_it_may(tmp_path: Path, image: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-    try:
-        with start_host(tmp_path / "host", warm=0):
-            client = SandboxClient(tmp_path / "host")
-            kept = client.add_image(image)
-            assert len({client.create(kept) for _ in range(30)}) == 30
-            client.close()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+def test_it_has_as_many_files_open_as_it_may(tmp_path: Path, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = tmp_path / "python"
+    limited.write_text(f'#!/bin/sh\nulimit -S -n 64\nexec {sys.executable} "$@"\n')
+    limited.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(limited))
+    with start_host(tmp_path / "host", warm=0):
+        client = SandboxClient(tmp_path / "host")
+        kept = client.add_image(image)
+        assert len({client.create(kept) for _ in range(30)}) == 30
+        client.close()
 
 
 FILL = """

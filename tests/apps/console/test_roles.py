@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.accounts.rights import ROLE_RIGHTS, Right
-from apps.calibration.models import Rater
+from apps.calibration.models import FavourScreen, Rater
 from apps.console.models import SavedView
 from apps.evals.models import Evaluation, Taskset
 from apps.feedback.models import BulkJudgement
@@ -112,8 +112,18 @@ def make_more(project: Project, owner: User, rows: dict[str, Any]) -> dict[str, 
         "taskset_id": taskset.pk,
         "item_id": item.pk,
         "rater_id": Rater.objects.create(project=project, handle="user:bob", kind="person").pk,
+        "key": keep_favour(project),
         "fit_id": ManagerRun.objects.create(project=project, manager="agent:rubric:desk").pk,
     }
+
+
+def keep_favour(project: Project) -> str:
+    """A group that favours a line of work. Returns what it is asked for by."""
+    figures = {"p": 0.001, "tasks": 40, "share": 0.9, "expected": 0.5, "known_right": None, "known_items": 0}
+    said = {"cleared": False, "examples": [], "found_at": "2026-01-01T00:00:00+00:00"}
+    group = {"key": "5f1d", "line": "desk", "raters": ["user:bob"], "dismissed_by": "", "dismiss_reason": ""}
+    FavourScreen.objects.create(project=project, screened_at=timezone.now(), groups=[group | figures | said])
+    return group["key"]
 
 
 def make_webhook(project: Project) -> dict[str, int]:
