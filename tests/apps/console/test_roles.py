@@ -121,9 +121,10 @@ def keep_favour(project: Project) -> str:
     """A group that favours a line of work. Returns what it is asked for by."""
     figures = {"p": 0.001, "tasks": 40, "share": 0.9, "expected": 0.5, "known_right": None, "known_items": 0}
     said = {"cleared": False, "examples": [], "found_at": "2026-01-01T00:00:00+00:00"}
-    group = {"key": "5f1d", "line": "desk", "raters": ["user:bob"], "dismissed_by": "", "dismiss_reason": ""}
+    key = "5f1d"
+    group = {"key": key, "line": "desk", "raters": ["user:bob"], "dismissed_by": "", "dismiss_reason": ""}
     FavourScreen.objects.create(project=project, screened_at=timezone.now(), groups=[group | figures | said])
-    return group["key"]
+    return key
 
 
 def make_webhook(project: Project) -> dict[str, int]:
