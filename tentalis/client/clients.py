@@ -63,17 +63,23 @@ def read_answer(response: httpx.Response) -> Json:
 
     Raises:
         ApiError: the platform refused.
-        ClientError: what answered is not the platform.
+        ClientError: what answered is not the platform, or is it at another address.
     """
     if response.status_code >= 400:
         raise make_error(response.status_code, response.content, response.reason_phrase)
+    if response.status_code >= 300:
+        elsewhere = response.headers.get("Location", "nowhere")
+        raise ClientError(
+            f"{response.url} answered {response.status_code} and sends on to {elsewhere!r:.200}, where no token goes: "
+            "name the platform's own address"
+        )
     if not response.content:
         return {}
     try:
         answer = response.json()
     except ValueError:
         answer = None
-    if response.status_code >= 300 or not isinstance(answer, dict):
+    if not isinstance(answer, dict):
         raise ClientError(f"{response.url} answered {response.status_code} and no JSON object: is it the platform?")
     return answer
 
@@ -82,7 +88,7 @@ def _to_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _describe(error: httpx.TransportError, request: httpx.Request) -> UnreachableError:
+def _describe(error: httpx.RequestError, request: httpx.Request) -> UnreachableError:
     origin = f"{request.url.scheme}://{request.url.netloc.decode()}"
     return UnreachableError(f"{origin} cannot be reached: {str(error) or type(error).__name__}")
 
@@ -135,7 +141,7 @@ class Client(Endpoints[Json]):
             attempt += 1
             try:
                 response = self._http.send(request)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 if attempt >= self._retries.attempts:
                     raise _describe(error, request) from error
                 self._sleep(self._retries.wait_s(attempt, None))
@@ -197,7 +203,7 @@ class Client(Endpoints[Json]):
             finally:
                 response.close()
             staging.replace(target)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _describe(error, request) from error
         except OSError as error:
             raise ClientError(f"{target} cannot be written: {error.strerror}") from error
@@ -241,7 +247,7 @@ class AsyncClient(Endpoints[Awaitable[Json]]):
             attempt += 1
             try:
                 response = await self._http.send(request)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 if attempt >= self._retries.attempts:
                     raise _describe(error, request) from error
                 await self._sleep(self._retries.wait_s(attempt, None))

@@ -81,15 +81,16 @@ def make_error(status: int, content: bytes, reason: str) -> ApiError:
         str(problem.get("detail") or f"{status} {reason}: {text or 'no words'}"),
         status=status,
         code=str(problem.get("code", "")),
-        errors=problem.get("errors") or {},
+        errors=problem.get("errors", {}),
         request_id=str(problem.get("request_id", "")),
     )
 
 
 def read_problem(content: bytes) -> dict[str, Any]:
-    """Problem details; {} for anything else."""
+    """Problem details as the platform writes them; {} for anything else."""
     try:
         problem = json.loads(content)
     except ValueError:
         return {}
-    return problem if isinstance(problem, dict) and "code" in problem else {}
+    is_ours = isinstance(problem, dict) and "code" in problem and isinstance(problem.get("errors", {}), dict)
+    return problem if is_ours else {}

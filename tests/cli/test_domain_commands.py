@@ -186,6 +186,9 @@ def test_a_run_is_watched_to_its_end(signed_in: Run) -> None:
     assert "out of patience" in failed.err
     assert "out of patience" in signed_in("run", "show", str(run.pk)).out
     assert "failed" in signed_in("run", "list").out
+    assert signed_in("run", "describe", str(run.pk), "--name", "half the rate").code == 0
+    noted = signed_in("run", "describe", str(run.pk), "--comment", "", "--tag", "rate", "--json")
+    assert [noted.json[field] for field in ("name", "comment", "tags")] == ["half the rate", "", ["rate"]]
 
 
 def test_a_run_says_what_it_learns_from(signed_in: Run) -> None:

@@ -130,6 +130,28 @@ def test_an_export_is_saved_whole_or_not_at_all(client_of_alice: Client, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (httpx.Response(301, headers={"Location": "https://shop.example/"}), "sends on to 'https://shop.example/'"),
+        (httpx.Response(200, text="<html>"), "is it the platform?"),
+        (httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip")), "decompress"),
+        (httpx.Response(403, json={"code": 7, "errors": ["of a gate in between"]}), "403 Forbidden: .*of a gate"),
+    ],
+)
+def test_what_somebody_else_answers_is_an_error_in_words_and_no_empty_export(
+    answer: httpx.Response, words: str, tmp_path: Path
+) -> None:
+    once = Retries(attempts=1)
+    with Client("http://127.0.0.1:1", transport=httpx.MockTransport(lambda _: answer), retries=once) as client:
+        with pytest.raises(ClientError, match=words):
+            client.list_tasks()
+        if answer.status_code >= 300:
+            with pytest.raises(ClientError, match=words):
+                client.download("audit/export", tmp_path / "audit.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     "url",
     ["", "localhost:8000", "ftp://x", "http://", "http://[::1", "file:///etc/passwd", "http://x?y", "http://a:b@c"],
 )

@@ -34,7 +34,7 @@ class Sender(Generic[Answer]):
         return self.send(Call("GET", path, params))
 
     def _post(self, path: str, **body: Any) -> Answer:
-        return self.send(Call("POST", path, body=_given(body)))
+        return self.send(Call("POST", path, body=leave_out_none(body)))
 
     def _patch(self, path: str, **body: Any) -> Answer:
         return self.send(Call("PATCH", path, body=body))
@@ -43,5 +43,5 @@ class Sender(Generic[Answer]):
         return self.send(Call("DELETE", path))
 
 
-def _given(body: Mapping[str, Any]) -> Json:
+def leave_out_none(body: Mapping[str, Any]) -> Json:
     return {name: value for name, value in body.items() if value is not None}

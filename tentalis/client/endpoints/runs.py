@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tentalis.client.endpoints.calls import Answer, Sender
+from tentalis.client.endpoints.calls import Answer, Sender, leave_out_none
 
 
 class Runs(Sender[Answer]):
@@ -36,7 +36,7 @@ class Runs(Sender[Answer]):
         self, run_id: int, *, name: str | None = None, comment: str | None = None, tags: list[str] | None = None
     ) -> Answer:
         """Give a run a name, a comment, tags (all of them, anew); what is None stays."""
-        return self._patch(f"runs/{run_id}", name=name, comment=comment, tags=tags)
+        return self._patch(f"runs/{run_id}", **leave_out_none({"name": name, "comment": comment, "tags": tags}))
 
     def train_scorer(self, *, project: str, worker: str, backend: str | None = None) -> Answer:
         """Train a step scorer now, on what is labelled; the answer is the run."""
