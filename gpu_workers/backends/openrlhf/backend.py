@@ -32,6 +32,8 @@ from tentalis.env import read_environment
 OPENRLHF = "0.11.2"
 LOG_FILE = "cluster.log"
 SENT_FILE = "sent.json"
+ENDED_FILE = "ended.json"
+"""How the job ended: once that is known, nobody needs the cluster to bring home what it left."""
 LOOK_EVERY_S = 5.0
 LAST_LINES = 12
 LAST_OF = ("reward", "kl_base", "clip_fraction", "loss", "accuracy")
@@ -103,6 +105,8 @@ def advance(
             itself, and the next goes on from what it kept.
     """
     name = name_job(spec)
+    if (ended := _read_json(output / ENDED_FILE)) is not None:
+        return Job(**ended)
     job = cluster.find(name)
     if job is None:
         if is_cancelled():
@@ -118,6 +122,7 @@ def advance(
         _keep_log(cluster, name, output)
         raise ClusterAwayError(f"the cluster lost job {name}: {job.message[:300]}")
     if job.has_ended:
+        write_file(output / ENDED_FILE, canonical_json(dataclasses.asdict(job)))
         return job
     if is_cancelled():
         cluster.stop(name)
@@ -136,7 +141,7 @@ def read_updates(output: Path) -> list[dict[str, float]]:
 def collect(
     spec: TrainSpec, cluster: RayJobs, job: Job, *, output: Path, is_cancelled: Callable[[], bool]
 ) -> TrainedAdapter:
-    """Bring home what an ended job left.
+    """Bring home what an ended job left. Its log, which only the cluster has, is kept where that still tells it.
 
     Raises:
         CancelledError: it was stopped because somebody asked for that.
@@ -160,7 +165,7 @@ def collect(
         "rollouts": sum(update.get("rollouts", 0.0) for update in updates),
         "wall_s": sum(update.get("step_s", 0.0) for update in updates),
     }
-    sent = _read_sent(output)
+    sent = _read_json(output / SENT_FILE) or {}
     if "hints" in sent:
         summary["tasks_hinted"] = float(sent["hints"])
         summary |= {f"refused_{reason}": float(count) for reason, count in sorted(sent["refused"].items())}
@@ -168,13 +173,13 @@ def collect(
     return TrainedAdapter(directory, sha256, list(updates), summary, versions, sent.get("notes", ()))
 
 
-def _read_sent(output: Path) -> dict[str, Any]:
-    """What was planned when the job was sent; {} where that is not here any more."""
+def _read_json(file: Path) -> dict[str, Any] | None:
+    """What was noted of the job; None where that is not here."""
     try:
-        found = json.loads((output / SENT_FILE).read_bytes())
+        found = json.loads(file.read_bytes())
     except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _collect_head(spec: TrainSpec, *, output: Path, is_cancelled: Callable[[], bool]) -> TrainedAdapter:
@@ -187,7 +192,11 @@ def _collect_head(spec: TrainSpec, *, output: Path, is_cancelled: Callable[[], b
 
 
 def _keep_log(cluster: RayJobs, name: str, output: Path) -> str:
-    log = cluster.read_logs(name)
+    """The job's log; why it cannot be read, where the cluster does not tell it: no log is no reason to lose a run."""
+    try:
+        log = cluster.read_logs(name)
+    except ClusterAwayError as error:
+        return f"its log cannot be read: {error}"
     write_file(output / LOG_FILE, log.encode())
     return log
 

@@ -1,6 +1,7 @@
 """Ray's Jobs API over HTTP: submit once, look, stop, read what was logged. A few small requests, nothing held open."""
 
 import hashlib
+import http.client
 import io
 import json
 import urllib.error
@@ -55,6 +56,13 @@ class Job:
         return self.status == "FAILED" and (was_killed or self.error in _LOST)
 
 
+class _KeepOrigin(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token goes to the address it was given for."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
 class RayJobs:
     """The jobs of one cluster.
 
@@ -66,6 +74,7 @@ class RayJobs:
     def __init__(self, url: str, *, token: str = "") -> None:
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._opener = urllib.request.build_opener(_KeepOrigin)
 
     def submit(self, name: str, entrypoint: str, *, variables: Mapping[str, str], package: bytes, **sizes: Any) -> None:
         """Start a job of this name; a name that is taken is the job that was submitted before.
@@ -139,12 +148,12 @@ class RayJobs:
             self._url + path, data=body, method=verb, headers={**self._headers, "Content-Type": kind}
         )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
                 return int(answer.status), answer.read()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read()
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise ClusterAwayError(f"the cluster at {self._url} cannot be reached: {error}") from error
 
 

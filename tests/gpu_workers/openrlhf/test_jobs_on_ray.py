@@ -244,6 +244,18 @@ def test_what_it_trained_becomes_an_adapter_with_a_manifest(ray: Ray, tmp_path: 
     assert (output / "cluster.log").read_text().startswith("line")
 
 
+def test_what_has_ended_comes_home_though_the_cluster_is_away_by_then(ray: Ray, tmp_path: Path) -> None:
+    spec, away = make_spec(tmp_path), RayJobs("http://127.0.0.1:1")
+    _, _, output = look(spec, ray)
+    write_saved(output / "saved")
+    ray.jobs["run-3-1"]["status"] = "SUCCEEDED"
+    ended, _, _ = look(spec, ray)
+    ray.client = away
+    job, _, _ = look(spec, ray)
+    assert job == ended
+    assert collect(spec, away, job, output=output, is_cancelled=lambda: False).directory.is_dir()
+
+
 def test_a_job_that_failed_says_why(ray: Ray, tmp_path: Path) -> None:
     spec = make_spec(tmp_path)
     _, _, output = look(spec, ray)
@@ -296,9 +308,31 @@ def test_a_job_that_was_killed_gives_no_sign_of_life_and_one_that_failed_says_so
     assert look(spec, ray, cancelled=True)[0] is not None, "nobody waits for the next attempt of what is not wanted"
 
 
-def test_a_cluster_that_is_not_there_is_said_to_be_away(tmp_path: Path) -> None:
-    with pytest.raises(ClusterAwayError, match="cannot be reached"):
-        RayJobs("http://127.0.0.1:1").find("run-1-1")
+def test_a_cluster_that_is_not_there_or_breaks_off_is_said_to_be_away() -> None:
+    class Handler(LocalHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"{")
+            self.close_connection = True
+
+    with LocalServer(Handler) as server:
+        for url in ("http://127.0.0.1:1", server.url):
+            with pytest.raises(ClusterAwayError, match="cannot be reached"):
+                RayJobs(url).find("run-1-1")
+
+
+def test_the_clusters_token_goes_nowhere_else(ray: Ray) -> None:
+    class Handler(LocalHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{ray.server.url}{self.path}")
+            self.end_headers()
+
+    ray.jobs["run-1-1"] = {"status": "SUCCEEDED"}
+    with LocalServer(Handler) as server, pytest.raises(ClusterAwayError, match="answered 302"):
+        RayJobs(server.url, token="canary").find("run-1-1")
 
 
 @pytest.mark.parametrize(
