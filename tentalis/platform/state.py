@@ -102,6 +102,15 @@ def read_state(home: Home) -> StackState | None:
         raise HomeError(f"{home.state_file} must be what a supervisor wrote, found: {error}") from None
 
 
+def read_last_state(home: Home) -> StackState | None:
+    """As `read_state`, where its supervisor may be long gone; None too for what cannot be read, as a power cut or
+    another version leaves it: whether one runs, the home's lock says.
+    """
+    with contextlib.suppress(HomeError):
+        return read_state(home)
+    return None
+
+
 def read_running_state(home: Home) -> StackState:
     """The state of the supervisor that runs now.
 
@@ -127,7 +136,7 @@ def wait_for_state(
     deadline = time.monotonic() + timeout_s
     while True:
         is_going = still_starting()
-        state = read_state(home)
+        state = read_last_state(home)
         if state is not None and state.is_alive() and wanted(state):
             return state
         if not is_going:

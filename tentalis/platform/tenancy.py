@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tentalis.platform.errors import AlreadyRunningError, HomeError
 from tentalis.platform.home import Home
 from tentalis.platform.processes import signal_group, wait_until_gone
-from tentalis.platform.state import read_state
+from tentalis.platform.state import read_last_state
 
 LEFTOVER_TIMEOUT_S = 10.0
 
@@ -40,7 +40,7 @@ def stop_leftovers(home: Home) -> list[str]:
 
     On Linux the kernel has done it already, at most moments ago; elsewhere this is who does it.
     """
-    state = read_state(home)
+    state = read_last_state(home)
     names = []
     for row in reversed(state.services if state else ()):
         if row.pid is None or wait_until_gone(row.identity, timeout_s=0):

@@ -12,7 +12,7 @@ from tentalis.platform.config import Config, load_config, load_or_make_config, r
 from tentalis.platform.errors import BackupError, HomeError
 from tentalis.platform.home import Home
 from tentalis.platform.keeping.sealing import make_key, read_key
-from tentalis.platform.state import read_state
+from tentalis.platform.state import read_last_state
 from tentalis.platform.up import running_stack
 
 DATA_KEY = "backup.key"
@@ -120,7 +120,7 @@ class Place:
         if self.settings["DATABASE_URL"]:
             yield self.strongest_address()
             return
-        state = read_state(self.home)
+        state = read_last_state(self.home)
         if state is not None and state.is_alive():
             yield state.addresses.get("admin_database_url") or state.addresses["database_url"]
             return
