@@ -60,9 +60,9 @@ class Watch:
 
 
 def _fit(trouble: Trouble) -> Trouble:
-    """As much of it as an alarm holds: a monitor of another package may say anything."""
-    subject, words = make_storable(trouble.subject)[:SUBJECT_CHARS], make_storable(trouble.words)[:WORDS_CHARS]
-    return replace(trouble, subject=subject, words=words)
+    """As much of it as an alarm holds, its subject in a line: a monitor of another package may say anything."""
+    subject, words = " ".join(make_storable(trouble.subject).split()), make_storable(trouble.words)
+    return replace(trouble, subject=subject[:SUBJECT_CHARS], words=words[:WORDS_CHARS])
 
 
 def open_alarm(trouble: Trouble) -> Alarm:

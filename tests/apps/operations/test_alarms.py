@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from smtplib import SMTPDataError
 from typing import Any
 
 import pytest
 from django.core import mail
 from django.core.cache import cache
+from django.core.mail.backends.locmem import EmailBackend
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -118,12 +120,12 @@ def test_what_comes_and_goes_is_one_alarm() -> None:
 
 @pytest.mark.django_db
 def test_what_an_alarm_cannot_hold_of_a_monitors_words_keeps_no_other_from_opening() -> None:
-    endless = Trouble(Rule("plugged", 0, lambda now: iter(())), "s\x00" + 200 * "s", "w\x00" + 600 * "w")
+    endless = Trouble(Rule("plugged", 0, lambda now: iter(())), "s\x00\n" + 200 * "s", "w\x00" + 600 * "w")
     watch = Watch()
     for now_s in (0.0, 1.0):
         watch.look([endless, patient(0)], now_s=now_s)
     held = {alarm.rule: (alarm.subject, alarm.words) for alarm in Alarm.objects.all()}
-    assert held == {"plugged": ("s\ufffd" + 98 * "s", "w\ufffd" + 498 * "w"), "queue.old": ("work", "work waits")}
+    assert held == {"plugged": ("s\ufffd " + 97 * "s", "w\ufffd" + 498 * "w"), "queue.old": ("work", "work waits")}
     assert Alarm.objects.count() == 2
 
 
@@ -156,6 +158,25 @@ def test_people_are_told_of_each_alarm_and_its_end_once(settings: Any) -> None:
     ]
     assert mail.outbox[0].to == ["ops@example.org"]
     assert "work waits" in mail.outbox[0].body
+
+
+class Refusing(EmailBackend):
+    """A mail server that takes no mail of one alarm."""
+
+    def send_messages(self, messages: Any) -> int:
+        if any("plugged" in message.subject for message in messages):
+            raise SMTPDataError(554, b"this looks like spam")
+        return super().send_messages(messages)
+
+
+@pytest.mark.django_db
+def test_a_mail_that_is_refused_keeps_no_other_from_being_sent(settings: Any) -> None:
+    settings.EMAIL_BACKEND = f"{__name__}.Refusing"
+    settings.TENTALIS = settings.TENTALIS | {"ALARM_EMAILS": ["ops@example.org"]}
+    for rule, subject in (("plugged", "a"), ("older", "of two\nlines"), ("queue.old", "work")):
+        Alarm.objects.create(rule=rule, subject=subject, words="it waits")
+    assert (tell_all(), tell_all()) == (1, 0)
+    assert [message.subject for message in mail.outbox] == ["[Tentalis] queue.old work"]
 
 
 @pytest.fixture
