@@ -60,13 +60,15 @@ def find_own_credentials(home: Home) -> Credentials:
     """Those of the platform that runs on this home, whoever is signed in to another.
 
     Raises:
-        CredentialsError: none runs, or the file is readable by others.
+        CredentialsError: none runs, so that whoever listens there may be anybody, or the file is readable by others.
     """
-    if local_token_file(home).exists():
-        _require_private(local_token_file(home))
-        token = local_token_file(home).read_text(encoding="ascii").strip()
-        return Credentials(find_local_url(home), token)
-    raise CredentialsError("not signed in: run `tentalis login`, or start a platform here with `tentalis up`")
+    from tentalis.platform.state import read_state
+
+    state, file = read_state(home), local_token_file(home)
+    if state is None or not state.is_alive() or "console_url" not in state.addresses or not file.exists():
+        raise CredentialsError("not signed in: run `tentalis login`, or start a platform here with `tentalis up`")
+    _require_private(file)
+    return Credentials(state.addresses["console_url"], file.read_text(encoding="ascii").strip())
 
 
 def find_local_url(home: Home) -> str:

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -27,6 +28,7 @@ from tentalis.cli import COMMANDS
 from tentalis.cli.task import follow_task
 from tentalis.client import Client
 from tentalis.platform.home import Home
+from tentalis.platform.processes import process_identity
 from tentalis.platform.state import StackState
 from tests.cli.conftest import Run
 from tests.factories import make_task, make_user
@@ -306,10 +308,12 @@ def test_the_platform_of_this_home_needs_no_login(run: Run, home: Path, live_ser
     place.prepare()
     with override_settings(TENTALIS={**settings.TENTALIS, "ADMIN_PASSWORD": "a-password-for-the-admin"}):
         call_command("bootstrap", token_file=home / "run" / "admin-token")
-    addresses = {"console_url": live_server.url}
-    StackState(supervisor_pid=1, supervisor_identity="", phase="ready", started_at=0.0, addresses=addresses).write(
-        place
-    )
+    state = StackState(supervisor_pid=os.getpid(), supervisor_identity="", phase="ready", started_at=0.0)
+    state = replace(state, addresses={"console_url": live_server.url})
+    state.write(place)  # of one that is gone: whoever listens there now may be anybody
+    stranger = run("whoami")
+    assert (stranger.code, "not signed in" in stranger.err) == (1, True)
+    replace(state, supervisor_identity=process_identity(os.getpid())).write(place)
     assert run("whoami", "--json").json["username"] == "admin"
     assert [row["name"] for row in run("worker", "list", "--json").json] == ["desk"]
 

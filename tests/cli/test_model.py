@@ -1,6 +1,7 @@
 """Model servers from the command line: set up, tried out, priced; a key is nowhere to be seen."""
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from apps.inference.providers import open_key
 from apps.workers.models import Worker
 from tentalis.kept_models import write_manifest
 from tentalis.platform.home import Home, write_private_file
+from tentalis.platform.processes import process_identity
 from tentalis.platform.state import StackState
 from tests.apps.workers.base_files import write_base
 from tests.cli.conftest import Run
@@ -196,7 +198,8 @@ def test_a_kept_model_is_removed_unless_a_worker_names_it(
     unknown = signed_in("model", "remove", "idle")
     assert (unknown.code, "nobody can say which workers name it" in unknown.err) == (1, True)
     write_private_file(place.run / "admin-token", (tmp_path / "token").read_text())
-    state = StackState(supervisor_pid=1, supervisor_identity="", phase="ready", started_at=0.0)
+    identity = process_identity(os.getpid())
+    state = StackState(supervisor_pid=os.getpid(), supervisor_identity=identity, phase="ready", started_at=0.0)
     replace(state, addresses={"console_url": live_server.url}).write(place)
     kept = signed_in("model", "remove", "talk")
     assert (kept.code, "talk is not removed: named by shop/talker; --force" in kept.err) == (1, True)
