@@ -43,7 +43,7 @@ def backup(
     All of it is sealed (age): for backup.key, and the secrets for recovery.key. Keep copies of both keys elsewhere, and
     apart from each other: without them nobody can bring anything back.
     """
-    from tentalis.platform.errors import BackupUnderWayError
+    from tentalis.platform.errors import BackupError
     from tentalis.platform.keeping.taking import take_backup
 
     place, repository = _find(to)
@@ -56,7 +56,7 @@ def backup(
     dropped, kept_all = 0, ""
     try:
         dropped = repository.drop_old(keep) if keep else 0
-    except BackupUnderWayError as error:
+    except BackupError as error:
         kept_all = f"; no old one was deleted: {error}"
     _note(place, "made", {"backup": manifest.id, "entry": manifest.mark.entry_id, "head": manifest.mark.head})
     print_result(

@@ -28,7 +28,7 @@ from tentalis.platform.config import load_config
 from tentalis.platform.errors import BackupError, BackupUnderWayError, HomeError, RestoreError
 from tentalis.platform.home import Home
 from tentalis.platform.keeping.place import Keys, Place
-from tentalis.platform.keeping.repository import KeptFile, Manifest, Mark, Repository
+from tentalis.platform.keeping.repository import MANIFEST, KeptFile, Manifest, Mark, Repository
 from tentalis.platform.keeping.restoring import restore_backup
 from tentalis.platform.keeping.sealing import Content, make_key, seal, unseal
 from tentalis.platform.keeping.taking import link_segments, linked_spool, take_backup
@@ -145,7 +145,10 @@ def test_a_second_backup_writes_no_file_again_that_is_the_same(
     assert objects.items() <= now.items()
     assert repository.ids() == [first.id, second.id] == sorted([first.id, second.id])
     (artifact.parent / "new.txt").unlink()
-    third = take_backup(place, repository, keys)
+    (repository.directory_of(second.id) / MANIFEST).write_text("{")
+    words: list[str] = []
+    third = take_backup(place, repository, keys, say=words.append)
+    assert "manifest.json cannot be read" in words[0]
     assert repository.drop_old(1) == 2
     assert repository.ids() == [third.id]
     assert len([path for path in files_of(repository) if "objects" in path.parts]) == 1
@@ -324,7 +327,14 @@ def test_old_backups_are_dropped_while_no_other_is_being_made(tmp_path: Path) ->
         return repository.object_path(kept.content, key)
 
     old = [publish("20260101"), publish("20260102"), publish("20260103", BackupUnderWayError)]
+    manifest = repository.directory_of("20260103") / MANIFEST
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole[:-9])
+    with pytest.raises(BackupError, match=r"20260103/manifest\.json cannot be read"):
+        repository.drop_old(1)
+    assert len(repository.ids()) == 3
     assert [path.exists() for path in old] == [True, True, True]
+    manifest.write_bytes(whole)
     assert repository.drop_old(1) == 2
     assert repository.ids() == ["20260103"]
     assert [path.exists() for path in old] == [False, False, True]

@@ -234,17 +234,18 @@ class Repository:
         """Delete all but the newest backups, and the files that no backup needs any more; how many backups.
 
         Raises:
-            BackupUnderWayError: another backup is being made, whose files no manifest names yet; nothing was deleted.
+            BackupUnderWayError: another backup is being made, whose files no manifest names yet.
+            BackupError: one that stays cannot be read, so that nobody knows its files. Nothing was deleted then.
         """
         with self.holding():
-            old = self.ids()[:-keep]
+            ids = self.ids()
+            old, kept = ids[:-keep], [self.read(backup_id) for backup_id in ids[-keep:]]
             for backup_id in old:
                 path = self.directory_of(backup_id)
                 doomed = path.with_name(f"{STAGING}{backup_id}")
                 path.rename(doomed)
                 shutil.rmtree(doomed, ignore_errors=True)
             if old:
-                kept = [self.read(backup_id) for backup_id in self.ids()]
                 needed = {file.content.sha256 for manifest in kept for file in (*manifest.artifacts, *manifest.spool)}
                 for path in (self.root / "objects").glob("*/*/*.age"):
                     if path.stem not in needed:

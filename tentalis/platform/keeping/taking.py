@@ -44,7 +44,7 @@ def take_backup(place: Place, repository: Repository, keys: Keys, *, say: Say = 
     """
     now = datetime.now(UTC)
     backup_id = f"{now:%Y%m%dT%H%M%S%f}Z-{secrets.token_hex(2)}"
-    before = repository.read() if repository.ids() else None
+    before = _read_last(repository, say)
     ring = place.read_key_ring()
     with repository.holding(), repository.staging(backup_id) as staging, place.database() as address:
         _require_room(place, repository, before, address)
@@ -84,6 +84,15 @@ def take_backup(place: Place, repository: Repository, keys: Keys, *, say: Say = 
         )
         _publish(repository, staging, manifest)
     return manifest
+
+
+def _read_last(repository: Repository, say: Say) -> Manifest | None:
+    """The newest backup, whose files need not be read again; None where there is none that can be read."""
+    try:
+        return repository.read() if repository.ids() else None
+    except BackupError as error:
+        say(f"{error}: nothing is taken from it")
+        return None
 
 
 def read_mark(connection: Connection) -> Mark:
