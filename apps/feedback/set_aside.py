@@ -15,7 +15,8 @@ from tentalis.core.scoring.weights import WeightProfile, combine
 
 UNSCORED = Unscored("it gave none")
 SUPERVISOR = "supervisor"
-"""How the author of feedback is written who spoke while the work was done: `supervisor:alice`."""
+"""How the author of feedback begins who spoke while the work was done."""
+MOST_AUTHOR_CHARS = 120
 
 
 class Aside(NamedTuple):
@@ -70,14 +71,18 @@ class Trust:
         return {one.pk: 0.0 if self.silence(one) else one.trust * self._weights[raters[one.pk]] for one in given}
 
 
+def name_supervisor(decider: str) -> str:
+    """Author of what `decider`, a handle, said while the work was done: `supervisor:alice` of a person, who may still
+    be given its review, `supervisor:judge` of an agent, `supervisor:program:boss` of a program of another package."""
+    return f"{SUPERVISOR}:{decider.partition(':')[2]}"[:MOST_AUTHOR_CHARS]
+
+
 def _name_rater(feedback: Feedback) -> str:
     """The handle by which its author is weighed: who spoke while the work was done is weighed by what they say of it in
     reviews."""
     kind, _, name = feedback.author.partition(":")
     if kind != SUPERVISOR:
         return feedback.author
-    if name.startswith(name_llm_manager("")):
-        return name
     return f"{'user' if feedback.source == Feedback.Source.HUMAN else 'agent'}:{name}"
 
 

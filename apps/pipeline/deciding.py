@@ -9,7 +9,7 @@ from apps.outbox.services import final_write
 from apps.supervision.models import Proposal
 from apps.supervision.policies import read_policy
 from apps.supervision.services import take_models_word
-from apps.supervision.supervisors import ask_supervisor
+from apps.supervision.supervisors import ask_supervisor, name_program
 from tentalis.core.scoring.judging import build_decision_request
 from tentalis.core.scoring.protocol import Unscored
 
@@ -27,7 +27,7 @@ def ask_model(proposal_id: int) -> None:
         is_sure = not isinstance(told, Unscored) and told.word != "unsure"
         if is_sure or not policy.model_decides:
             with final_write([proposal.pk]):
-                take_models_word(proposal, told, by=f"supervisor:{policy.supervisor}", model=policy.supervisor)
+                take_models_word(proposal, told, by=name_program(policy.supervisor), model=policy.supervisor)
             return
     if not policy.model_decides:
         return

@@ -14,7 +14,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.feedback.judgement import JudgementInput, StepRating, store_feedback
 from apps.feedback.models import Feedback
-from apps.feedback.set_aside import SUPERVISOR
+from apps.feedback.set_aside import name_supervisor
 from apps.feedback.submit import OUTSIDE_TRUST
 from apps.supervision.models import Proposal
 from apps.supervision.services import bind_to_attempt, find_decided
@@ -41,7 +41,7 @@ def _keep_words(task: Task, decided: Sequence[Proposal]) -> list[Feedback]:
     """What was decided as feedback in words on the steps of the work; approvals say nothing.
 
     No score is made up: a rejected action is not a step of the work, an edited one is a step that was right in the end.
-    The author is written `supervisor:alice`, so that who helped at the work may still be given its review.
+    A person's word is a person's; that of an agent, a model or a program counts as any app's.
 
     Returns:
         One feedback for each who decided, in the order in which they first spoke.
@@ -57,9 +57,9 @@ def _write(task: Task, decider: str, proposals: Sequence[Proposal]) -> Feedback:
     taken = [one for one in proposals if one.state == Proposal.State.TAKEN_OVER and not one.is_ours]
     answers = [one.decision["answer"] for one in taken]  # of the platform's own attempt it is the answer already
     words = JudgementInput(steps=_gather_words(task, proposals), edited_answer=answers[-1] if answers else "")
-    kind, _, name = decider.partition(":")
-    source, trust = (Feedback.Source.OUTSIDE, OUTSIDE_TRUST) if kind == "agent" else (Feedback.Source.HUMAN, 1.0)
-    feedback = store_feedback(task, words, source=source, author=f"{SUPERVISOR}:{name}", trust=trust)
+    is_person = proposals[0].is_by_person
+    source, trust = (Feedback.Source.HUMAN, 1.0) if is_person else (Feedback.Source.OUTSIDE, OUTSIDE_TRUST)
+    feedback = store_feedback(task, words, source=source, author=name_supervisor(decider), trust=trust)
     payload = {"task": task.pk, "proposals": [one.pk for one in proposals]}
     record(Kind.FEEDBACK_GIVEN, subject=feedback, by=decider, payload=payload)
     return feedback
@@ -90,7 +90,8 @@ def say_decision(proposal: Proposal) -> str:
         case Proposal.State.HINTED:
             return f"Before {wanted}: {decision['hint']}"
         case Proposal.State.TAKEN_OVER:
-            return f"Instead of {wanted} a person took over and answered: {_shorten(decision['answer'])}"
+            who = "a person" if proposal.is_by_person else "an agent"
+            return f"Instead of {wanted} {who} took over and answered: {_shorten(decision['answer'])}"
     return ""
 
 

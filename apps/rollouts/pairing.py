@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.db.models import QuerySet
 
 from apps.feedback.models import Feedback
-from apps.feedback.set_aside import SUPERVISOR, Trust
+from apps.feedback.set_aside import SUPERVISOR, Trust, name_supervisor
 from apps.rollouts.models import Demonstration, LearningItem, PreferencePair, Rollout
 from apps.supervision.models import POLICY, Proposal
 from apps.supervision.services import SWEEP
@@ -375,8 +375,8 @@ def _load_taken_over(task: Task) -> Decided:
 def _with_feedback(task: Task, rows: QuerySet[Proposal]) -> Decided:
     kept = list(task.feedback.counting().filter(author__startswith=f"{SUPERVISOR}:").order_by("id"))
     weights = Trust(task.project_id).weigh(kept)
-    by_person = {one.author.removeprefix(f"{SUPERVISOR}:"): one for one in kept}
-    found = ((one, by_person.get(one.decided_by.partition(":")[2])) for one in rows.order_by("id"))
+    by_author = {one.author: one for one in kept}
+    found = ((one, by_author.get(name_supervisor(one.decided_by))) for one in rows.order_by("id"))
     return [(proposal, feedback, weights[feedback.pk]) for proposal, feedback in found if feedback is not None]
 
 

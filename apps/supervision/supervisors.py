@@ -20,6 +20,11 @@ def _read_supervisor(name: str, found: Any) -> Supervisor:
 SUPERVISORS: Final = Registry[Supervisor]("tentalis.supervisors", "supervisor", dict, _read_supervisor)
 
 
+def name_program(name: str) -> str:
+    """Handle under which the program of that name decides."""
+    return f"agent:program:{name}"
+
+
 def ask_supervisor(name: str, proposal: Proposal) -> Decision | Unscored:
     """What the program of that name says of a proposal; why nobody knows where it says nothing that can be read."""
     if (supervisor := SUPERVISORS.get(name)) is None:

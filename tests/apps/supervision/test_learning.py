@@ -1,27 +1,34 @@
 """What persons said while an agent worked stays with the work it handed in."""
 
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
+from apps.audit.services import record
 from apps.calibration.models import Rater
 from apps.feedback.claims import claim_review
 from apps.feedback.create_reviews import open_reviews
 from apps.feedback.models import Feedback, StepFeedback
 from apps.feedback.selectors import effective_judgement
+from apps.feedback.set_aside import Trust, name_supervisor
+from apps.judges.models import name_llm_manager
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.rollouts.models import Demonstration, PreferencePair
 from apps.rollouts.services import build_rollouts
 from apps.supervision.models import Proposal
-from apps.supervision.services import decide, propose
+from apps.supervision.services import decide, propose, take_models_word
+from apps.supervision.supervisors import name_program
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
-from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, make_supervised_task
-from tests.factories import make_worker
+from tentalis.core.scoring.judging import Decision
+from tests.apps.supervision.builders import REFUND, RULES, make_agent, make_proposal, make_supervised_task
+from tests.factories import make_user, make_worker
 
 STEPS = [{"text": "Look the order up."}, {"text": "refund", "kind": "call", "tool_name": "refund"}]
 AT_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -78,6 +85,42 @@ def test_what_was_answered_instead_teaches_as_the_right_answer(project: Project,
     feedback = Feedback.objects.get()
     assert feedback.edited_answer == "We keep the money."
     assert "a person took over" in feedback.steps.get().comment
+
+
+def test_what_a_program_or_an_agent_decided_is_never_the_word_of_a_person_of_that_name(
+    project: Project, bob: User
+) -> None:
+    """Nor was it in rows of before: the migration traces them to the program."""
+    task = make_supervised_task(project, RULES | {"agents_decide": True})
+    agent, long = make_user("judge", is_agent=True), name_llm_manager("m" * 200)
+    Member.objects.create(project=project, user=agent, role=Role.REVIEWER)
+    for place, by in enumerate((name_program("bob"), long)):
+        proposal = make_proposal(project, task, step_index=place)
+        take_models_word(proposal, Decision("reject", "By the book."), by=by, model="bob")
+    decide(proposal=make_proposal(project, task, step_index=0), decision="reject", reason="No.", by=bob)
+    decide(proposal=make_proposal(project, task, step_index=1), decision="take_over", answer="No.", by=agent)
+    Rater.objects.create(project=project, handle=name_program("bob"), kind="ai", weight=0.5)
+    hand_in(task)
+    given = {one.author: one for one in Feedback.objects.all()}
+    assert {author: (one.source, one.trust) for author, one in given.items()} == {
+        "supervisor:program:bob": ("outside", 0.5), name_supervisor(long): ("outside", 0.5),
+        "supervisor:bob": ("human", 1.0), "supervisor:judge": ("outside", 0.5),
+    }  # fmt: skip
+    weights = Trust(project.pk).weigh(given.values())
+    assert [weights[given[f"supervisor:{name}"].pk] for name in ("program:bob", "bob", "judge")] == [0.25, 1.0, 0.5]
+    assert "an agent took over" in given["supervisor:judge"].steps.get().comment
+    program = given["supervisor:program:bob"]
+    entry = AuditEntry.objects.get(kind="feedback.given", subject_id=program.pk)
+    assert entry.actor == "agent:program:bob"
+    Feedback.objects.filter(pk=program.pk).update(author="supervisor:bob", source="human", trust=1.0)
+    record("feedback.given", subject=program, by="supervisor:bob")
+    Proposal.objects.filter(decided_by="agent:program:bob").update(decided_by="supervisor:bob")
+    migration = import_module("apps.feedback.migrations.0014_what_programs_decided_is_no_persons_word")
+    migration.trace_to_programs(apps, None)
+    program.refresh_from_db()
+    assert (program.author, program.source, program.trust) == ("supervisor:program:bob", "outside", 0.5)
+    assert Proposal.objects.filter(decided_by="agent:program:bob").exists()
+    assert Feedback.objects.by_people().get().author == "supervisor:bob"
 
 
 def test_an_approval_says_nothing(project: Project, bob: User) -> None:

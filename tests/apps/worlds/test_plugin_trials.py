@@ -224,7 +224,8 @@ def test_a_supervisor_of_a_package_decides_and_what_it_is_not_sure_of_waits(
     finally:
         SUPERVISORS.forget()
     assert found == {
-        "Refund 17.": ("approved", "supervisor:boss"), "Empty the till.": ("rejected", "supervisor:boss"),
+        "Refund 17.": ("approved", "agent:program:boss"),
+        "Empty the till.": ("rejected", "agent:program:boss"),
         "Who knows.": ("pending", ""), "Break.": ("pending", ""),
     }  # fmt: skip
     assert "boss leaves it to others: boss raised KeyError: 'Break.'" in proposal.reason
