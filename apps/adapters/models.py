@@ -52,9 +52,10 @@ class Adapter(Stateful):
         State.VERIFIED: frozenset({State.DEPLOYED, State.QUARANTINED, State.REFUSED}),
         State.DEPLOYED: frozenset({State.RETIRED}),
         State.RETIRED: frozenset({State.DEPLOYED, State.QUARANTINED, State.REFUSED}),
-        State.REFUSED: frozenset(),
+        State.REFUSED: frozenset({State.CANDIDATE, State.VERIFIED}),  # only where it could not be judged or served
     }
     EVENTS: ClassVar = {
+        State.CANDIDATE: Kind.ADAPTER_REPLAYED,
         State.QUARANTINED: Kind.ADAPTER_QUARANTINED,
         State.VERIFIED: Kind.ADAPTER_VERIFIED,
         State.REFUSED: Kind.ADAPTER_REFUSED,

@@ -20,8 +20,9 @@ from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_f
 from apps.adapters.serving import serve
 from apps.adapters.shadows import end_overtaken
 from apps.audit.kinds import Kind
-from apps.audit.services import move, record
+from apps.audit.services import move, record, was_last_by
 from apps.base.errors import BadInputError, ConflictError, IllegalMoveError
+from apps.outbox.kinds import OUTBOX
 from apps.outbox.services import final_write
 from apps.workers.models import Worker
 from apps.workers.rules import require_own_line
@@ -106,6 +107,21 @@ def refuse_unjudged(adapter_id: int, *, reason: str, by: str) -> None:
         with transaction.atomic():
             end_trial_of(adapter, outcome="stopped", reason=reason, by=by)
             move(adapter, Adapter.State.REFUSED, by=by, payload={"words": reason})
+
+
+def revive_unjudged(adapter_id: int, *, link: str, by: str) -> None:
+    """Have an adapter judged or put into service after all that `refuse_unjudged` refused, and nobody else: it is what
+    it was before that. The verdict that says only why it could not be judged goes; the audit keeps it."""
+    adapter = Adapter.objects.get(pk=adapter_id)
+    was_refused = adapter.state == Adapter.State.REFUSED and not adapter.barred
+    if not was_refused or not was_last_by(Kind.ADAPTER_REFUSED, adapter, by=OUTBOX):
+        return
+    safe = adapter.verdicts.filter(question=Verdict.Question.SAFE)
+    is_judged = safe.exclude(outcome=Verdict.Outcome.NO).exists()
+    with transaction.atomic():
+        if not is_judged:
+            safe.delete()
+        move(adapter, Adapter.State.VERIFIED if is_judged else Adapter.State.CANDIDATE, by=by, payload={"link": link})
 
 
 def give_verdict(

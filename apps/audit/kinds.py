@@ -91,6 +91,7 @@ class Kind(models.TextChoices):
     BULK_STARTED = "bulk.started"
     BULK_DONE = "bulk.done"
     BULK_CANCELLED = "bulk.cancelled"
+    BULK_FAILED = "bulk.failed"
     BULK_UNDOING = "bulk.undoing"
     BULK_UNDONE = "bulk.undone"
     IMPORT_STARTED = "import.started"
@@ -106,6 +107,7 @@ class Kind(models.TextChoices):
     REWARD_MODEL_LIVE = "reward_model.live"
     REWARD_MODEL_RETIRED = "reward_model.retired"
     REWARD_MODEL_REFUSED = "reward_model.refused"
+    REWARD_MODEL_REPLAYED = "reward_model.replayed"
     REWARD_MODEL_BARRED = "reward_model.barred"
     # supervision
     PROPOSAL_MADE = "proposal.made"
@@ -157,6 +159,7 @@ class Kind(models.TextChoices):
     ADAPTER_HELD = "adapter.held"
     ADAPTER_COMPARED = "adapter.compared"
     ADAPTER_REFUSED = "adapter.refused"
+    ADAPTER_REPLAYED = "adapter.replayed"
     ADAPTER_QUARANTINED = "adapter.quarantined"
     ADAPTER_DEPLOYED = "adapter.deployed"
     ADAPTER_RETIRED = "adapter.retired"

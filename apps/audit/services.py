@@ -49,6 +49,12 @@ def write_entry(
     )
 
 
+def was_last_by(kind: Kind, subject: models.Model, *, by: str) -> bool:
+    """Whether it was `by` who did that to the subject the last time."""
+    about = AuditEntry.objects.filter(kind=kind, subject_type=subject._meta.model_name, subject_id=subject.pk)
+    return about.order_by("-id").values_list("actor", flat=True).first() == by
+
+
 def move(
     row: Stateful,
     to: str,

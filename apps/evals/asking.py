@@ -289,8 +289,13 @@ def resume_evaluation(*, evaluation: Evaluation, by: User, limits: RunLimits = U
         if told := limits.to_json():
             evaluation.limits = evaluation.limits | told
             Evaluation.objects.filter(pk=evaluation.pk).update(limits=evaluation.limits)
-        evaluation.item_tries.filter(cause=ItemTry.Cause.INFRASTRUCTURE).delete()
+        _forget_unasked(evaluation)
         return _move(evaluation, Evaluation.State.QUEUED, by=by)
+
+
+def _forget_unasked(evaluation: Evaluation) -> None:
+    """What could not be asked or graded is asked again."""
+    evaluation.item_tries.filter(cause=ItemTry.Cause.INFRASTRUCTURE).delete()
 
 
 def _require_price(measured: Measured, limits: RunLimits) -> None:
@@ -305,12 +310,16 @@ def _move(evaluation: Evaluation, state: Evaluation.State, *, by: User) -> Evalu
         raise ConflictError(IMPORTED)
     if not evaluation.asked_by:
         raise ConflictError("the gate measures this one for a verdict: nobody asked for it")
+    _move_alone(evaluation, state, by=by.handle)
+    return evaluation
+
+
+def _move_alone(evaluation: Evaluation, state: Evaluation.State, *, by: str) -> None:
     try:
         with transaction.atomic():
-            move(evaluation, state, by=by.handle, failure="")
+            move(evaluation, state, by=by, failure="")
     except IntegrityError:
         raise ConflictError("the very same was asked for again since: see that one") from None
-    return evaluation
 
 
 def fail_evaluation(evaluation_id: int, *, link: str, reason: str, by: str) -> None:
@@ -318,3 +327,19 @@ def fail_evaluation(evaluation_id: int, *, link: str, reason: str, by: str) -> N
     evaluation = Evaluation.objects.get(pk=evaluation_id)
     if evaluation.state in {Evaluation.State.QUEUED, Evaluation.State.RUNNING, Evaluation.State.WAITING}:
         move(evaluation, Evaluation.State.FAILED, by=by, failure=reason, finished_at=timezone.now())
+
+
+def revive_evaluation(evaluation_id: int, *, link: str, by: str) -> None:
+    """Let one that failed try again what could not be asked or graded.
+
+    Raises:
+        ConflictError: it was measured for a verdict, which waits for it no longer; or the same was asked for since.
+    """
+    evaluation = Evaluation.objects.get(pk=evaluation_id)
+    if evaluation.state != Evaluation.State.FAILED:
+        return
+    if not evaluation.asked_by:
+        raise ConflictError(f"evaluation {evaluation_id} was measured for a verdict, which waits for it no longer")
+    with transaction.atomic():
+        _forget_unasked(evaluation)
+        _move_alone(evaluation, Evaluation.State.QUEUED, by=by)

@@ -107,6 +107,21 @@ def cancel_bulk(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
     return bulk
 
 
+def fail_bulk(bulk_id: int, *, link: str, reason: str, by: str) -> None:
+    """Store that the rest of it could not be done, or not be taken back; what was done until then stays."""
+    row = BulkJudgement.objects.get(pk=bulk_id)
+    if row.state in {BulkJudgement.State.RUNNING, BulkJudgement.State.UNDOING}:
+        payload = {"done": row.done, "undone": row.undone, "total": row.total}
+        move(row, BulkJudgement.State.FAILED, by=by, payload=payload, failure=f"{link}: {reason}")
+
+
+def revive_bulk(bulk_id: int, *, link: str, by: str, state: BulkJudgement.State) -> None:
+    """Let one that failed at this link go on behind its last row, running or being taken back."""
+    row = BulkJudgement.objects.get(pk=bulk_id)
+    if row.state == BulkJudgement.State.FAILED and row.failure.startswith(f"{link}:"):
+        move(row, state, by=by, payload={"done": row.done, "total": row.total}, failure="")
+
+
 def judge_chunk(bulk_id: int, *, limit: int) -> Chunk:
     """Judge the next reviews of a bulk judgement, in one transaction with where it came to."""
     with transaction.atomic():

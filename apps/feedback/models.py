@@ -213,6 +213,7 @@ class BulkJudgement(Stateful):
         last_review_id: id up to which it came; it goes on from there after a crash.
         report: what could not be done, or not be taken back: [{<kind of row>: id, "reason"}], the first ones of them.
         undone, last_undone_id: how much of it was taken back, and up to which feedback that came.
+        failure: why the rest could not be done, or not be taken back: the link, and what it met.
     """
 
     class Action(models.TextChoices):
@@ -229,13 +230,15 @@ class BulkJudgement(Stateful):
         CANCELLED = "cancelled", "Cancelled"
         UNDOING = "undoing", "Being undone"
         UNDONE = "undone", "Undone"
+        FAILED = "failed", "Failed"
 
     MOVES: ClassVar = {
-        State.RUNNING: frozenset({State.DONE, State.CANCELLED}),
+        State.RUNNING: frozenset({State.DONE, State.CANCELLED, State.FAILED}),
         State.DONE: frozenset({State.UNDOING}),
         State.CANCELLED: frozenset({State.UNDOING}),
-        State.UNDOING: frozenset({State.UNDONE}),
+        State.UNDOING: frozenset({State.UNDONE, State.FAILED}),
         State.UNDONE: frozenset(),
+        State.FAILED: frozenset({State.RUNNING, State.UNDOING}),
     }
     EVENTS: ClassVar = {
         State.RUNNING: Kind.BULK_STARTED,
@@ -243,6 +246,7 @@ class BulkJudgement(Stateful):
         State.CANCELLED: Kind.BULK_CANCELLED,
         State.UNDOING: Kind.BULK_UNDOING,
         State.UNDONE: Kind.BULK_UNDONE,
+        State.FAILED: Kind.BULK_FAILED,
     }
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="bulk_judgements")
@@ -258,6 +262,7 @@ class BulkJudgement(Stateful):
     report = models.JSONField(default=list)
     undone = models.PositiveIntegerField(default=0)
     last_undone_id = models.BigIntegerField(default=0)
+    failure = models.TextField(blank=True, default="", db_default="")
 
     class Meta:
         ordering = ["-id"]

@@ -36,7 +36,7 @@ def begin_undo(*, bulk: BulkJudgement, by: User) -> BulkJudgement:
         raise ConflictError("only judgements can be taken back")
     with transaction.atomic():
         row = BulkJudgement.objects.select_for_update().get(pk=bulk.pk)
-        move(row, BulkJudgement.State.UNDOING, by=by.handle, payload={"done": row.done})
+        move(row, BulkJudgement.State.UNDOING, by=by.handle, payload={"done": row.done}, failure="")
     bulk.refresh_from_db()
     return bulk
 

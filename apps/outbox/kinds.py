@@ -80,16 +80,11 @@ class Chain:
         links: Celery jobs, in order; a test may name them.
         together: of these subjects' ids, those that its links may do as one set; None: each is done alone.
         then: called with the subjects' ids in the transaction that ends the last link.
-        on_dead: called with the subject's id, `link`, `reason` and `by`, in the transaction that buries it. A kind that
-            the clock starts and that has none leaves those out that `selectors.died_last` tells.
-        on_replay: called with the subject's id, `link` and `by`, in the transaction that takes it up again.
     """
 
     links: tuple[Job | str, ...]
     together: Callable[[Sequence[int]], Iterable[Sequence[int]]] | None = None
     then: Callable[[Sequence[int]], None] | None = None
-    on_dead: Callable[..., object] | None = None
-    on_replay: Callable[..., object] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,6 +92,29 @@ class Chain:
 
 
 KINDS: dict[str, Chain] = {}
+OUTBOX = "outbox"
+"""Who it is in the audit that lets what a segment works for fail, and takes it up again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fate:
+    """What becomes of the row that a segment works for when the segment fails for good, and when it is replayed.
+
+    Args:
+        on_dead: called with the subject's id, `link`, `reason` and `by`, in the transaction that buries it.
+        on_replay: called with the subject's id, `link` and `by`, in the transaction that takes it up again. It may
+            refuse (ConflictError).
+    """
+
+    on_dead: Callable[..., object] | None = None
+    on_replay: Callable[..., object] | None = None
+
+
+NO_ROW_WAITS = Fate()
+"""Of a kind whose subject is nowhere said to be under way. Where the clock starts it, it leaves those out that
+`selectors.died_last` tells."""
+FATES: dict[str, Fate] = {}
+"""By kind; `apps/pipeline/fates.py` fills it."""
 
 
 def queue_of(link: str) -> str:

@@ -22,7 +22,7 @@ from apps.base.errors import ConflictError
 from apps.base.texts import make_storable
 from apps.outbox.crash import CrashPoint, pass_crash_point
 from apps.outbox.errors import LostClaimError
-from apps.outbox.kinds import KINDS, SLOW_QUEUES, queue_of
+from apps.outbox.kinds import FATES, KINDS, NO_ROW_WAITS, OUTBOX, SLOW_QUEUES, queue_of
 from apps.outbox.models import Segment
 from tentalis.core.backoff import grow_wait
 
@@ -447,12 +447,12 @@ def bury(segment: Segment, *, reason: str) -> None:
     record(
         Kind.SEGMENT_DIED,
         subject=segment,
-        by="outbox",
+        by=OUTBOX,
         payload={"kind": segment.kind, "subject": segment.subject_id, "link": link, "reason": reason[:500]},
     )
     logger.warning("%s of %s %s failed after its last try: %s", link, segment.kind, segment.subject_id, reason)
-    if (on_dead := KINDS[segment.kind].on_dead) is not None:
-        on_dead(segment.subject_id, link=link, reason=reason, by="outbox")
+    if (on_dead := FATES.get(segment.kind, NO_ROW_WAITS).on_dead) is not None:
+        on_dead(segment.subject_id, link=link, reason=reason, by=OUTBOX)
 
 
 def replay(segment: Segment, *, by: str) -> Segment:
@@ -482,8 +482,8 @@ def replay(segment: Segment, *, by: str) -> Segment:
             by=by,
             payload={"kind": segment.kind, "subject": segment.subject_id, "link": segment.link},
         )
-        if (on_replay := KINDS[segment.kind].on_replay) is not None:
-            on_replay(segment.subject_id, link=segment.link or "", by="outbox")
+        if (on_replay := FATES.get(segment.kind, NO_ROW_WAITS).on_replay) is not None:
+            on_replay(segment.subject_id, link=segment.link or "", by=OUTBOX)
         nudge_relay()
     return segment
 

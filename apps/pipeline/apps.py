@@ -8,4 +8,4 @@ class PipelineConfig(AppConfig):
     label = "pipeline"
 
     def ready(self) -> None:
-        from apps.pipeline import conversing, jobs  # noqa: F401  with the flow: segments register themselves
+        from apps.pipeline import conversing, fates, jobs  # noqa: F401  with the flow: segments register themselves

@@ -15,7 +15,6 @@ from apps.accounts.archiving import require_not_archived
 from apps.accounts.models import Project, User
 from apps.base.errors import BadInputError
 from apps.conversations import jobs as conversation_jobs
-from apps.conversations import services as conversations
 from apps.conversations.models import Turn
 from apps.conversations.policy import read_policy
 from apps.conversations.segmentation import close_idle_sessions, cut_session, find_due_sessions
@@ -54,12 +53,7 @@ def learn_from_turn(turn_ids: Sequence[int]) -> None:
 
 
 KINDS[SegmentKind.CUT] = Chain(links=(conversation_jobs.cut,), then=hear_closed_turns)
-KINDS[SegmentKind.HEAR] = Chain(
-    links=(conversation_jobs.hear, conversation_jobs.settle),
-    then=learn_from_turn,
-    on_dead=conversations.fail_turn,
-    on_replay=conversations.revive_turn,
-)
+KINDS[SegmentKind.HEAR] = Chain(links=(conversation_jobs.hear, conversation_jobs.settle), then=learn_from_turn)
 
 
 def converse() -> int:

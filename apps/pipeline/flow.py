@@ -10,11 +10,11 @@ joins the way at `learn`. Beside it those who judge learn too: step scorers (`la
 (`meta`, `adopt_manager`); a shadow does the same tasks and serves nobody (`mirror`).
 
 First the segments, each behind what it does at its end; then what people and other edges may do, in the order of the
-way. What stops a training, lets it go on or calls for another scorer stands in `trainings.py`; who takes failed work up
-again does so in `dead_letters.py`.
+way. What stops a training, lets it go on or calls for another scorer stands in `trainings.py`; what becomes of a row
+whose segment failed for good, in `fates.py`; who takes failed work up again does so in `dead_letters.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 from django.conf import settings
@@ -64,7 +64,7 @@ from apps.tasks import handing_in, offering, playing
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import box, cluster, preflight, rebuilding, results, retrying, schedule, scorers, verdict_managers
+from apps.training import box, cluster, preflight, rebuilding, results, retrying, schedule, scorers
 from apps.training import jobs as training_jobs
 from apps.training import services as training
 from apps.training.learners import LEARNERS
@@ -99,8 +99,6 @@ KINDS[SegmentKind.WORK] = Chain(
     links=(task_jobs.work, scoring_jobs.score, feedback_jobs.open_review),
     together=sets.find_work_sets,
     then=go_on_after_work,
-    on_dead=tasks.fail_task,
-    on_replay=tasks.revive_task,
 )
 
 
@@ -113,8 +111,6 @@ def go_on_after_episodes(task_ids: Sequence[int]) -> None:
 KINDS[SegmentKind.EPISODE] = Chain(  # each alone: it takes as long as its longest episode
     links=(supervision_jobs.play, scoring_jobs.score, feedback_jobs.open_review),
     then=go_on_after_episodes,
-    on_dead=tasks.fail_task,
-    on_replay=tasks.revive_task,
 )
 
 
@@ -124,12 +120,7 @@ def measure_made(task_ids: Sequence[int]) -> None:
     outbox.start_many(SegmentKind.EVALUATE, waiting.distinct().values_list("pk", "project_id"))
 
 
-KINDS[SegmentKind.TRY] = Chain(
-    links=(task_jobs.work,),
-    then=measure_made,
-    on_dead=tasks.fail_task,
-    on_replay=tasks.revive_task,
-)
+KINDS[SegmentKind.TRY] = Chain(links=(task_jobs.work,), then=measure_made)
 
 
 def train_when_full(task_ids: Sequence[int]) -> None:
@@ -150,25 +141,10 @@ KINDS[SegmentKind.LEARN] = Chain(
     links=(feedback_jobs.extract_hint, rollout_jobs.build),
     together=sets.find_learn_sets,
     then=end_learning,
-    on_dead=tasks.fail_task,
-    on_replay=tasks.revive_task,
 )
 
 
-def _run_replayed(run_id: int, *, link: str, by: str) -> None:
-    retrying.retry_run(run=TrainingRun.objects.get(pk=run_id), by=by)
-
-
-KINDS[SegmentKind.TRAIN] = Chain(
-    links=(training_jobs.ask, training_jobs.dispatch),
-    on_dead=training.fail_run,
-    on_replay=_run_replayed,
-)
-
-
-def _refuse_with(refuse: Callable[..., None]) -> Callable[..., None]:
-    """What cannot be judged is refused, with the reason."""
-    return lambda pk, *, link, reason, by: refuse(pk, reason=f"refused: {link} could not be done: {reason}", by=by)
+KINDS[SegmentKind.TRAIN] = Chain(links=(training_jobs.ask, training_jobs.dispatch))
 
 
 def train_after_adoption(adapter_ids: Sequence[int]) -> None:
@@ -184,17 +160,9 @@ def train_after_adoption(adapter_ids: Sequence[int]) -> None:
         learn_managers(adapter.project_id, adapter.run_id)
 
 
-def refuse_unadopted(adapter_id: int, *, link: str, reason: str, by: str) -> None:
-    """Refuse an adapter that could not be judged or put into service; where only others were to be unloaded behind
-    that, it stays what it is."""
-    if link != adapter_jobs.hot_swap.name:
-        _refuse_with(adapters.refuse_unjudged)(adapter_id, link=link, reason=reason, by=by)
-
-
 KINDS[SegmentKind.ADOPT] = Chain(
     links=(training_jobs.ask_measured, gate_jobs.gate, adapter_jobs.promote, adapter_jobs.hot_swap),
     then=train_after_adoption,
-    on_dead=refuse_unadopted,
 )
 
 # --- beside it: a shadow does the task too, step scorers and managers learn ------------------------------------------
@@ -223,20 +191,10 @@ def make_room(subject_ids: Sequence[int]) -> None:
     train_waiting()
 
 
-KINDS[SegmentKind.ADOPT_SCORER] = Chain(
-    links=(training_jobs.gate_scorer,),
-    then=make_room,
-    on_dead=_refuse_with(scorers.refuse_ungated),
-)
-
+KINDS[SegmentKind.ADOPT_SCORER] = Chain(links=(training_jobs.gate_scorer,), then=make_room)
 
 KINDS[SegmentKind.META] = Chain(links=(training_jobs.meta_train,), then=make_room)
-
-KINDS[SegmentKind.ADOPT_MANAGER] = Chain(
-    links=(training_jobs.gate_manager,),
-    then=make_room,
-    on_dead=_refuse_with(verdict_managers.refuse_ungated),
-)
+KINDS[SegmentKind.ADOPT_MANAGER] = Chain(links=(training_jobs.gate_manager,), then=make_room)
 
 # --- evaluations: a while at a time, until nothing is left to try ----------------------------------------------------
 
@@ -267,11 +225,7 @@ def go_on_waiting() -> int:
     return len(ready)
 
 
-KINDS[SegmentKind.EVALUATE] = Chain(
-    links=(task_jobs.measure,),
-    then=go_on_measuring,
-    on_dead=asking.fail_evaluation,
-)
+KINDS[SegmentKind.EVALUATE] = Chain(links=(task_jobs.measure,), then=go_on_measuring)
 
 
 def ask_evaluation(*, worker: Worker, by: User, **asked: Unpack[asking.AskedFields]) -> Evaluation:
@@ -346,12 +300,7 @@ def go_on_regrading(regrading_ids: Sequence[int]) -> None:
     outbox.start_many(SegmentKind.REGRADE, regradings.find_unfinished(regrading_ids))
 
 
-KINDS[SegmentKind.REGRADE] = Chain(
-    links=(regrading_jobs.regrade,),
-    then=go_on_regrading,
-    on_dead=regradings.fail_regrading,
-    on_replay=regradings.revive_regrading,
-)
+KINDS[SegmentKind.REGRADE] = Chain(links=(regrading_jobs.regrade,), then=go_on_regrading)
 
 
 def ask_regrading(
@@ -372,12 +321,7 @@ def go_on_probing(probe_ids: Sequence[int]) -> None:
     outbox.start_many(SegmentKind.PROBE, find_unfinished_probes(probe_ids))
 
 
-KINDS[SegmentKind.PROBE] = Chain(
-    links=(calibration_jobs.probe_judge,),
-    then=go_on_probing,
-    on_dead=probes.fail_probe,
-    on_replay=probes.revive_probe,
-)
+KINDS[SegmentKind.PROBE] = Chain(links=(calibration_jobs.probe_judge,), then=go_on_probing)
 
 
 def ask_probe(*, project: Project, model: str, by: User) -> JudgeProbe:

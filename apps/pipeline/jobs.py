@@ -6,7 +6,6 @@ Every other link's job is in the app that does its work; these start segments, w
 
 from typing import Any
 
-from apps.feedback import importing as imports
 from apps.outbox.kinds import KINDS, Chain, SegmentKind
 from apps.outbox.links import link
 from apps.pipeline import admitting, bulk, deciding, flow, importing
@@ -47,6 +46,6 @@ def decide(proposal_id: int) -> None:
 
 KINDS[SegmentKind.BULK] = Chain(links=(judge_bulk,))
 KINDS[SegmentKind.UNBULK] = Chain(links=(undo_bulk,))
-KINDS[SegmentKind.IMPORT] = Chain(links=(import_rows,), on_dead=imports.fail_import, on_replay=imports.revive_import)
-KINDS[SegmentKind.ADMIT] = Chain(links=(worlds_jobs.admit,), then=admitting.go_on, on_dead=admitting.fail)
+KINDS[SegmentKind.IMPORT] = Chain(links=(import_rows,))
+KINDS[SegmentKind.ADMIT] = Chain(links=(worlds_jobs.admit,), then=admitting.go_on)
 KINDS[SegmentKind.DECIDE] = Chain(links=(decide,))

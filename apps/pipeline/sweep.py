@@ -1,6 +1,6 @@
 """Starting again what stalled. Every finding is a state that is older than its patience; none is remembered here.
 
-What failed for good is not found again: its subject's state says so (a kind's `on_dead`), or where that changes none,
+What failed for good is not found again: its subject's state says so (its kind's `Fate`), or where that changes none,
 it is left out until somebody takes it up (`outbox.selectors.died_last`).
 """
 

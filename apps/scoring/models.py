@@ -94,9 +94,10 @@ class RewardModel(Stateful):
         State.CANDIDATE: frozenset({State.LIVE, State.REFUSED}),
         State.LIVE: frozenset({State.RETIRED}),
         State.RETIRED: frozenset({State.LIVE}),
-        State.REFUSED: frozenset(),
+        State.REFUSED: frozenset({State.CANDIDATE}),  # only where it could not be judged
     }
     EVENTS: ClassVar = {
+        State.CANDIDATE: Kind.REWARD_MODEL_REPLAYED,
         State.LIVE: Kind.REWARD_MODEL_LIVE,
         State.RETIRED: Kind.REWARD_MODEL_RETIRED,
         State.REFUSED: Kind.REWARD_MODEL_REFUSED,

@@ -172,6 +172,11 @@ def take_models_word(proposal: Proposal, decision: Decision | Unscored, *, by: s
         _settle(proposal, state, payload, by=by)
 
 
+def note_undecided(proposal_id: int, *, link: str, reason: str, by: str) -> None:
+    """Say of a proposal that still waits why no model or program decided it: it is left to others."""
+    take_models_word(Proposal.objects.get(pk=proposal_id), Unscored(reason), by=by, model="")
+
+
 def may_agents_decide(proposal: Proposal) -> bool:
     policy = read_policy(proposal.task.worker)
     return policy is not None and policy.agents_decide

@@ -195,7 +195,7 @@ class ManagerRun(Stateful):
         State.FITTED: frozenset({State.APPLIED, State.REFUSED, State.BARRED}),
         State.APPLIED: frozenset({State.REPLACED, State.ROLLED_BACK, State.BARRED}),
         State.REPLACED: frozenset({State.APPLIED, State.BARRED}),
-        State.REFUSED: frozenset({State.BARRED}),
+        State.REFUSED: frozenset({State.BARRED, State.FITTED}),  # the latter where it could not be judged
         State.ROLLED_BACK: frozenset({State.BARRED}),
         State.BARRED: frozenset(),
     }

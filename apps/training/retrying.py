@@ -47,6 +47,13 @@ def change_recipe(run: TrainingRun, *, changes: Mapping[str, Any] | None = None,
     return recipe
 
 
+def revive_run(run_id: int, *, link: str, by: str) -> None:
+    """Queue a run again that could not be sent; one that somebody took up, cancelled or paused meanwhile stays so."""
+    run = TrainingRun.objects.get(pk=run_id)
+    if run.state == TrainingRun.State.FAILED:
+        retry_run(run=run, by=by)
+
+
 def retry_run(*, run: TrainingRun, by: str, **changes: Any) -> TrainingRun:
     """Queue a run again under its next attempt; results of the old one are dropped from now on."""
     ended = run.heartbeat_at if run.state == TrainingRun.State.RUNNING else run.finished_at

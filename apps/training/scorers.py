@@ -9,10 +9,10 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters.errors import AdapterBrokenError
 from apps.audit.kinds import Kind
-from apps.audit.services import record
+from apps.audit.services import move, record, was_last_by
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.errors import ProviderRefusedError
-from apps.outbox.kinds import SegmentKind
+from apps.outbox.kinds import OUTBOX, SegmentKind
 from apps.outbox.selectors import died_last
 from apps.outbox.services import final_write
 from apps.scoring import reward_models
@@ -194,3 +194,11 @@ def refuse_ungated(model_id: int, *, reason: str, by: str) -> None:
     model = RewardModel.objects.get(pk=model_id)
     if model.state == RewardModel.State.CANDIDATE:
         reward_models.refuse(model, reason=reason, measured={}, by=by)
+
+
+def revive_ungated(model_id: int, *, link: str, by: str) -> None:
+    """Have a candidate judged after all that `refuse_ungated` refused, and nobody else."""
+    model = RewardModel.objects.get(pk=model_id)
+    was_refused = model.state == RewardModel.State.REFUSED and not model.barred
+    if was_refused and was_last_by(Kind.REWARD_MODEL_REFUSED, model, by=OUTBOX):
+        move(model, RewardModel.State.CANDIDATE, by=by, payload={"link": link}, words="")

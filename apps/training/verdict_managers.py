@@ -17,13 +17,14 @@ from apps.accounts.models import Project
 from apps.adapters.artifacts import path_of, read_manifest
 from apps.adapters.errors import AdapterBrokenError, WrongAdapterServedError
 from apps.audit.kinds import Kind
-from apps.audit.services import move, record
+from apps.audit.services import move, record, was_last_by
 from apps.base.errors import ConflictError, TentalisError
 from apps.calibration.models import Rater
 from apps.calibration.services import lock_fits, set_adapter
 from apps.feedback.managers.verdict import PREFIX, JudgingModel, judge
 from apps.inference.errors import ProviderRefusedError
 from apps.inference.services import client_for, open_client
+from apps.outbox.kinds import OUTBOX
 from apps.outbox.services import final_write
 from apps.training.audits import find_words, read_questions
 from apps.training.influence import find_gains
@@ -265,6 +266,13 @@ def refuse_ungated(fit_id: int, *, reason: str, by: str) -> None:
     if fit.state == State.FITTED:
         with final_write():
             move(fit, State.REFUSED, by=by, payload=_describe(fit, reason), words=reason[:MAX_FIT_CHARS])
+
+
+def revive_ungated(fit_id: int, *, link: str, by: str) -> None:
+    """Have a candidate judged after all that `refuse_ungated` refused, and nobody else."""
+    fit = ManagerRun.objects.get(pk=fit_id)
+    if fit.state == State.REFUSED and was_last_by(Kind.MANAGER_REFUSED, fit, by=OUTBOX):
+        move(fit, State.FITTED, by=by, payload=_describe(fit, f"{link} is tried again"), words="")
 
 
 def _settle(fit: ManagerRun, present: ManagerRun | None, verdict: AdapterVerdict, *, by: str) -> None:

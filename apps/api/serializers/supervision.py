@@ -35,8 +35,8 @@ class ProposalOut(RowOut[Proposal]):
     permitted: Any = serializers.DictField(allow_null=True, help_text="The action that may be done; null: none.")
     decision: Any = serializers.DictField(help_text="reason, action, hint, answer or outcome, by state.")
     decided_by = serializers.CharField(
-        help_text="Handle; of a model `agent:llm:NAME`, of a program of another package `agent:program:NAME`. `policy`: no "
-        "rule asked for anybody; `sweep`: the time was up."
+        help_text="Handle; of a model `agent:llm:NAME`, of a program of another package `agent:program:NAME`. "
+        "`policy`: no rule asked for anybody; `sweep`: the time was up."
     )
 
     class Meta:

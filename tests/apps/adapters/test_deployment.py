@@ -14,7 +14,7 @@ from apps.adapters.selectors import find_deployed
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import IllegalMoveError
-from apps.outbox.kinds import KINDS, SegmentKind
+from apps.outbox.kinds import FATES, KINDS, SegmentKind
 from apps.workers.models import Worker
 
 ACTS: Mapping[str, Callable[..., Any]] = {
@@ -117,12 +117,12 @@ def test_postgres_refuses_a_second_deployed_adapter(project: Project, worker: Wo
 def test_what_could_not_be_judged_or_served_is_refused_and_what_could_not_be_unloaded_refuses_nothing(
     worker: Worker, link: str, state: str, is_judged: bool, found: str
 ) -> None:
-    chain = KINDS[SegmentKind.ADOPT]
-    assert chain.on_dead is not None
-    assert link in chain.names
+    on_dead = FATES[SegmentKind.ADOPT].on_dead
+    assert on_dead is not None
+    assert link in KINDS[SegmentKind.ADOPT].names
     adapter = make_adapter(worker, 1, state)
     if is_judged:
         Verdict.objects.create(adapter=adapter, question="safe", outcome="inconclusive", words="left to a person")
-    chain.on_dead(adapter.pk, link=link, reason="it broke", by="outbox")
+    on_dead(adapter.pk, link=link, reason="it broke", by="outbox")
     adapter.refresh_from_db()
     assert adapter.state == found

@@ -25,7 +25,7 @@ from apps.inference.models import Exchange, Provider
 from apps.judges.models import JudgeProbe
 from apps.judges.selectors import find_standing
 from apps.judges.services import fail_probe, probe_judge
-from apps.outbox.kinds import KINDS, SegmentKind
+from apps.outbox.kinds import FATES, SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.pipeline.probing import AGAIN, EVERY, probe_judges
@@ -142,7 +142,7 @@ def test_a_judge_that_is_away_is_unscored_and_stands_as_it_stood(
 def test_a_probe_that_failed_goes_on_when_it_is_replayed_unless_its_judge_is_probed_again(
     project: Project, box: Provider, server: FakeModelServer, alice: User
 ) -> None:
-    revive = KINDS[SegmentKind.PROBE].on_replay
+    revive = FATES[SegmentKind.PROBE].on_replay
     assert revive is not None
     row = flow.ask_probe(project=project, model="box/judge", by=alice)
     fail_probe(row.pk, link="calibration.probe_judge", reason="gone", by="judges")

@@ -17,7 +17,7 @@ from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError
 from apps.outbox import relay, services
 from apps.outbox.errors import BrokerAwayError, LostClaimError
-from apps.outbox.kinds import KINDS, Chain, queue_of
+from apps.outbox.kinds import FATES, KINDS, Chain, Fate, queue_of
 from apps.outbox.links import HOST, OWNER
 from apps.outbox.models import Segment
 from tentalis.platform.processes import process_identity
@@ -32,13 +32,10 @@ def errand() -> Iterator[None]:
     """A kind of two links on two queues."""
     ENDED.clear()
     BURIED.clear()
-    KINDS["errand"] = Chain(
-        links=("tasks.first", "scoring.second"),
-        then=ENDED.extend,
-        on_dead=lambda pk, *, link, reason, by: BURIED.append((pk, link, reason)),
-    )
+    KINDS["errand"] = Chain(links=("tasks.first", "scoring.second"), then=ENDED.extend)
+    FATES["errand"] = Fate(on_dead=lambda pk, *, link, reason, by: BURIED.append((pk, link, reason)))
     yield
-    del KINDS["errand"]
+    del KINDS["errand"], FATES["errand"]
 
 
 @pytest.fixture
@@ -234,7 +231,7 @@ def test_one_that_cannot_be_buried_keeps_no_other_from_its_turn(
             Segment.objects.create(kind="errand", subject_id=1, links=[], queue="q")  # there is one: IntegrityError
 
     settings.TENTALIS = settings.TENTALIS | {"MAX_ATTEMPTS": 3}
-    KINDS["errand"] = Chain(links=("tasks.first",), on_dead=bury_all_but_the_first)
+    FATES["errand"] = Fate(on_dead=bury_all_but_the_first)
     stuck, doomed, lost = segments = [start(number) for number in range(3)]
     for segment in segments:
         assert services.claim_links([segment.pk], 0, owner="gone") is not None

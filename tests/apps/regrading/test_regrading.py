@@ -16,7 +16,7 @@ from apps.checks.graders import open_grader
 from apps.evals.asking import ask_evaluation, measure_asked
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset, TryRecord
 from apps.inference.models import Provider
-from apps.outbox.kinds import KINDS, SegmentKind
+from apps.outbox.kinds import FATES, SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import flow
 from apps.regrading.models import Regrade, Regrading
@@ -174,9 +174,9 @@ def test_one_that_failed_goes_on_behind_its_last_grade_when_it_is_replayed(run: 
     fail_regrading(row.pk, link="regrading.regrade", reason="gone", by="evals")
     regrade(row.pk, by="evals")
     assert not row.grades.exists(), "it failed"
-    chain = KINDS[SegmentKind.REGRADE]
-    assert chain.on_replay is not None
-    chain.on_replay(row.pk, link="regrading.regrade", by="user:alice")
+    on_replay = FATES[SegmentKind.REGRADE].on_replay
+    assert on_replay is not None
+    on_replay(row.pk, link="regrading.regrade", by="user:alice")
     regrade(row.pk, by="evals")
     row.refresh_from_db()
     assert (row.state, row.graded, row.failure) == ("done", len(SAID), "")

@@ -15,7 +15,7 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.base.errors import BadInputError, IllegalMoveError, NotAllowedError, NotFoundError
-from apps.outbox.kinds import KINDS, SegmentKind
+from apps.outbox.kinds import FATES, SegmentKind
 from apps.outbox.models import Segment
 from apps.pipeline import flow, sweep, trainings
 from apps.rollouts import services as ledger
@@ -376,7 +376,7 @@ def test_a_workers_next_run_is_sent_by_the_sweep_when_the_last_one_failed(run: T
 def test_an_adapter_whose_gate_died_is_refused_with_the_reason(run: TrainingRun, store: Path) -> None:
     flow.handle_training_result(make_result(run, store), by="control")
     adapter = Adapter.objects.get()
-    on_dead = KINDS[SegmentKind.ADOPT].on_dead
+    on_dead = FATES[SegmentKind.ADOPT].on_dead
     assert on_dead is not None
     on_dead(adapter.pk, link="adapters.gate", reason="the server is gone", by="outbox")
     adapter.refresh_from_db()
