@@ -74,7 +74,7 @@ FROM new WHERE tasks_episodeturn.id = new.id AND EXISTS (SELECT FROM held)
 
 def has_turns(task: Task) -> bool:
     """Whether the platform plays it turn by turn."""
-    return task.worker.kind != Worker.Kind.OUTSIDE and bool(find_world(task.environment).tools(task.prompt))
+    return task.worker.kind != Worker.Kind.OUTSIDE and find_world(task.environment).has_turns
 
 
 def find_time_s(task_id: int) -> float:

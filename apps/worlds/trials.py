@@ -92,13 +92,12 @@ def try_task(world: World, item: PanelItem, agent: Agent, *, asked: int = 1) -> 
         look = None
         _verify(world, item, draft, trial, asked, look)
         return trial
-    tools = world.tools(item.prompt)
     started = time.perf_counter()
     state = world.reset(item.prompt, item.seed)
     trial.reset_s = time.perf_counter() - started
     try:
         episode = Episode(key="trial", prompt=item.prompt, seed=item.seed)
-        _act(world, state, tools, agent, episode, trial)
+        _act(world, state, agent, episode, trial)
         draft = episode.join()
         _verify(
             world, item, draft, trial, asked, partial(world.verify_state, item.prompt, item.reference, state, draft)
@@ -117,8 +116,7 @@ def _finish(agent: Agent) -> AttemptDraft:
         return draft
 
 
-def _act(world: World, state: Any, tools: Tools, agent: Agent, episode: Episode, trial: ScriptedTry) -> None:
-    parameters = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
+def _act(world: World, state: Any, agent: Agent, episode: Episode, trial: ScriptedTry) -> None:
     said: str | None = None
     for place in range(world.limits.turns):
         try:
@@ -126,6 +124,8 @@ def _act(world: World, state: Any, tools: Tools, agent: Agent, episode: Episode,
         except StopIteration as last:
             episode.turns.append(PlayedTurn(draft=last.value, seen=()))
             return
+        tools = [tool["function"] for tool in world.tools_now(episode.prompt, state)]
+        parameters = {tool["name"]: tool.get("parameters") for tool in tools}
         fault = find_call_fault(WrittenCall(call.name, call.arguments), parameters)
         started = time.perf_counter()
         seen = Observation(text=f"error: {fault}") if fault else world.act(state, call, f"trial-{place}")

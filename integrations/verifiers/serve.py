@@ -102,7 +102,7 @@ class Session:
         self._asked: asyncio.Queue[tuple[Sequence[Any], Sequence[Tool]] | None] = asyncio.Queue()
         self._said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._steps, self._row = 0, 0
-        self._tools: Sequence[Tool] = ()
+        self._tools: list[dict[str, Any]] | None = None  # as the chat API takes them
 
     async def close(self) -> None:
         if self._episode is not None:
@@ -126,7 +126,7 @@ class Session:
             raise Refused(f"seed: wanted a whole number from 0, found {seed!r:.80}")
         await self.close()
         self._asked, self._said, self._steps = asyncio.Queue(), asyncio.Queue(), 0
-        self._row = seed % (len(self._rows) // FOLDS * FOLDS)
+        self._row, self._tools = seed % (len(self._rows) // FOLDS * FOLDS), None
         self._episode = asyncio.create_task(
             self._environment.run_rollout(
                 dict(self._rows[self._row]), Connected(self._ask), "tentalis", {}, state_columns=["error"]
@@ -142,11 +142,12 @@ class Session:
     async def _step(self, action: dict[str, Any]) -> dict[str, Any]:
         kind = action.get("type", "answer" if "answer" in action else "call_tool")
         if kind == "list_tools":
+            functions = [tool["function"] for tool in self._tools or ()]
             tools = [
-                {"name": one.name, "description": one.description, "input_schema": one.parameters}
-                for one in self._tools
+                {"name": one["name"], "description": one["description"], "input_schema": one["parameters"]}
+                for one in functions
             ]
-            return {"observation": {"tools": [*tools, *self._list_say()]}, "reward": None, "done": False}
+            return {"observation": {"tools": tools}, "reward": None, "done": False}
         if self._episode is None or self._episode.done():
             raise Refused("step: wanted an episode under way, found none: reset", "EXECUTION_ERROR")
         said: dict[str, Any]
@@ -170,15 +171,18 @@ class Session:
             self._environment, verifiers.SingleTurnEnv | verifiers.ToolEnv
         )
         schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-        return [{"name": SAY, "description": "Say something.", "input_schema": schema}] if talks else []
+        return [_write_tool(SAY, "Say something.", schema)] if talks else []
 
     async def _hear(self) -> dict[str, Any]:
         """What the environment shows next, or what the episode came to."""
         asked = await self._asked.get()
         if asked is not None:
-            prompt, self._tools = asked
+            prompt, offered = asked
+            tools = [*(_write_tool(one.name, one.description, one.parameters) for one in offered), *self._list_say()]
+            told = {"metadata": {"tools": tools}} if tools != self._tools else {}
+            self._tools = tools
             shown = _write_messages(_list_new(prompt) if self._steps else prompt)
-            return {"observation": {"text": shown}, "reward": None, "done": False}
+            return {"observation": {"text": shown, **told}, "reward": None, "done": False}
         assert self._episode is not None
         try:
             output = self._episode.result()
@@ -187,6 +191,10 @@ class Session:
         if output.get("error"):
             raise Refused(str(output["error"]), "EXECUTION_ERROR")
         return {"observation": {"text": ""}, "reward": output["reward"], "done": True}
+
+
+def _write_tool(name: str, about: str, parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
 
 
 def _list_new(messages: Sequence[Any]) -> Sequence[Any]:

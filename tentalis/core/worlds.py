@@ -281,7 +281,7 @@ class ItemRubric(Protocol):
 class World:
     """One environment, and all that is its own. What a world leaves out is as in a plain conversation.
 
-    A world whose `tools` are none answers once. One with tools has turns, and a state that they change: an episode is
+    A world that has no `tools` answers once. One with tools has turns, and a state that they change: an episode is
     `reset`, then in each turn the model's calls, `act` for each, until the model makes none and nobody has a `reply` to
     that, an observation ends it or a limit is reached; then `verify_state`, and `close`. A state is the world's own:
     nobody else looks into it.
@@ -320,7 +320,7 @@ class World:
 
     @property
     def has_turns(self) -> bool:
-        """Whether it has tools for any of its tasks."""
+        """Whether it has tools, for whichever of its tasks: then each is played turn by turn."""
         return type(self).tools is not World.tools
 
     @property
@@ -329,7 +329,7 @@ class World:
         return type(self).verify_state is not World.verify_state
 
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
-        """What may be called in this task: functions with JSON schemas, as the chat API takes them; none: no turns."""
+        """What may be called as this task begins: functions with JSON schemas, as the chat API takes them."""
         return ()
 
     def reset(self, prompt: str, seed: int | None) -> Any:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import uvicorn
 from django.core.management import CommandError, call_command
+from websockets.http11 import Request, Response
 from websockets.sync.client import ClientConnection, connect
+from websockets.sync.server import ServerConnection, serve
 
 from apps.worlds.elsewhere.openenv import OpenEnvWorld, ServerFaultError
 from apps.worlds.episodes import Episode
@@ -19,9 +21,19 @@ from apps.worlds.identity import name_world
 from apps.worlds.openenv import make_app
 from apps.worlds.playing import play
 from apps.worlds.registry import WORLDS, get_world
+from apps.worlds.trials import follow, try_task
 from tentalis.core.desk import make_tickets
 from tentalis.core.world_servers import WorldServer
-from tentalis.core.worlds import AttemptDraft, Observation, ToolCall, TurnAsked, TurnDraft, World
+from tentalis.core.worlds import (
+    AttemptDraft,
+    Observation,
+    PanelItem,
+    Solution,
+    ToolCall,
+    TurnAsked,
+    TurnDraft,
+    World,
+)
 from tentalis.env import EnvironmentVariableError, read_variable
 from tests.plugged.doors_package import OPENS, DoorsWorld
 
@@ -328,9 +340,13 @@ def play_one(world: World, agent: Any, prompt: str) -> Episode:
 def far(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenEnvWorld]:
     """A world of ours at a server, as one of another's."""
     with serving(make_app(get_world(name))) as url:
-        world = OpenEnvWorld("far", WorldServer(url=url, turns=6))
-        monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, "far": world}, ()))
-        yield world
+        yield add_far(WorldServer(url=url, turns=6), monkeypatch)
+
+
+def add_far(server: WorldServer, monkeypatch: pytest.MonkeyPatch) -> OpenEnvWorld:
+    world = OpenEnvWorld("far", server)
+    monkeypatch.setitem(vars(WORLDS), "_loaded", ({**WORLDS._things, "far": world}, ()))
+    return world
 
 
 @pytest.fixture
@@ -356,6 +372,72 @@ def test_a_server_may_name_a_tool_as_its_one_action_would_be_named(monkeypatch: 
     with far("acting", monkeypatch) as world:
         episode = play_one(world, Opening(press="act"), "Play. seed 1")
     assert [seen.text for turn in episode.turns for seen in turn.seen or ()][1].startswith("pressed")
+    assert episode.verification is not None
+    assert episode.verification.outcome == 1.0
+
+
+@contextmanager
+def painting() -> Iterator[str]:
+    """A server that is none of ours: what its one tool is called follows from the seed, and only its list says it."""
+
+    def talk(connection: ServerConnection) -> None:
+        colour = ""
+        for text in connection:
+            message = json.loads(text)
+            asked, seen = message["data"], dict[str, Any](text="Paint it.")
+            over = asked.get("tool_name") == colour
+            if message["type"] == "reset":
+                colour = f"paint_{('red', 'blue')[asked['seed'] % 2]}"
+            elif asked.get("type") == "list_tools":
+                seen["tools"] = [{"name": colour, "description": None, "input_schema": {"type": "object"}}]
+            told = {"observation": seen, "reward": float(over) if over else None, "done": over}
+            connection.send(json.dumps({"type": "observation", "data": told}))
+
+    def answer(connection: ServerConnection, request: Request) -> Response | None:
+        schema = {"action": {"type": "object", "properties": {"tool_name": {"type": "string"}}}}
+        return None if request.path == "/ws" else connection.respond(200, json.dumps(schema))
+
+    with serve(talk, "127.0.0.1", 0, process_request=answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Painting:
+    """An agent that calls the last tool it is offered, and remembers what it was offered for which task."""
+
+    def __init__(self) -> None:
+        self.offered: dict[str, list[str]] = {}
+
+    def take_turns(self, asked: Any, *, tools: Any, **_: Any) -> list[TurnDraft]:
+        names = [tool["function"]["name"] for tool in tools]
+        self.offered |= {one.messages[-1]["content"]: names for one in asked}
+        return [TurnDraft(draft=AttemptDraft(), calls=[ToolCall(id="c", name=names[-1])]) for _ in asked]
+
+
+def test_each_episode_is_played_with_the_tools_of_its_own_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = {"Paint. seed 2": ["look", "paint_red"], "Paint. seed 3": ["look", "paint_blue"]}
+    with painting() as url:
+        world, agent = add_far(WorldServer(url=url), monkeypatch), Painting()
+        episodes = [Episode(key=one, prompt=one, seed=1, opening=world.messages_for(one, "")) for one in prompts]
+        play(episodes, world=world, agent=agent, model="")  # type: ignore[arg-type]
+        assert agent.offered == prompts
+        assert [one.verification.outcome for one in episodes if one.verification] == [1.0, 1.0]
+        assert {one: [tool["function"]["name"] for tool in world.tools(one)] for one in prompts} == prompts
+        tries = [
+            try_task(world, PanelItem(prompt=one), follow(Solution(calls=[ToolCall(id="c", name=names[-1])])))
+            for one, names in prompts.items()
+        ]
+    assert [one.outcome for one in tries] == [1.0, 1.0]
+
+
+def test_a_server_of_ours_says_which_other_tools_there_are_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    with far("hall", monkeypatch) as world:
+        episode = play_one(world, Opening(), "Play. seed 4")
     assert episode.verification is not None
     assert episode.verification.outcome == 1.0
 

@@ -1,4 +1,5 @@
-"""A world on a server of OpenEnv's protocol (openenv-core 0.3): whatever its actions are, they are tools here.
+"""A world on a server of OpenEnv's protocol (openenv-core 0.3): whatever its actions are, they are tools here. Which
+there are is asked in each episode: a server may have others for another seed, or for what was done.
 
 What its models write is asked for by us, so that tokens are exact. What the server says is believed: its rewards are
 the outcome, as the setting says what they are worth.
@@ -9,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -40,6 +41,8 @@ LOOK: Final = ("look", "look_around", "look_again")
 ACT: Final = "act"
 TOOL_NAME: Final = "tool_name"
 ANSWER: Final = "answer"
+KNOWN_SEEDS: Final = 1_024
+"""Whose tools are kept for who asks outside of an episode."""
 ROUNDING: Final = 1e-9
 """Share of the range of rewards that is as good as nothing beside a bound: nine rewards of 1/9 are more than 1."""
 THEIR_FAULT: Final = "VALIDATION_ERROR"
@@ -55,11 +58,13 @@ class _Play:
     """An episode at the server.
 
     Attributes:
+        tools: that may be called next, as the chat API takes them; the first shows the observation again.
         seen: hash of all that was said in it: a state of another's is known by what it shows.
     """
 
     connection: ClientConnection
     held: ExitStack
+    tools: Sequence[Mapping[str, Any]] = ()
     observation: Mapping[str, Any] = field(default_factory=dict)
     rewards: list[float] = field(default_factory=list)
     is_done: bool = False
@@ -81,6 +86,7 @@ class OpenEnvWorld(World):
         self.limits = EpisodeLimits(turns=server.turns)  # type: ignore[misc]
         self.chance = server.chance  # type: ignore[misc]
         self._server = server
+        self._tools_of = lru_cache(KNOWN_SEEDS)(self._ask_tools)
 
     def say_limits(self) -> Sequence[str]:
         return ["text that ends with the seed of the episode: seed 17"]
@@ -106,31 +112,19 @@ class OpenEnvWorld(World):
         return f"{self.label}: {LOOK[0]} first, then go on until it is done. seed {seed}"
 
     def tools(self, prompt: str) -> Sequence[Mapping[str, Any]]:
-        """What the server's actions are, asked once; while it cannot be asked, any object is one."""
+        """What its episode begins with, asked once for a seed; while the server cannot be asked, any object is one."""
         try:
-            return self._tools
+            return self._tools_of(_read_seed(prompt))
         except ServerFaultError:
             return [_write_looking(()), write_tool(ACT, "Act.", {"type": "object"})]
 
-    @cached_property
-    def _tools(self) -> Sequence[Mapping[str, Any]]:
-        schema = self._schema
-        if not self._has_tools:
-            properties = {name: one for name, one in schema.get("properties", {}).items() if name != "metadata"}
-            required = [name for name in schema.get("required", ()) if name in properties]
-            wanted = {**schema, "properties": properties, "required": required}
-            return [_write_looking(()), write_tool(ACT, str(schema.get("description", "")), wanted)]
-        play = self._open()
-        try:
-            self._ask(play, "reset", {"seed": 0})
-            listed = self._ask(play, "step", {"type": "list_tools"})
-        finally:
-            self.close(play)
-        tools = listed["observation"].get("tools") if isinstance(listed, dict) else None
-        if not isinstance(tools, list):
-            raise ServerFaultError(f"{self.name}: its server lists no tools")
-        theirs = [write_tool(one["name"], one.get("description", ""), one.get("input_schema", {})) for one in tools]
-        return [_write_looking([str(one["name"]) for one in tools]), *theirs]
+    def tools_now(self, prompt: str, state: _Play) -> Sequence[Mapping[str, Any]]:
+        return state.tools
+
+    def _ask_tools(self, seed: int) -> Sequence[Mapping[str, Any]]:
+        play = self._begin(seed)
+        self.close(play)
+        return play.tools
 
     @property
     def _has_tools(self) -> bool:
@@ -151,17 +145,39 @@ class OpenEnvWorld(World):
         return schema
 
     def reset(self, prompt: str, seed: int | None) -> _Play:
+        return self._begin(_read_seed(prompt))
+
+    def _begin(self, seed: int) -> _Play:
         play = self._open()
         try:
-            self._take(play, self._ask(play, "reset", {"seed": _read_seed(prompt)}))
+            self._take(play, self._ask(play, "reset", {"seed": seed}))
+            if not play.tools:
+                play.tools = self._list_tools(play)
+            play.seen = content_hash([play.seen, list(play.tools)])
         except BaseException:
             self.close(play)
             raise
         return play
 
+    def _list_tools(self, play: _Play) -> Sequence[Mapping[str, Any]]:
+        """Of a server without tools, its one action."""
+        if not self._has_tools:
+            schema = self._schema
+            properties = {name: one for name, one in schema.get("properties", {}).items() if name != "metadata"}
+            required = [name for name in schema.get("required", ()) if name in properties]
+            wanted = {**schema, "properties": properties, "required": required}
+            return [_write_looking(()), write_tool(ACT, str(schema.get("description", "")), wanted)]
+        listed = self._ask(play, "step", {"type": "list_tools"})
+        tools = listed["observation"].get("tools") if isinstance(listed, dict) else None
+        if not isinstance(tools, list) or not all(isinstance(one, dict) and "name" in one for one in tools):
+            raise ServerFaultError(f"{self.name}: its server lists no tools")
+        return _with_looking(
+            [write_tool(one["name"], one.get("description") or "", one.get("input_schema", {})) for one in tools]
+        )
+
     def act(self, state: _Play, call: ToolCall, key: str) -> Observation:
         arguments = json.loads(call.arguments or "{}")
-        if call.name == self.tools("")[0]["function"]["name"]:
+        if call.name == state.tools[0]["function"]["name"]:
             return Observation(text=_show(state.observation), ends=state.is_done)
         action = arguments
         if self._has_tools:
@@ -235,6 +251,8 @@ class OpenEnvWorld(World):
             if not isinstance(reward, int | float):
                 raise ServerFaultError(f"{self.name}: reward: wanted a number, found {reward!r:.80}")
             play.rewards.append(float(reward))
+        if (tools := _read_tools(play.observation)) is not None:
+            play.tools = _with_looking(tools)
         play.seen = content_hash([play.seen, play.observation, play.rewards, play.is_done])
 
 
@@ -243,6 +261,18 @@ def _read_seed(prompt: str) -> int:
     if found is None or int(found[1]) > MOST_SEED:
         raise ValueError(f"a prompt here ends with its seed, such as seed 17; found {prompt.strip()[-40:]!r}")
     return int(found[1])
+
+
+def _read_tools(observation: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """Those that there are from here on, as a server of ours says it; None where nothing is said of it."""
+    metadata = observation.get("metadata")
+    told = metadata.get("tools") if isinstance(metadata, dict) else None
+    is_told = isinstance(told, list) and all(isinstance(one, dict) and "function" in one for one in told)
+    return told if is_told else None
+
+
+def _with_looking(tools: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return [_write_looking([tool["function"]["name"] for tool in tools]), *tools]
 
 
 def _write_looking(taken: Sequence[str]) -> dict[str, Any]:
