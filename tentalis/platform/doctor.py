@@ -431,20 +431,25 @@ def _check_sandboxes(patient: _Patient) -> Iterator[Finding]:
         limits = f"memory and processes counted by cgroups ({versions})"
     else:
         limits = "no cgroup may be written: memory is limited for each process, not for all of a sandbox together"
+    if not told["limits_outliving"]:
+        limits += "; only root may limit System V's memory, semaphores and queues here: programs are refused them"
     yield Finding("sandboxes", True, f"{', '.join(walls)}; {limits}")
 
 
 def _make_sandbox(directory: Path) -> dict[str, Any]:
-    """Have the host of a directory make one, and what the host says of itself. Raises SandboxError."""
+    """Have the host of a directory make one: what the host says of itself, and whether the kernel took limits of what
+    outlives its maker in it. Raises SandboxError."""
     with contextlib.closing(SandboxClient(directory, timeout_s=SANDBOX_WITHIN_S)) as client:
         with client.stage() as root:
             (root / root.name).touch()  # an image that is nobody else's, for it is dropped again
             image = client.add_image(root)
         try:
-            client.destroy(client.create(image))
+            sandbox = client.create(image)
+            forced = client.run(sandbox, ["/bin/cat", "/proc/sys/kernel/shm_rmid_forced"])
+            client.destroy(sandbox)
         finally:
             client.drop_image(image)
-        return client.describe()
+        return {**client.describe(), "limits_outliving": forced.out == b"1\n"}
 
 
 def _check_browser(patient: _Patient) -> Iterator[Finding]:

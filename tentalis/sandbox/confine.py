@@ -1,6 +1,5 @@
 """How a process that was just forked becomes the first one of a sandbox. Called once, and never undone."""
 
-import contextlib
 import os
 import resource
 import signal
@@ -40,7 +39,8 @@ class Confinement:
         has_system: the layers hold a /usr of their own; else the machine's is seen, read-only.
         counts_memory: a memory cgroup holds it; else each process is limited by itself.
         outer_id: the user and group it is outside.
-        filters: BPF programs of `system_calls`.
+        filters: BPF programs of `system_calls`; the last one only where the kernel takes no limits of what outlives its
+            maker.
         filled_from: an open directory of what another sandbox has written, which it starts with.
     """
 
@@ -81,8 +81,7 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> s
         close_others(kept)
     own_id = INNER_ID if Wall.USER in walls else asked.outer_id
     way_out = None
-    if Wall.IPC in walls:
-        _limit_what_stays()
+    leaves_little = Wall.IPC not in walls or _limit_what_stays()
     if Wall.USER in walls:
         _become(own_id)
     kernel.end_with_parent(signal.SIGKILL)
@@ -109,7 +108,7 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> s
     if Wall.LANDLOCK in walls and (version := kernel.landlock_version()):
         kernel.keep_beneath("/", version)
     if Wall.FILTER in walls:
-        for program in asked.filters:
+        for program in asked.filters[:-1] if leaves_little else asked.filters:
             kernel.install_filter(program)
     if Wall.CAPABILITIES in walls:
         if Wall.USER not in walls:
@@ -120,16 +119,20 @@ def confine(asked: Confinement, answer: socket.socket, kept: Sequence[int]) -> s
     return way_out
 
 
-def _limit_what_stays() -> None:
+def _limit_what_stays() -> bool:
     """Of System V's memory, queues and semaphores, which outlive who made them, little: memory that nobody is attached
-    to goes with the last one, so that whoever is ended for want of memory leaves none full. Only root may say so."""
-    for name, value in _LEFT_BEHIND.items():
-        with contextlib.suppress(OSError):
+    to goes with the last one, so that whoever is ended for want of memory leaves none full. False where the kernel lets
+    nobody but root say so."""
+    try:
+        for name, value in _LEFT_BEHIND.items():
             descriptor = os.open(f"/proc/sys/kernel/{name}", os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.write(descriptor, value)
             finally:
                 os.close(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def close_others(kept: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ from tentalis.sandbox.limits import ALL_WALLS, Limits, Wall
 from tentalis.sandbox.prepared import Prepared
 from tentalis.sandbox.sandbox import Sandbox
 from tentalis.sandbox.store import SKELETON, Image, Store
-from tentalis.sandbox.system_calls import compile_filters
+from tentalis.sandbox.system_calls import compile_filters, compile_outliving_filter
 from tentalis.sandbox.ways_out import WaysOut
 
 OUTER_ID: Final = 60_910
@@ -94,7 +94,7 @@ class Embedded:
         warm: how many processes are kept ready to become sandboxes.
         counts: by cgroups, where they can be had.
         """
-        filters = compile_filters()
+        filters = [*compile_filters(), compile_outliving_filter()]
         self.store = store
         self.outer_id = self.outer_user()
         self._swept_file = store.root.parent / f"{store.root.name}.cgroups"

@@ -1,4 +1,4 @@
-"""Which system calls a sandbox may make: two BPF programs, made by libseccomp.
+"""Which system calls a sandbox may make: BPF programs, made by libseccomp.
 
 The list is what Docker's default profile allows a container without capabilities, minus what reads or steers other
 processes (ptrace, process_vm_readv, prlimit64 of others) or what programs of today do without. What is not on it does
@@ -50,6 +50,8 @@ process_vm_writev ptrace quotactl quotactl_fd reboot request_key set_mempolicy g
 setdomainname setns settimeofday swapoff swapon syslog umount2 unshare userfaultfd vhangup
 """.split()  # noqa: SIM905
 """Named so that a program is told that it may not, instead of that there is no such thing."""
+OUTLIVING: Final = ("shmget", "semget", "msgget")
+"""What makes things of System V, which outlive who made them: refused where the kernel takes no limits of them."""
 
 NAMESPACE_FLAGS: Final = 0x7E020000  # every CLONE_NEW* that clone(2) takes
 PERSONALITIES: Final = (0x0, 0x0008, 0x20000, 0x20008, 0xFFFFFFFF)
@@ -99,6 +101,14 @@ def compile_filters() -> tuple[bytes, bytes]:
     for value in TERMINAL_REQUESTS:
         refusing.add_compared(refused, _Rule("ioctl", 1, value, _LOW_HALF))
     return allowing.export(), refusing.export()
+
+
+def compile_outliving_filter() -> bytes:
+    """Refuses what is `OUTLIVING`, and nothing else."""
+    program = _Program(_load_library(), _ALLOW)
+    for name in OUTLIVING:
+        program.add(_refuse(errno.EPERM), name)
+    return program.export()
 
 
 def _refuse(number: int) -> int:

@@ -19,7 +19,7 @@ from tentalis.sandbox.limits import Limits, Wall
 START: Final = "import sys; sys.path.append(sys.argv.pop(1)); from tentalis.sandbox.zygote import main; main()"
 """What Python runs (-I -S -c), with the directory that holds `tentalis` as its first argument."""
 MAX_ORDER_BYTES: Final = 2**16
-FILTERS: Final = 2
+FILTERS: Final = 3
 MAX_GROUPS: Final = 4
 JOIN: Final = b"join"
 """To a process that waits: go into the groups whose open files come along. Who moves itself, and by its thread, keeps

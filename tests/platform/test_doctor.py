@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -215,3 +216,4 @@ def test_it_tells_what_holds_sandboxes_in_by_making_one(home: Home, environ: dic
     assert is_good
     assert words.startswith("namespaces, system call filter")
     assert "cgroup" in words
+    assert ("System V" in words) == (os.geteuid() != 0)

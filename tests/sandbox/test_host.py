@@ -29,6 +29,14 @@ from tests.sandbox.probes import PYTHON
 PLAIN_USER = 61_000  # as good as anybody
 
 
+MAKE_OUTLIVING = """
+import ctypes
+library = ctypes.CDLL(None, use_errno=True)
+made = library.shmget(0, 4096, 0o1600), library.semget(0, 1, 0o1600), library.msgget(0, 0o1600)
+print("refused", [number < 0 for number in made], end=" ")
+"""
+
+
 def children_of(pid: int) -> list[int]:
     """All of them, near and far."""
     found, todo = [], [pid]
@@ -378,7 +386,8 @@ def test_who_asked_a_host_that_died_goes_on_with_the_next_one(tmp_path: Path, im
 
 
 def test_whoever_is_not_root_has_sandboxes_too(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """In a process that gave its rights away: no cgroup is its own, so each process is limited by itself."""
+    """In a process that gave its rights away: no cgroup is its own, so each process is limited by itself, and where the
+    kernel takes no limits of an IPC namespace, nothing is made that nobody's end frees."""
     if os.geteuid():
         pytest.skip("the other tests show it")
     with tempfile.TemporaryDirectory(prefix="tentalis-plain-") as name:
@@ -416,6 +425,8 @@ async def main():
         image = store.keep("s", written, image, most_bytes=2**20, most_entries=100)
     await sandbox.destroy()
     sandbox = await backend.make(image, Limits())
+    await sandbox.run([{PYTHON!r}, "-c", {MAKE_OUTLIVING!r}], cwd="/work", environment={{}}, stdin=b"", timeout_s=20,
+                      hear=hear)
     data, _ = await sandbox.read("hello", offset=0, most_bytes=100)
     await sandbox.run(
         ["/bin/sh", "-c", "stat -c %a d; chmod 700 d; stat -c %a d/locked"], cwd="/work", environment={{}}, stdin=b"",
@@ -441,6 +452,7 @@ backend.close()
     assert f"'{name}': No such file" in words
     assert "memory exhausted" in words or "annot allocate" in words
     assert "fork" in words
+    assert "refused [True, True, True] code 0" in words
     assert words.endswith("hello\nmore\n {}\n")
 
 
@@ -479,7 +491,7 @@ for size in [40 * 2**20] + [2**20] * 30 + [2**16] * 100:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="root alone may set an IPC namespace's limits")
+@pytest.mark.skipif(os.geteuid() != 0, reason="without root nothing of the kind is made")
 def test_memory_that_nobody_is_attached_to_is_free_again(tmp_path: Path, image: Path) -> None:
     """Else who fills it and is ended for that leaves none, and the next to be ended is the agent that tells of it."""
     with start_host(tmp_path / "host"):
