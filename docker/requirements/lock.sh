@@ -27,6 +27,7 @@ compile pyproject.toml $left_out "$@" --output-file docker/requirements/base.loc
 # shellcheck disable=SC2086
 compile pyproject.toml --extra dev --constraint docker/requirements/base.lock $left_out "$@" --output-file docker/requirements/dev.lock
 printf 'uv\nsetuptools>=77\n' | compile --constraint docker/requirements/base.lock "$@" --output-file docker/requirements/tools.lock -
+printf 'playwright\n' | compile --constraint docker/requirements/dev.lock "$@" --output-file docker/requirements/gui.lock -
 compile pyproject.toml --constraint docker/requirements/base.lock "$@" --output-file "$draft"
 awk '/^[a-z0-9]/ { wanted = /^(torch|triton|(nvidia|cuda)-[a-z0-9-]+)==/ } wanted' "$draft" >docker/requirements/torch.lock
 # What the catalogue's rows come from, without what it is not used for: drawing, a SAT solver, clients of model providers.

@@ -10,6 +10,7 @@ NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "goog
 """The first that is there. The shell draws and runs the same; without windows it takes a quarter less CPU."""
 DRIVER: Final = "playwright"
 """The package that drives it."""
+IN_AN_IMAGE: Final = "in a container: docker compose build --build-arg GUI=1"
 
 
 def find_chromium(told: Path | None = None) -> str | None:
@@ -26,7 +27,8 @@ def find_chromium(told: Path | None = None) -> str | None:
 def find_lack(told: Path | None = None) -> str:
     """What is missing so that a browser can be driven here; "" for nothing."""
     if find_spec(DRIVER) is None:
-        return f"the package {DRIVER} (pip install 'tentalis[gui]')"
+        return f"the package {DRIVER} (pip install 'tentalis[gui]'; {IN_AN_IMAGE})"
     if find_chromium(told) is None:
-        return f"Chromium: {told or ', '.join(NAMES)} is not there, and TENTALIS_BROWSER says where another one is"
+        wanted = f"{told or ', '.join(NAMES)} is not there, and TENTALIS_BROWSER says where another one is"
+        return f"Chromium: {wanted} ({IN_AN_IMAGE})"
     return ""

@@ -1,6 +1,7 @@
 """docker/, read by docker's rules: what production is told, service by service."""
 
 import re
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from django.urls import Resolver404, resolve
 from apps.gateway.server import OPEN, list_routes, list_short_paths
 from tentalis.core.edge_limits import EdgeLimits
 from tentalis.env import PREFIX, VARIABLES, read_environment
+from tentalis.platform.chromium import DRIVER, NAMES
 from tests.platform.composed import NotUnderstoodError, fill, read_compose, read_dockerfile, read_values
 
 ROOT = Path(__file__).parents[2]
@@ -171,6 +173,22 @@ def test_no_secret_and_no_data_goes_into_an_image() -> None:
     assert [path for path in left_out if read.takes(path)] == []
     assert [path for path in taken if not read.takes(path)] == []
     assert "/docker/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_an_image_that_is_asked_for_a_browser_has_one_and_what_drives_it() -> None:
+    """As the shell splits the words that docker hands it: of the steps that install, without installing."""
+    steps = [rest for word, rest in read_dockerfile(DOCKER / "web.Dockerfile").steps if word in {"ARG", "RUN"}]
+    script = "\n".join(["alias apt-get=echo pip=echo rm=true", *steps[1:3]])
+
+    def install(given: str) -> set[str]:
+        done = subprocess.run(["sh", "-c", script], env={"GUI": given}, capture_output=True, text=True, check=True)
+        return set(done.stdout.split())
+
+    assert steps[0] == "GUI"
+    assert install("1") - install("") == {NAMES[0], "fonts-dejavu-core", "docker/requirements/gui.lock"}
+    gui, dev = ((DOCKER / f"requirements/{name}.lock").read_text() for name in ("gui", "dev"))
+    assert re.search(rf"^{DRIVER}==", gui, re.M)
+    assert {line for line in gui.splitlines() if "==" in line} <= set(dev.splitlines())
 
 
 def test_torch_is_pinned_with_sums_in_one_version() -> None:

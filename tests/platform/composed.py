@@ -274,7 +274,7 @@ def read_dockerfile(path: Path, *, ignore: Path | None = None) -> Dockerfile:
                 user = rest
             case "CMD":
                 command = tuple(json.loads(rest))
-            case "COPY" | "RUN" | "EXPOSE":
+            case "ARG" | "COPY" | "RUN" | "EXPOSE":
                 pass
             case _:
                 raise NotUnderstoodError(f"{path.name}: {word} {rest}")

@@ -426,7 +426,7 @@ def test_where_there_is_no_browser_the_world_is_offered_to_nobody_and_says_why(
             get_world("gui")
         assert f"environment: gui lacks Chromium: {tmp_path}/chromium is not there" in str(told.value)
         monkeypatch.setattr(chromium, "DRIVER", "no_such_driver")
-        assert World.find_obstacle() == "lacks the package no_such_driver (pip install 'tentalis[gui]')"
+        assert World.find_obstacle().startswith("lacks the package no_such_driver (pip install 'tentalis[gui]'; in a ")
     finally:
         settings.BROWSER = None
         WORLDS.forget()
