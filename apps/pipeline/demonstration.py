@@ -32,6 +32,7 @@ from apps.rollouts.models import Batch, Demonstration, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
+from apps.workers.recipes import choose_recipe
 from apps.workers.services import create_worker
 from apps.worlds.registry import get_world
 from tentalis.core.desk import make_tickets, say_house_rules
@@ -339,9 +340,15 @@ def _wait_for_imports(worker: Worker) -> None:
 
 
 def _are_shown(worker: Worker) -> bool:
-    """Whether there are answers of people that nothing learnt from yet, enough of them to learn from."""
+    """Whether there are answers of people that nothing learnt from yet, enough of them to learn from.
+
+    Who learns by preference learns from what people edit as it is, in pairs; what was brought comes in none.
+    """
     said = Demonstration.objects.filter(worker=worker, batch=None, unusable_reason="")
-    count = said.exclude(source=Demonstration.Source.ATTEMPT).values("task").distinct().count()
+    shown = said.exclude(source=Demonstration.Source.ATTEMPT)
+    if choose_recipe(worker.project, worker).learns_from == Batch.Kind.PAIRS:
+        shown = said.filter(source=Demonstration.Source.IMPORTED)
+    count = shown.values("task").distinct().count()
     return count >= max(1, GatePolicy.from_json(worker.project.gate_policy).least_solved)
 
 

@@ -12,6 +12,7 @@ from apps.pipeline import flow
 from apps.pipeline.demonstration import LoopStoppedError, OwnItems, measure_report, start_update
 from apps.pipeline.importing import import_all
 from apps.rollouts.items import read_item_rows
+from apps.rollouts.models import Demonstration
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Task
 from apps.training.models import TrainingRun
@@ -89,6 +90,11 @@ def test_replies_that_are_there_are_imitated_before_anything_is_asked(
     assert asked.count() == 4
     start_update(OwnItems(worker), by=alice, update=2, seed=0, imitation={})
     assert asked.count() == 8, "what was shown is shown once"
+    Demonstration.objects.update(batch=None, source="edit")
+    Project.objects.update(recipe={"algorithm": "dpo"})
+    worker = Worker.objects.select_related("project").get()
+    start_update(OwnItems(worker), by=alice, update=3, seed=0, imitation={})
+    assert asked.count() == 12, "who learns by preference learns from edits in pairs"
 
 
 def bring_replies(project: Project, alice: User, worker: Worker, count: int) -> None:
