@@ -16,10 +16,10 @@ OBSERVATION = "Observation:"
 
 @dataclass(frozen=True)
 class Call:
-    """A tool that the model wants called."""
+    """A tool that the model wants called. `arguments`: an object, where the model is a good one."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Any
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _write(said: Any, number: int) -> tuple[dict[str, Any], str]:
         {
             "id": f"call_{number}_{place}",
             "type": "function",
-            "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
         }
         for place, call in enumerate(calls)
     ]

@@ -1,14 +1,19 @@
 """A package to begin with: every framework's is whole, and the loop without one passes its own tests."""
 
 import ast
+import asyncio
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tentalis.agent_templates import FRAMEWORKS, TemplateError, write_package
+from tentalis.contract.scripted_model import Asked, Call, ScriptedModel
 from tests.cli.conftest import Run
 
 
@@ -36,6 +41,31 @@ def test_the_loop_without_a_framework_passes_its_own_tests(tmp_path: Path) -> No
         cwd=tmp_path / "my-sums", capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "8 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("framework", ["react", "supervised"])
+def test_arguments_that_are_no_object_are_told_to_the_model_and_end_no_try(
+    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"sums_{framework}"
+    write_package(tmp_path, name=name, framework=framework)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    written: list[Any] = [None, [1], "12", {"expression": "6 * 7"}]
+
+    def script(asked: Asked) -> str | Call:
+        done = len(asked.results)
+        return Call("calculate", written[done]) if done < len(written) else f"It is {asked.results[-1]}."
+
+    with ScriptedModel(script) as model:
+        task = SimpleNamespace(messages=[{"role": "user", "content": "What is 6 * 7?"}])
+        config = SimpleNamespace(
+            base_url=f"{model.url}/v1", api_key="k", model="m", stream=False, timeout_s=60.0,
+            temperature=None, top_p=None, max_tokens=None, seed=None,
+        )  # fmt: skip
+        asyncio.run(import_module(f"{name}.agent").Agent().arun(task, config))
+    told = model.asked[-1].results
+    assert told[-1] == "42"
+    assert all("cannot be used" in words for words in told[:-1])
 
 
 def test_what_cannot_be_a_package_is_refused_in_words(tmp_path: Path) -> None:

@@ -46,10 +46,18 @@ async def run_loop(task, config, *, tools, call) -> None:
                 return
             for one in message.tool_calls:
                 try:
-                    said = await call(one.function.name, json.loads(one.function.arguments or "{}"))
+                    said = await call(one.function.name, _read_arguments(one.function.arguments))
                 except (ValueError, TypeError) as error:
                     said = f"these arguments cannot be used: {error}"
                 messages.append({"role": "tool", "tool_call_id": one.id, "content": said})
+
+
+def _read_arguments(written) -> dict:
+    """Args: written: by the model, who may write anything; nothing, or null, where a tool takes none."""
+    arguments = json.loads(written or "{}")
+    if not isinstance(arguments, dict | None):
+        raise ValueError(f"wanted an object, found {written:.80}")
+    return arguments or {}
 
 
 async def _ask(client, asked, *, stream):
