@@ -1,6 +1,5 @@
 """Evaluations: how a model does on items, two of them compared, and several such questions asked together."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +22,7 @@ from tentalis.cli.output import AsJson, Match, Project, print_row, print_rows
 from tentalis.cli.reading import read_bytes, read_text
 from tentalis.cli.run_files import MOST_FILE, pack_run
 from tentalis.cli.session import choose_project, list_rows, open_client
+from tentalis.cli.task import read_json
 
 
 class _OrBenchmark(TyperGroup):
@@ -302,11 +302,11 @@ def rescore(
         "scorer": scorer,
         "rubric": read_text(rubric) if rubric else "",
         "constitution": read_text(constitution) if constitution else "",
-        "checks": json.loads(read_text(checks)) if checks else None,
+        "checks": read_json("--checks", read_text(checks)) if checks else None,
         "worker": worker,
         "side": side,
     }
-    told = {name: value for name, value in told.items() if value}
+    told = {name: value for name, value in told.items() if value not in ("", None)}
     with open_client() as client:
         if evaluation_id is None:
             row = client.ask_regrading(project=choose_project(client, project), **told)

@@ -60,8 +60,8 @@ def submit(
             environment=environment or usual,
             worker=worker or None,
             group_size=group_size,
-            reference=_read_json("--reference", reference),
-            checks=_read_json("--checks", checks),
+            reference=read_json("--reference", reference),
+            checks=read_json("--checks", checks),
             metadata=read_object("--metadata", metadata),
             parent=parent,
             seed=seed,
@@ -233,7 +233,8 @@ def read_rows_file(file: str) -> tuple[str, str]:
     return text, guess_form(file, text)
 
 
-def _read_json(option: str, text: str) -> Any:
+def read_json(option: str, text: str) -> Any:
+    """None for an empty text. Raises typer.BadParameter for what is no JSON."""
     if not text:
         return None
     try:
@@ -244,7 +245,7 @@ def _read_json(option: str, text: str) -> Any:
 
 def read_object(option: str, text: str) -> dict[str, Any] | None:
     """None for an empty text. Raises typer.BadParameter for anything but a JSON object."""
-    value = _read_json(option, text)
+    value = read_json(option, text)
     if value is not None and not isinstance(value, dict):
         raise typer.BadParameter(f"{option} must be a JSON object, found {type(value).__name__}")
     return value

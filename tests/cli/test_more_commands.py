@@ -53,7 +53,7 @@ def test_sessions_and_their_exchanges_are_shown(signed_in: Run) -> None:
     assert signed_in("session", "feedback", str(session.pk)).code == 2
 
 
-def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run) -> None:
+def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run, tmp_path: Path) -> None:
     make_worker(Project.objects.get(), name="desk", kind="desk")
     asked = signed_in("eval", "run", "desk", "--environment", "desk", "--size", "3", "--json")
     assert (asked.json["state"], asked.json["planned"]) == ("queued", 3)
@@ -70,6 +70,11 @@ def test_an_evaluation_is_asked_for_paused_and_taken_up_again(signed_in: Run) ->
     [row] = signed_in("eval", "experiment", "seeds", f"is one better={pk},{other}", "--json").json
     assert (row["scenario"], row["score"], "wanted it done" in row["why"]) == ("is one better", None, True)
     assert signed_in("eval", "experiment", "seeds", f"{pk}-{other}").code == 2
+    (file := tmp_path / "checks.json").write_text("{")
+    refused = signed_in("eval", "rescore", pk, "--checks", str(file))
+    assert (refused.code, "--checks must be JSON" in refused.err) == (2, True)
+    refused = signed_in("eval", "rescore", pk, "--grader", "exact", "--side", "0")
+    assert (refused.code, "side" in refused.err) == (1, True)
 
 
 def test_an_experiment_is_run_to_its_end_and_its_results_are_shown(signed_in: Run, tmp_path: Path) -> None:
