@@ -149,21 +149,13 @@ def check(given: argparse.Namespace) -> dict[str, Any]:
 
 def wait_for_work(given: argparse.Namespace) -> dict[str, Any]:
     """The oldest task that waits for a worker; {} where none came in time."""
-    query = {"state": "queued", "worker": given.worker, "limit": "200"}
+    query = {"state": "queued", "worker": given.worker, "sort": "submitted", "limit": "1"}
     if given.project:
         query["project"] = given.project
     until = time.monotonic() + given.wait
-    while not (found := find_waiting(query)) and time.monotonic() + LOOK_EVERY_S <= until:
+    while not (found := call("GET", "tasks", query=query)["results"]) and time.monotonic() + LOOK_EVERY_S <= until:
         time.sleep(LOOK_EVERY_S)
-    return {**show(found[-1]), "prompt": found[-1]["prompt"]} if found else {}
-
-
-def find_waiting(query: dict[str, str]) -> list[Any]:
-    """The last page of those that wait, newest first."""
-    page = call("GET", "tasks", query=query)
-    while cursor := page["next_cursor"]:
-        page = call("GET", "tasks", query={**query, "cursor": cursor})
-    return list(page["results"])
+    return {**show(found[0]), "prompt": found[0]["prompt"]} if found else {}
 
 
 def claim(given: argparse.Namespace) -> dict[str, Any]:
