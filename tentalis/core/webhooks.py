@@ -5,7 +5,6 @@ Source:
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
@@ -13,10 +12,12 @@ from collections.abc import Iterable, Mapping
 PREFIX = "whsec_"
 MIN_SECRET_BYTES = 24
 TOLERANCE_S = 300
+MAX_STAMP_DIGITS = 15
+"""Of Unix seconds; whoever sends more means no time."""
 
 
 class SignatureError(ValueError):
-    """The message is not signed with the secret, or is too old."""
+    """The message is not signed with the secret, or is too old; or the secret is none."""
 
 
 def write_secret(key: bytes) -> str:
@@ -50,8 +51,10 @@ def verify_webhook(*, headers: Mapping[str, str], body: bytes, secret: str, now_
         SignatureError: saying what is wrong.
     """
     message_id, stamp, given = (headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature"))
-    if not (message_id and given and stamp.isascii() and stamp.isdigit()):
+    if not (message_id and given.isascii() and given and stamp.isascii() and stamp.isdigit()):
         raise SignatureError("wanted the headers webhook-id, webhook-timestamp and webhook-signature")
+    if len(stamp) > MAX_STAMP_DIGITS:
+        raise SignatureError(f"wanted a timestamp of at most {MAX_STAMP_DIGITS} digits, found {len(stamp)}")
     if abs(now_s - int(stamp)) > TOLERANCE_S:
         raise SignatureError(
             f"wanted a timestamp within {TOLERANCE_S} s of now, found one {now_s - int(stamp):.0f} s ago"
@@ -65,7 +68,9 @@ def verify_webhook(*, headers: Mapping[str, str], body: bytes, secret: str, now_
 def _sign(secret: str, message_id: str, at_s: int, body: bytes) -> str:
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise SignatureError(f"wanted a secret of the form {PREFIX}<base64>") from error
+    if len(key) < MIN_SECRET_BYTES:  # with an empty one anybody can sign
+        raise SignatureError(f"wanted a secret of at least {MIN_SECRET_BYTES} bytes, found {len(key)}")
     digest = hmac.new(key, f"{message_id}.{at_s}.".encode() + body, hashlib.sha256).digest()
     return base64.b64encode(digest).decode()

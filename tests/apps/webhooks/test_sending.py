@@ -1,5 +1,7 @@
 """What an address answers decides when it hears again; nothing is lost, and nothing goes where it may not."""
 
+import base64
+import hmac
 import json
 import time
 from datetime import timedelta
@@ -66,7 +68,15 @@ def test_a_message_arrives_signed_as_a_receiver_checks_it(
     assert headers["webhook-id"] == f"msg_{delivery.event_id.hex}"
     assert headers["content-type"] == "application/json"
     assert json.loads(body)["type"] == "webhook.test"
-    for spoiled in ({"body": body + b" "}, {"now_s": time.time() + 301}, {"secret": "whsec_" + "A" * 44}):
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    forged = f"v1,{base64.b64encode(hmac.digest(b'', signed, 'sha256')).decode()}"
+    for spoiled in (
+        {"body": body + b" "}, {"now_s": time.time() + 301}, {"secret": "whsec_" + "A" * 44}, {"secret": "é"},
+        {"secret": "", "headers": headers | {"webhook-signature": forged}},
+        {"headers": headers | {"webhook-timestamp": "9" * 400}},
+        {"headers": headers | {"webhook-timestamp": "9" * 5_000}},
+        {"headers": headers | {"webhook-signature": "v1,é"}},
+    ):  # fmt: skip
         with pytest.raises(SignatureError):
             verify_webhook(**({"headers": headers, "body": body, "secret": secret, "now_s": time.time()} | spoiled))
 
