@@ -30,7 +30,7 @@ class Service:
         after: names of services that must be ready (or done) first; they are stopped after this one.
         environment: all of it; the supervisor adds nothing.
         probe: tells when it is ready; None: as soon as it runs.
-        prepare: called before each start, in a thread; may take its time and raise a PlatformError.
+        prepare: called before each start, in a thread; may take its time and raise a PlatformError or an OSError.
         is_oneshot: runs to its end; another exit code than 0 fails the start.
         stop_signal: asks it to leave.
         death_signal: what the kernel sends when the supervisor itself dies.

@@ -166,7 +166,10 @@ class Supervisor:
         service = unit.service
         unit.ready_s = 0.0
         if service.prepare:
-            await asyncio.to_thread(service.prepare)
+            try:
+                await asyncio.to_thread(service.prepare)
+            except OSError as error:
+                raise StartError(f"{service.name}: {error.filename or 'the disk'}: {error.strerror}") from None
         process = await self._spawn(unit)
         exited = asyncio.create_task(process.wait())
         try:

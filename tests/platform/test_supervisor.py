@@ -230,12 +230,17 @@ async def test_a_program_that_is_not_there_is_named(home: Home, workshop: Worksh
 async def test_a_home_that_vanishes_takes_no_service_down(
     home: Home, workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    supervisor = supervise(home, workshop.service("web"))
+    def prepare() -> None:
+        (workshop.directory / "web.up").unlink(missing_ok=True)
+        (home.root / "web.alive").touch()
+
+    supervisor = supervise(home, workshop.service("web", prepare=prepare))
     run = asyncio.create_task(supervisor.run())
     web = (await wait_for(home, run, is_ready)).of("web")
     home.root.rename(home.root.with_name("moved"))
     os.kill(web.pid or 0, signal.SIGKILL)
     while "cannot be started" not in caplog.text:
+        assert not run.done(), run
         await asyncio.sleep(0.01)
     home.root.with_name("moved").rename(home.root)
     again = await wait_for(home, run, lambda state: _is_up(state) and state.of("web").pid != web.pid)
