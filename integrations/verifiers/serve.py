@@ -1,28 +1,26 @@
 """`python serve.py ENVIRONMENT [--port 9100] [--arguments JSON]`: a `verifiers` environment behind OpenEnv's protocol.
 
-Run it where the environment is installed, with verifiers 0.1 and `websockets`; nothing of Tentalis is needed there.
-Verifiers plays and scores each episode itself, and the model that it asks is whoever is connected. Tentalis then knows
-it as a world:
+Run it where the environment is installed, with verifiers 0.1 or 0.4 and `websockets`, and with the files beside it;
+nothing of Tentalis is needed there. Verifiers plays and scores each episode itself, and the model that it asks is
+whoever is connected. Tentalis then knows it as a world:
 
     TENTALIS_OPENENV='{"name": {"url": "http://127.0.0.1:9100"}}'
 
-A seed is a row of the data set, counted around; every fifth row is held out there. An answer that calls no tool is told
-by `{"answer": …}`; where an environment goes on behind it, as one that talks does, it is said by the tool `say`.
+A seed is a row of the data set or a task of the task set, counted around; every fifth one is held out there. An answer
+that calls no tool is told by `{"answer": …}`; where an environment goes on behind it, as one that talks does, it is
+said by the tool `say`.
 """
 
 import argparse
 import asyncio
+import importlib
 import json
-import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
 import verifiers
-from verifiers.clients import Client
-from verifiers.types import Response, ResponseMessage, Tool, ToolCall, Usage
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
@@ -30,6 +28,7 @@ FOLDS = 5
 """Rows are counted around in a multiple of so many, so that a row that is held out has seeds that are, alone."""
 MAX_MESSAGE_BYTES = 2**22
 SAY = "say"
+ARGUMENTS = "a JSON object: of its load_environment (verifiers 0.1), or the configuration of its environment (0.4)"
 ANSWER_SCHEMA = {
     "title": "Action",
     "type": "object",
@@ -50,56 +49,16 @@ class Refused(Exception):
         self.code = code
 
 
-class Connected(Client):  # type: ignore[misc]
-    """The model: it answers what the one who is connected says."""
-
-    def __init__(self, ask: Callable[[Sequence[Any], Sequence[Tool]], Any]) -> None:
-        super().__init__(None)
-        self._ask = ask
-
-    async def get_response(
-        self, prompt: Any, model: str, sampling_args: Any, tools: list[Tool] | None = None, **rest: Any
-    ) -> Response:
-        said = await self._ask(prompt, tools or ())
-        calls = [ToolCall(**call) for call in said.get("tool_calls", ())]
-        message = ResponseMessage(
-            content=said.get("content", ""),
-            tool_calls=calls or None,
-            finish_reason="tool_calls" if calls else "stop",
-            is_truncated=False,
-        )
-        usage = Usage(prompt_tokens=0, reasoning_tokens=0, completion_tokens=0, total_tokens=0)
-        return Response(id=uuid.uuid4().hex, created=int(time.time()), model=model, usage=usage, message=message)
-
-    def setup_client(self, config: Any) -> Any:
-        return config
-
-    async def to_native_tool(self, tool: Tool) -> Any:
-        return tool
-
-    async def to_native_prompt(self, messages: Any) -> tuple[Any, dict[str, Any]]:
-        return messages, {}
-
-    async def get_native_response(self, *args: Any, **rest: Any) -> Any:
-        raise NotImplementedError
-
-    async def raise_from_native_response(self, response: Any) -> None:
-        return None
-
-    async def from_native_response(self, response: Any) -> Any:
-        return response
-
-    async def close(self) -> None:
-        return None
-
-
 class Session:
     """One connection: an episode at a time."""
 
-    def __init__(self, environment: Any, rows: Any) -> None:
-        self._environment, self._rows = environment, rows
-        self._episode: asyncio.Task[Any] | None = None
-        self._asked: asyncio.Queue[tuple[Sequence[Any], Sequence[Tool]] | None] = asyncio.Queue()
+    def __init__(self, episodes: Any) -> None:
+        """Args:
+        episodes: of `bridge_environments` or `bridge_tasksets`.
+        """
+        self._episodes = episodes
+        self._episode: asyncio.Task[float] | None = None
+        self._asked: asyncio.Queue[tuple[Sequence[Any], Sequence[dict[str, Any]]] | None] = asyncio.Queue()
         self._said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._steps, self._row = 0, 0
         self._tools: list[dict[str, Any]] | None = None  # as the chat API takes them
@@ -126,16 +85,12 @@ class Session:
             raise Refused(f"seed: wanted a whole number from 0, found {seed!r:.80}")
         await self.close()
         self._asked, self._said, self._steps = asyncio.Queue(), asyncio.Queue(), 0
-        self._row, self._tools = seed % (len(self._rows) // FOLDS * FOLDS), None
-        self._episode = asyncio.create_task(
-            self._environment.run_rollout(
-                dict(self._rows[self._row]), Connected(self._ask), "tentalis", {}, state_columns=["error"]
-            )
-        )
+        self._row, self._tools = seed % (len(self._episodes) // FOLDS * FOLDS), None
+        self._episode = asyncio.create_task(self._episodes.play(self._row, self._ask))
         self._episode.add_done_callback(lambda _: self._asked.put_nowait(None))
         return await self._hear()
 
-    async def _ask(self, prompt: Sequence[Any], tools: Sequence[Tool]) -> dict[str, Any]:
+    async def _ask(self, prompt: Sequence[Any], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
         self._asked.put_nowait((prompt, tools))
         return await self._said.get()
 
@@ -144,7 +99,7 @@ class Session:
         if kind == "list_tools":
             functions = [tool["function"] for tool in self._tools or ()]
             tools = [
-                {"name": one["name"], "description": one["description"], "input_schema": one["parameters"]}
+                {"name": one["name"], "description": one.get("description"), "input_schema": one.get("parameters", {})}
                 for one in functions
             ]
             return {"observation": {"tools": tools}, "reward": None, "done": False}
@@ -166,35 +121,27 @@ class Session:
         return await self._hear()
 
     def _list_say(self) -> list[dict[str, Any]]:
-        """Where it talks: neither one answer nor tools."""
-        talks = isinstance(self._environment, verifiers.MultiTurnEnv) and not isinstance(
-            self._environment, verifiers.SingleTurnEnv | verifiers.ToolEnv
-        )
+        if not self._episodes.talks:
+            return []
         schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-        return [_write_tool(SAY, "Say something.", schema)] if talks else []
+        return [{"type": "function", "function": {"name": SAY, "description": "Say something.", "parameters": schema}}]
 
     async def _hear(self) -> dict[str, Any]:
         """What the environment shows next, or what the episode came to."""
         asked = await self._asked.get()
         if asked is not None:
             prompt, offered = asked
-            tools = [*(_write_tool(one.name, one.description, one.parameters) for one in offered), *self._list_say()]
+            tools = [*offered, *self._list_say()]
             told = {"metadata": {"tools": tools}} if tools != self._tools else {}
             self._tools = tools
             shown = _write_messages(_list_new(prompt) if self._steps else prompt)
             return {"observation": {"text": shown, **told}, "reward": None, "done": False}
         assert self._episode is not None
         try:
-            output = self._episode.result()
+            reward = self._episode.result()
         except Exception as error:
             raise Refused(f"{type(error).__name__}: {error}", "EXECUTION_ERROR") from error
-        if output.get("error"):
-            raise Refused(str(output["error"]), "EXECUTION_ERROR")
-        return {"observation": {"text": ""}, "reward": output["reward"], "done": True}
-
-
-def _write_tool(name: str, about: str, parameters: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+        return {"observation": {"text": ""}, "reward": reward, "done": True}
 
 
 def _list_new(messages: Sequence[Any]) -> Sequence[Any]:
@@ -213,13 +160,12 @@ def _write_messages(messages: Sequence[Any]) -> str:
     return "\n\n".join(told)
 
 
-async def run(environment: Any, port: int) -> None:
-    rows = environment.get_dataset()
-    if len(rows) < FOLDS:
-        raise SystemExit(f"wanted an environment of at least {FOLDS} rows, found {len(rows)}")
+async def run(episodes: Any, port: int) -> None:
+    if len(episodes) < FOLDS:
+        raise SystemExit(f"wanted an environment of at least {FOLDS} rows, found {len(episodes)}")
 
     async def talk(connection: ServerConnection) -> None:
-        session = Session(environment, rows)
+        session = Session(episodes)
         try:
             async for text in connection:
                 try:
@@ -243,18 +189,27 @@ async def run(environment: Any, port: int) -> None:
             return connection.respond(HTTPStatus.OK, json.dumps(told))
         return None if request.path == "/ws" else connection.respond(HTTPStatus.NOT_FOUND, "")
 
-    async with serve(talk, "127.0.0.1", port, process_request=answer, max_size=MAX_MESSAGE_BYTES) as server:
+    async with (
+        episodes.serving(),
+        serve(talk, "127.0.0.1", port, process_request=answer, max_size=MAX_MESSAGE_BYTES) as server,
+    ):
         print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)  # noqa: T201
         await server.serve_forever()
+
+
+def load(name: str, arguments: dict[str, Any]) -> Any:
+    """The episodes of an environment, in the form of the verifiers that is installed."""
+    form = "bridge_environments" if hasattr(verifiers, "load_environment") else "bridge_tasksets"
+    return importlib.import_module(form).load(name, arguments)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("environment")
     parser.add_argument("--port", type=int, default=9100, help="0: any; the first line says which")
-    parser.add_argument("--arguments", type=json.loads, default={}, help="of its load_environment, a JSON object")
+    parser.add_argument("--arguments", type=json.loads, default={}, help=ARGUMENTS)
     options = parser.parse_args()
-    asyncio.run(run(verifiers.load_environment(options.environment, **options.arguments), options.port))
+    asyncio.run(run(load(options.environment, options.arguments), options.port))
 
 
 if __name__ == "__main__":

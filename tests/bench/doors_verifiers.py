@@ -39,7 +39,7 @@ def load_environment() -> Any:
 
 
 def main(plan: str, out: str) -> None:
-    from serve import Connected  # type: ignore[import-not-found]  # beside us on the path: the bridge's model
+    from bridge_environments import Connected  # type: ignore[import-not-found]  # on the path: the bridge's model
 
     environment = load_environment()
     rows = environment.get_dataset()
