@@ -68,6 +68,7 @@ FACTS: Mapping[str, Named] = {
     "missing_pairs": Named(_("Pairs that people have yet to compare")),
     "step scores": Named(_("Steps right")),
     "items": Named(_("compared"), _("items")),
+    "effective_items": Named(_("weighing as"), _("items of equal weight")),
     "candidate": Named(_("this adapter")),
     "reference": Named(_("the one it is compared with")),
     "difference": Named(_("Difference")),

@@ -83,8 +83,9 @@ class QuestionAnswer:
     """What one question was answered.
 
     Attributes:
-        effect: the smallest true difference that so many items show four times in five; p: corrected for how many
-            questions were asked (Holm).
+        effect: the smallest true difference that so many items show four times in five; None: they show none at all.
+        p: corrected for how many questions were asked (Holm).
+        effective_items: so many of equal weight say as much; None: all weigh the same.
     """
 
     items: int
@@ -94,7 +95,8 @@ class QuestionAnswer:
     low: float
     high: float
     confidence: float
-    effect: float
+    effective_items: float | None
+    effect: float | None
     p: float
 
     @property
@@ -181,6 +183,6 @@ def _compare(
 
 
 def _answer(found: PairedComparison, p: float) -> QuestionAnswer:
-    effect = minimum_detectable_effect(items=found.items, std=found.std, confidence=found.confidence)
+    effect = minimum_detectable_effect(items=found.size, std=found.std, confidence=found.confidence)
     values = {name: value for name, value in asdict(found).items() if name != "std"}
-    return QuestionAnswer(**values, effect=effect, p=p)
+    return QuestionAnswer(**values, effect=effect if effect < 1 else None, p=p)

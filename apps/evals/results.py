@@ -38,7 +38,7 @@ from tentalis.core.learning.collapse import (
     AnswerTraits,
     profile_answers,
 )
-from tentalis.core.learning.gate import count_effective, mean_weighted
+from tentalis.core.weighing import count_effective, mean_weighted
 from tentalis.core.worlds import PanelItem, World
 
 QUICK_BLOCK, LARGE_BLOCK, BLOCK = 512, 32, 16

@@ -8,6 +8,7 @@ reward sees, and at other strengths of its own.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import ceil
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
@@ -436,8 +437,10 @@ def _describe_own(
         return {"evidence": {"kind": "verification"}}
     found, missing = serving.comparison, 0
     if not serving.is_safe and found.high >= -policy.margin:
-        needed = find_items_needed(
-            effect=policy.margin, std=found.std, confidence=policy.confidence, power=policy.power
+        needed = ceil(
+            found.items
+            / found.size
+            * find_items_needed(effect=policy.margin, std=found.std, confidence=policy.confidence, power=policy.power)
         )
         least = LEAST_CONFIRMED if serving.outcome is ServingOutcome.UNDECIDED else 0
         missing = max(max(needed, least) - panel.size, 0)

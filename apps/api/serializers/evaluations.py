@@ -415,7 +415,10 @@ class EvaluationIn(StrictSerializer):
 class PairedOut(ComparisonOut):
     """The first minus the second on the same items, with its interval."""
 
-    effect = serializers.FloatField(help_text="The smallest true difference that so many items show, 4 times in 5.")
+    effect = serializers.FloatField(
+        allow_null=True,
+        help_text="The smallest true difference that so many items show, 4 times in 5; null: they show none at all.",
+    )
     p = serializers.FloatField(
         help_text="Chance of such a difference where there is none, corrected for all asked together."
     )

@@ -29,6 +29,9 @@ class ComparisonOut(serializers.Serializer[Any]):
     low = serializers.FloatField()
     high = serializers.FloatField()
     confidence = serializers.FloatField()
+    effective_items = serializers.FloatField(
+        allow_null=True, help_text="So many of equal weight say as much; null: all weigh the same."
+    )
 
 
 class GainOut(serializers.Serializer[Any]):

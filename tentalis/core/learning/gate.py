@@ -12,6 +12,7 @@ from tentalis.core.checked import Checked, number
 from tentalis.core.field_limits import MAX_TRIED_PERCENT
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.sequential import foresee
+from tentalis.core.weighing import count_effective, mean_weighted
 
 MOST_SIDE_TASKS, MOST_COUNT, MOST_BLIND = 2_000, 10**9, 500
 LEAST_CONFIRMED = 30
@@ -32,6 +33,7 @@ class PairedComparison:
         difference: their plain difference, in [-1, 1].
         low, high: interval of the difference at `confidence`; holds more than the data's spread (see `compare_paired`).
         std: population standard deviation of the items' differences, pseudo-observations included.
+        effective_items: so many of equal weight say as much; None: all weigh the same.
     """
 
     items: int
@@ -42,6 +44,22 @@ class PairedComparison:
     high: float
     std: float
     confidence: float
+    effective_items: float | None = None
+
+    @property
+    def size(self) -> float:
+        """Items of equal weight that say as much."""
+        return self.items if self.effective_items is None else self.effective_items
+
+    @property
+    def centre(self) -> float:
+        """Of the interval, before it is cut at -1 and 1."""
+        return self.difference * self.size / (self.size + 2)
+
+    def find_error(self, items: int | None = None) -> float:
+        """Standard error of the centre; of so many items of such weights, where they are given."""
+        size = self.size if items is None else self.size * items / self.items
+        return self.std / math.sqrt(size + 2)
 
     @property
     def swapped(self) -> "PairedComparison":
@@ -79,13 +97,13 @@ def compare_paired(
     Raises:
         GateError: no item, different numbers of items or weights, or a value outside [0, 1].
     Source:
-        With v_i = w_i * N / sum(w), the mean difference is sum(v_i d_i) / N, and its variance that of a ratio,
-        linearised: sum(v_i^2 (d_i - mean)^2) / N^2 (Saerndal, Swensson and Wretman 1992,
-        Model Assisted Survey Sampling, 5.7).
         Agresti and Min 2005, "Simple improved confidence intervals for comparing matched proportions": a normal
         interval after adding half an observation to each of the four cells. In terms of differences that is two more
         items, with squares summing to 1, which is what we add for real outcomes too. With no disagreement at all the
-        interval is still wider than a point.
+        interval is still wider than a point. Where items weigh differently, the weighted mean and mean square of as
+        many items as say as much (`count_effective`), as is done for proportions of surveys: Dean and Pagano 2015,
+        "Evaluating confidence interval methods for binomial proportions in clustered surveys". One item of half the
+        weight leaves fewer than four, whose interval hardly ever leaves zero out.
     """
     if not candidate or len(candidate) != len(reference):
         raise GateError(
@@ -100,21 +118,24 @@ def compare_paired(
     shares = normalise_weights(weights, items=len(candidate))
     differences = list(map(sub, candidate, reference))
     items = len(differences)
-    padded = items + 2
     total = math.fsum(map(mul, shares, differences))
-    centre = total / padded
-    spread = math.fsum([(share * (value - centre)) ** 2 for share, value in zip(shares, differences, strict=True)])
+    difference = total / items
+    size = count_effective(shares, [(value - difference) ** 2 for value in differences])
+    padded, part = size + 2, size / items
+    centre = part * total / padded
+    spread = part * math.fsum([share * (value - centre) ** 2 for share, value in zip(shares, differences, strict=True)])
     std = math.sqrt((spread + 1 + 2 * centre * centre) / padded)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * std / math.sqrt(padded)
     return PairedComparison(
         items=items,
         candidate=mean_weighted(candidate, shares),
         reference=mean_weighted(reference, shares),
-        difference=total / items,
+        difference=difference,
         low=max(-1.0, centre - reach),
         high=min(1.0, centre + reach),
         std=std,
         confidence=confidence,
+        effective_items=None if len(set(shares)) == 1 else size,
     )
 
 
@@ -134,31 +155,17 @@ def normalise_weights(weights: Sequence[float], *, items: int) -> list[float]:
     return [weight / mean for weight in weights]
 
 
-def mean_weighted(values: Sequence[float], weights: Sequence[float]) -> float:
-    """sum(w x) / sum(w), in the values' unit and between the least and the greatest of them."""
-    found = math.fsum(map(mul, weights, values)) / math.fsum(weights)
-    return min(max(found, min(values)), max(values))
-
-
-def count_effective(weights: Sequence[float]) -> float:
-    """How many items of equal weight say as much: sum(w)^2 / sum(w^2), in [1, N].
-
-    Source:
-        Kish 1965, Survey Sampling, 11.7.
-    """
-    return math.fsum(weights) ** 2 / math.fsum(weight * weight for weight in weights)
-
-
-def minimum_detectable_effect(*, items: int, std: float, confidence: float = 0.9, power: float = 0.8) -> float:
+def minimum_detectable_effect(*, items: float, std: float, confidence: float = 0.9, power: float = 0.8) -> float:
     """The smallest true difference that a paired comparison of this size finds with this probability.
 
     Args:
+        items: of equal weight, or as many as say as much.
         std: of the items' differences.
     Returns:
         A difference in the unit of `std`: (z_confidence + z_power) * std / sqrt(items).
     """
-    if items < 1:
-        raise GateError(f"items must be at least 1, found {items}")
+    if not items > 0:
+        raise GateError(f"items must be above 0, found {items}")
     normal = NormalDist()
     return (normal.inv_cdf(0.5 + confidence / 2) + normal.inv_cdf(power)) * std / math.sqrt(items)
 
@@ -175,7 +182,7 @@ def foresee_bound(comparison: PairedComparison, *, items: int, below: float) -> 
 
     Of the lower end above a value: the same of `comparison.swapped`, below the negative value.
     """
-    error, then = comparison.std / math.sqrt(comparison.items + 2), comparison.std / math.sqrt(items + 2)
+    error, then = comparison.find_error(), comparison.find_error(items)
     reach = NormalDist().inv_cdf(0.5 + comparison.confidence / 2) * then
     return foresee(-comparison.difference, error=error, error_then=then, bar=reach - below)
 
@@ -443,14 +450,18 @@ def judge_progress(
         outcome, end = AnchorOutcome.INCONCLUSIVE, f"inconclusive after {updates_since_anchor} updates"
     else:
         effect = minimum_detectable_effect(
-            items=comparison.items,
+            items=comparison.size,
             std=comparison.std if noise_std is None else noise_std,
             confidence=policy.confidence,
             power=policy.power,
         )
         outcome = AnchorOutcome.TOO_EARLY
-        end = f"too early to say; with {comparison.items} tasks, differences under {100 * effect:.1f} points "
-        end += "cannot be detected"
+        tasks = f"{comparison.items} tasks"
+        if comparison.effective_items is not None:
+            tasks += f", which weigh as {comparison.effective_items:.1f} equal ones do"
+        end = f"too early to say; with {tasks}, "
+        end += f"differences under {100 * effect:.1f} points" if effect < 1 else "no difference"
+        end += " cannot be detected" if effect < 1 else " can be detected"
     return AnchorVerdict(outcome=outcome, comparison=comparison, words=f"{start}: {end}")
 
 

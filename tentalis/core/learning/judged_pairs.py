@@ -70,8 +70,8 @@ def correct(asked: PairedComparison, judge: Calibration) -> PairedComparison:
     """
     gain = judge.measure_gain(asked.confidence)
     z = NormalDist().inv_cdf(0.5 + asked.confidence / 2)
-    mine, mine_error = _read(asked)
-    kept, kept_error = _read(gain)
+    mine, mine_error = asked.centre, asked.find_error()
+    kept, kept_error = gain.centre, gain.find_error()
     spare = kept**2 - (z * kept_error) ** 2
     if kept <= 0 or spare <= 0:
         return replace(asked, low=-1.0, high=1.0)
@@ -87,12 +87,6 @@ def correct(asked: PairedComparison, judge: Calibration) -> PairedComparison:
         high=min(1.0, high),
         std=asked.std / kept,
     )
-
-
-def _read(found: PairedComparison) -> tuple[float, float]:
-    """Centre of an interval and its standard error."""
-    padded = found.items + 2
-    return found.difference * found.items / padded, found.std / math.sqrt(padded)
 
 
 def count_agreement(judged: Sequence[tuple[float, float]]) -> Calibration:

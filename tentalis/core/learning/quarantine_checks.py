@@ -251,7 +251,7 @@ def suspect_leak(
         confidence: one-sided.
     """
     gap = kept.difference - fresh.difference
-    reach = NormalDist().inv_cdf(confidence) * math.hypot(_error(kept, kept.items), _error(fresh, fresh.items))
+    reach = NormalDist().inv_cdf(confidence) * math.hypot(kept.find_error(), fresh.find_error())
     if kept.difference <= 0 or gap - reach <= 0 or gap < LEAK_POINTS:
         return ()
     words = f"its gain is on known tasks alone: {kept.points} on the panel, {fresh.points} on {fresh.items} drawn anew"
@@ -265,18 +265,14 @@ def may_leak(kept: PairedComparison, fresh: PairedComparison | None, *, kept_the
         fresh: None before any.
         kept_then, fresh_then: how many there are.
     """
-    before, after = _error(kept, kept.items), _error(kept, kept_then)
+    before, after = kept.find_error(), kept.find_error(kept_then)
     chance = foresee(kept.difference, error=before, error_then=after, bar=0.0)
     if fresh is not None:
-        then = math.hypot(after, _error(fresh, fresh_then))
+        then = math.hypot(after, fresh.find_error(fresh_then))
         bar = max(LEAK_POINTS, NormalDist().inv_cdf(SURE_OF_LEAK) * then)
-        now = math.hypot(before, _error(fresh, fresh.items))
+        now = math.hypot(before, fresh.find_error())
         chance = min(chance, foresee(kept.difference - fresh.difference, error=now, error_then=then, bar=bar))
     return chance >= LEAST_CHANCE
-
-
-def _error(found: PairedComparison, items: int) -> float:
-    return found.std / math.sqrt(items + 2)
 
 
 def suspect_reward(batch: BatchFacts, verified: PairedComparison | None) -> tuple[Finding, ...]:

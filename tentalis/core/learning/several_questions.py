@@ -1,6 +1,5 @@
 """Several questions asked of the same data: what each may still say."""
 
-import math
 from collections.abc import Sequence
 from statistics import NormalDist
 
@@ -13,9 +12,7 @@ def find_p_value(comparison: PairedComparison) -> float:
     Of the same normal with the same pseudo-observations as the interval: below 1 - confidence exactly where the
     interval leaves zero out.
     """
-    padded = comparison.items + 2
-    centre = comparison.difference * comparison.items / padded
-    return 2 * (1 - NormalDist().cdf(abs(centre) * math.sqrt(padded) / comparison.std))
+    return 2 * (1 - NormalDist().cdf(abs(comparison.centre) / comparison.find_error()))
 
 
 def adjust_holm(p_values: Sequence[float]) -> list[float]:

@@ -4,7 +4,7 @@ Items that came out alike are told together (`ItemKind`), so that a run of a hun
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from tentalis.core.scoring.calibration import wilson_interval
 from tentalis.core.scoring.passes import find_pass_at_k, find_pass_hat_k
+from tentalis.core.weighing import count_effective, mean_weighted
 
 Z_95: Final = NormalDist().inv_cdf(0.975)
 DRAWS: Final = 2_000
@@ -71,18 +72,19 @@ def find_accuracy(kinds: Sequence[ItemKind]) -> SureMean | None:
     Source:
         Wilson 1927, JASA 22(158). Where items are clusters of several tries, or weigh differently, with the effective
         number p (1 - p) / se^2 in place of n, corrected for the degrees of freedom of se (Korn and Graubard 1998,
-        Survey Methodology 24(2)); with no disagreement between items, the number of items.
+        Survey Methodology 24(2)): as many items as say as much, less one; with no disagreement between items, the
+        number of items.
     """
     scored = [one for one in kinds if one.scored]
     if not scored:
         return None
-    found = _find_mean(scored, [one.right / one.scored for one in scored])
+    found, freedom = _find_mean(scored, [one.right / one.scored for one in scored])
     is_plain = all(one.scored == 1 for one in scored) and len({one.weight for one in scored}) == 1
     size = float(found.items)
     if not is_plain and found.std_error:
         variance = found.value * (1 - found.value)
         size = min(
-            variance / found.std_error**2 * (Z_95 / find_t(found.items - 1)) ** 2,
+            variance / found.std_error**2 * (Z_95 / find_t(freedom)) ** 2,
             float(sum(one.items * one.scored for one in scored)),
         )
     low, high = wilson_interval(min(found.value * size, size), size)[1:3] if size else (0.0, 1.0)
@@ -100,15 +102,17 @@ def find_mean(kinds: Sequence[ItemKind], *, seed: int = 0) -> SureMean | None:
     if not scored:
         return None
     values = np.array([one.total / one.scored for one in scored])
-    found = _find_mean(scored, values.tolist())
+    found, freedom = _find_mean(scored, values.tolist())
     if not found.std_error:
         low, high = wilson_interval(min(max(found.value, 0.0), 1.0) * found.items, found.items)[1:3]
         return found._replace(low=low, high=high)
+    if freedom < 1:
+        return found  # so few tell nothing
     counts, weights = np.array([one.items for one in scored]), np.array([one.weight for one in scored])
     draws = max(LEAST_DRAWS, min(DRAWS, MOST_DRAWN // len(scored)))
     drawn = np.random.default_rng(seed).multinomial(found.items, counts / found.items, size=draws)  # (draws, kinds)
     means = drawn @ (weights * values) / (drawn @ weights)
-    tail = NormalDist().cdf(-math.sqrt(found.items / (found.items - 1)) * find_t(found.items - 1))
+    tail = NormalDist().cdf(-math.sqrt((freedom + 1) / freedom) * find_t(freedom))
     low, high = np.quantile(means, [tail, 1 - tail])
     return found._replace(low=float(low), high=float(high))
 
@@ -137,7 +141,7 @@ def list_passes(kinds: Sequence[ItemKind]) -> list[Passes]:
     return found
 
 
-def find_t(freedom: int) -> float:
+def find_t(freedom: float) -> float:
     """The 97.5 % point of Student's t.
 
     Source:
@@ -145,7 +149,7 @@ def find_t(freedom: int) -> float:
     """
     if freedom < 1:
         return math.inf
-    z, n = Z_95, float(freedom)
+    z, n = Z_95, freedom
     terms = (
         (z**3 + z) / (4 * n),
         (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2),
@@ -155,18 +159,19 @@ def find_t(freedom: int) -> float:
     return z + math.fsum(terms)
 
 
-def _find_mean(kinds: Iterable[ItemKind], values: Sequence[float]) -> SureMean:
-    """Source of the error: Miller 2024, "Adding Error Bars to Evals", section 2.2, linearised where items weigh
-    differently, as `compare_paired` does."""
-    kinds = list(kinds)
-    items = sum(one.items for one in kinds)
-    weight = math.fsum(one.items * one.weight for one in kinds)
-    mean = math.fsum(one.items * one.weight * value for one, value in zip(kinds, values, strict=True)) / weight
-    error = None
-    if items > 1:
-        squares = math.fsum(
-            one.items * (one.weight * items / weight * (value - mean)) ** 2
-            for one, value in zip(kinds, values, strict=True)
-        )
-        error = math.sqrt(squares / (items * (items - 1)))
-    return SureMean(items, mean, error, 0.0, 1.0)
+def _find_mean(kinds: Sequence[ItemKind], values: Sequence[float]) -> tuple[SureMean, float]:
+    """Mean and error of the items' values, and the degrees of freedom of the error.
+
+    Source:
+        Miller 2024, "Adding Error Bars to Evals", section 2.2; where items weigh differently, the spread of one over as
+        many as say as much, as `compare_paired` does.
+    """
+    counts, weights = [one.items for one in kinds], [one.weight for one in kinds]
+    items, of_kinds = sum(counts), [one.items * one.weight for one in kinds]
+    mean = mean_weighted(values, of_kinds)
+    if items == 1:
+        return SureMean(items, mean, None, 0.0, 1.0), 0.0
+    squares = [(value - mean) ** 2 for value in values]
+    of_one = mean_weighted(squares, of_kinds) / (1 - 1 / count_effective(weights, counts=counts))
+    size = count_effective(weights, squares, counts=counts)
+    return SureMean(items, mean, math.sqrt(of_one / size), 0.0, 1.0), size - 1

@@ -268,6 +268,11 @@ def test_several_are_compared_with_one_of_the_same_items(client: Client, project
     assert "corrected for all 2 comparisons" in page
     assert page.count("This one is better.") == 1
     assert page.count("No difference is shown;") == 1
+    few = make_measured(worker, None, [0], seed=1, items="rivers@1/train", item_set_hash="6a", **asked)
+    answered = client.post(
+        path("experiment-new"), {**said, "experiment": "few", "reference": other.pk, "candidates": few.pk}
+    )
+    assert "Nothing can be told: so few items (as many as 1 of equal weight)" in read(client, answered["Location"])
     assert "two &lt;seeds&gt;" in read(client, path("experiment-list"))
     Evaluation.objects.filter(pk=better.pk).update(state="running")
     assert f"evaluation {better.pk} is running: wanted it done" in read(client, path("experiment", experiment.pk))

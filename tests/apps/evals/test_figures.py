@@ -8,6 +8,7 @@ from apps.accounts.tokens import create_token
 from apps.evals.figures import find_figures
 from apps.evals.models import Evaluation, ItemTry
 from apps.workers.models import Worker
+from tentalis.core.scoring.run_figures import ItemKind, find_accuracy, find_mean
 from tests.edges.caller import Caller
 
 pytestmark = pytest.mark.django_db
@@ -40,10 +41,23 @@ def test_tries_of_an_item_are_one_cluster_and_weigh_as_it_does(evaluation: Evalu
     found = find_figures(evaluation)
     means, weights = (0.75, 0.0, 0.75), (0.75, 0.75, 1.5)  # mean 1
     mean = sum(w * m for w, m in zip(weights, means, strict=True)) / 3
-    squares = sum((w * (m - mean)) ** 2 for w, m in zip(weights, means, strict=True))
+    shares = (0.25, 0.25, 0.5)  # Q = 3/8; the heavy item lies no further off than the others
+    squares = [(m - mean) ** 2 for m in means]
+    of_one = sum(a * square for a, square in zip(shares, squares, strict=True)) / (1 - 3 / 8)
+    of_mean = sum(a**2 * square / (1 - 2 * a + 3 / 8) for a, square in zip(shares, squares, strict=True))
     assert (found.items, found.tries) == (3, 10)
     assert found.mean == pytest.approx(mean)
-    assert found.std_error == pytest.approx((squares / 6) ** 0.5)
+    assert found.std_error == pytest.approx(max(of_one * 3 / 8, of_mean) ** 0.5)
+
+
+def test_one_item_of_nearly_all_weight_tells_next_to_nothing() -> None:
+    """Linearised, twelve of twenty right were 98 %, from 81 to 100."""
+    kinds = [ItemKind(1, 380.0, 1, 1, 1, 1.0), ItemKind(11, 1.0, 1, 1, 1, 1.0), ItemKind(8, 1.0, 1, 1, 0, 0.0)]
+    accuracy, mean = find_accuracy(kinds), find_mean(kinds)
+    assert accuracy is not None
+    assert mean is not None
+    assert (accuracy.low, accuracy.high) == (0.0, 1.0)
+    assert (mean.low, mean.high) == (0.0, 1.0)
 
 
 def test_what_is_unscored_bounds_what_is_known(evaluation: Evaluation) -> None:
