@@ -84,43 +84,53 @@ class Learning:
     """One worker's way so far.
 
     Attributes:
-        panel: name of the newest held-out panel.
+        accuracy: each model's newest result; neighbours may have met other panels.
         served: the point of what serves now; None before it was measured.
+        base: the base model's newest result on the panel that `served` was measured on; None where it has none there.
     """
 
     worker: Worker
     deployment: Deployment | None
-    panel: str
     accuracy: Sequence[AccuracyPoint]
+    served: AccuracyPoint | None
+    base: AccuracyPoint | None
     rewards: Sequence[RewardPoint]
 
     @property
-    def base(self) -> AccuracyPoint | None:
-        return next((point for point in self.accuracy if point.version == 0), None)
-
-    @property
-    def served(self) -> AccuracyPoint | None:
-        adapter_id = self.deployment.adapter_id if self.deployment else None
-        return next((p for p in self.accuracy if (p.adapter.pk if p.adapter else None) == adapter_id), None)
+    def newest(self) -> AccuracyPoint | None:
+        """What was measured last."""
+        return max(self.accuracy, key=lambda point: point.result.pk, default=None)
 
     @property
     def gain_points(self) -> float | None:
-        """Percentage points between what serves and the base model."""
-        if self.served is None or self.base is None or self.served is self.base:
+        """Percentage points between what serves and the base model, on the same panel."""
+        if self.served is None or self.base is None or self.served.version == 0:
             return None
         return 100 * (self.served.accuracy - self.base.accuracy)
 
 
 def find_learning(worker: Worker) -> Learning:
     """The last `POINTS` adapters and runs of a worker, oldest first, and the base model."""
-    panel, accuracy = find_accuracy(worker)
+    deployment, accuracy = find_deployment(worker), find_accuracy(worker)[1]
+    adapter_id = deployment.adapter_id if deployment else None
+    served = next((one for one in accuracy if one.result.adapter_id == adapter_id), None)
     return Learning(
         worker=worker,
-        deployment=find_deployment(worker),
-        panel=panel,
+        deployment=deployment,
         accuracy=accuracy,
+        served=served,
+        base=_find_base(accuracy, served),
         rewards=_find_rewards(worker),
     )
+
+
+def _find_base(accuracy: Sequence[AccuracyPoint], served: AccuracyPoint | None) -> AccuracyPoint | None:
+    newest = next((point for point in accuracy if point.version == 0), None)
+    if served is None or newest is None or newest.panel == served.panel:
+        return newest
+    older = Evaluation.objects.on_panels().filter(worker=served.result.worker_id, adapter=None, item_set=served.panel)
+    found = older.order_by("-pk").first()
+    return AccuracyPoint(found) if found else None
 
 
 def find_rewards(runs: Sequence[TrainingRun]) -> list[RewardPoint]:

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.accounts.models import Project
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Deployment
 from apps.reports.learning_curve import find_learning
 from apps.training.models import TrainingRun
 from tests.e2e.scenery import build_scene
@@ -31,7 +31,12 @@ def test_each_model_is_drawn_by_its_newest_result_though_the_panel_was_refreshed
         make_measured(worker, adapter, outcomes, items=panel)
     learning = find_learning(worker)
     assert [(point.version, point.accuracy) for point in learning.accuracy] == [(0, 0.0), (1, 0.5), (2, 0.75)]
-    assert learning.panel == "new"
+    assert learning.newest is not None
+    assert learning.newest.panel == "new"
+    Deployment.objects.create(worker=worker, adapter=adapters[0])
+    learning = find_learning(worker)
+    assert learning.served is not None
+    assert (learning.served.panel, learning.gain_points) == ("old", 25.0), "the base model did 0 of 4 on the new panel"
 
 
 def test_a_runs_reward_is_the_mean_of_the_rollouts_it_learned_from() -> None:
