@@ -86,6 +86,7 @@ KEYS: tuple[Key, ...] = (
     Key("overall", "o", gettext_lazy("Overall score"), _WHOLE),
     Key("words", "t", gettext_lazy("What should the worker learn?"), _WHOLE),
     Key("edit", "e", gettext_lazy("The answer as it should have been"), _WHOLE),
+    Key("correct", "E", gettext_lazy("Correct this answer, beginning with its words"), _WHOLE),
     Key("submit", "Control+Enter", gettext_lazy("Send, and open the next"), _REVIEW, is_fixed=True),
     Key("undo", "z", gettext_lazy("Undo the last one sent"), _REVIEW),
     Key("skip", "s", gettext_lazy("Skip"), _REVIEW),

@@ -379,7 +379,11 @@ class FeedbackForm(forms.Form):
 class SkipForm(forms.Form):
     """Why a review is passed over, and what becomes of it."""
 
-    reason = forms.CharField(label=gettext_lazy("Why skip it?"), max_length=MAX_REASON_CHARS)
+    reason = forms.CharField(
+        label=gettext_lazy("Why skip it?"),
+        max_length=MAX_REASON_CHARS,
+        widget=forms.TextInput(attrs={"autofocus": True}),
+    )
     then = forms.ChoiceField(
         label=gettext_lazy("And then?"), choices=THEN, initial="later", widget=forms.RadioSelect, required=False
     )

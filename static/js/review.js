@@ -183,6 +183,25 @@ function noneGood() {
   box.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
+// the corrected answer begins with the words of the one at work, where nothing is written yet
+const corrected = document.getElementById("id_edited_answer");
+function correct(button) {
+  if (!corrected || !button) return corrected?.focus();
+  if (!corrected.value.trim()) {
+    corrected.value = button.dataset.start;
+    corrected.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  corrected.focus();
+}
+for (const button of document.querySelectorAll("[data-start]")) button.addEventListener("click", () => correct(button));
+
+// guidelines are read once: folded from the next review on, until they say something else
+const KNOWN = "tentalis.guidelines";
+const guidelines = [...document.querySelectorAll("[data-known]")];
+const known = guidelines.map((part) => part.textContent).join();
+if (localStorage.getItem(KNOWN) === known) for (const part of guidelines) part.open = false;
+form.addEventListener("submit", () => localStorage.setItem(KNOWN, known));
+
 function click(selector) {
   document.querySelector(selector)?.click();
 }
@@ -215,6 +234,7 @@ new Keys(
     { id: "overall", target: "#id_score", run: () => document.getElementById("id_score").focus() },
     { id: "words", target: "#id_text", run: () => document.getElementById("id_text").focus() },
     { id: "edit", target: "#id_edited_answer", run: () => document.getElementById("id_edited_answer").focus() },
+    { id: "correct", target: "[data-start]", run: () => correct(answerHere()?.querySelector("[data-start]")) },
     { id: "submit", everywhere: true, target: "[data-key=submit]", run: () => click("[data-key=submit]") },
     { id: "undo", target: "[data-key=undo]", run: () => undoForm?.isConnected && click("[data-key=undo]") },
     { id: "skip", target: "[data-key=skip]", run: () => click("[data-key=skip]") },

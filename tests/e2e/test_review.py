@@ -160,6 +160,10 @@ def test_every_key_of_the_register_does_what_the_help_says(address: str, opened:
     expect(page.locator("[data-rank]").nth(2)).to_have_value("3")
     press("v")
     expect(page.locator("#compared table")).to_be_visible()
+    press("E")
+    answers = page.locator("[data-start]").evaluate_all("all => all.map((one) => one.dataset.start)")
+    expect(page.locator("#id_edited_answer")).to_have_value(answers[-1])
+    press("Escape")
     for key, field in (("o", "id_score"), ("t", "id_text"), ("e", "id_edited_answer")):
         press(key)
         expect(page.locator(f"#{field}")).to_be_focused()
