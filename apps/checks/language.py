@@ -501,7 +501,7 @@ def _read_length(fields: CheckFields) -> Run:
     def run(answer: str) -> CheckResult:
         found = _UNITS[unit](answer.strip())
         passes = (least is None or found >= least) and (most is None or found <= most)
-        return decide("length", passes=passes, why=f"the answer has {found:,} {unit}")
+        return decide("length", passes=passes, why=f"the answer has {found:,} {unit if found != 1 else unit[:-1]}")
 
     return run
 

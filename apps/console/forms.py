@@ -18,6 +18,7 @@ from apps.accounts.tries import TooManySignInsError, forgive_try
 from apps.base.errors import BadInputError, TentalisError
 from apps.base.packed_rows import unpack_rows
 from apps.base.unpacking import is_packed
+from apps.checks.models import NamedCheck
 from apps.console import services
 from apps.evals.panels import find_generator
 from apps.tasks.references import read_reference, try_reference
@@ -112,6 +113,24 @@ class PlacedForm(forms.Form):
             self.fields["environment"].initial = self.own_worlds[0]
 
 
+OFFERED_CHECKS = 200
+
+
+class CheckField(forms.ChoiceField):
+    """One of a project's checks, or none; its cleaned value is the check that uses it, or None."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(label=_("Check"), required=False, choices=[("", _("none"))], **kwargs)
+
+    def offer(self, project: Project) -> None:
+        kept = NamedCheck.objects.filter(project=project)[:OFFERED_CHECKS]
+        self.choices = [("", _("none")), *((str(one), str(one)) for one in kept)]
+
+    def clean(self, value: Any) -> Any:
+        name = super().clean(value)
+        return {"use": name} if name else None
+
+
 class TextFileField(forms.FileField):
     """A file of text in UTF-8; its cleaned value is (its name, its text), None where none was chosen."""
 
@@ -151,6 +170,8 @@ class RowsFileField(TextFileField):
 
 class TaskFileForm(PlacedForm):
     """Many new tasks, or finished work, out of a file or pasted. Its cleaned `said` is what was given, and as what."""
+
+    MOST_SHOWN = 200_000
 
     file = RowsFileField(
         label=_("A file"),
@@ -213,6 +234,15 @@ class TaskFileForm(PlacedForm):
         data["said"]["name"] = getattr(self.files.get("file"), "name", "")
         return data
 
+    def keep_file(self) -> bool:
+        """Show a file's text in the form, for a browser chooses no file again; False where it is too long for that."""
+        said = self.cleaned_data["said"]
+        if len(said["text"]) > self.MOST_SHOWN:
+            return not said["name"]
+        self.data = self.data.copy()  # type: ignore[union-attr]
+        self.data.update({"text": said["text"], "form": said["form"]})
+        return True
+
 
 class TaskForm(PlacedForm):
     """A new task."""
@@ -230,6 +260,7 @@ class TaskForm(PlacedForm):
         help_text=_("Only where it is known: attempts are then checked against it, and the check becomes the reward."),
     )
     reference_match = forms.ChoiceField(label=_("An attempt is right if its answer"), choices=MATCHES, required=False)
+    checks = CheckField(help_text=_("It holds beside the right answer. None: what the environment checks by default."))
     example = forms.CharField(
         label=_("Try it on an example answer"),
         required=False,
@@ -238,7 +269,11 @@ class TaskForm(PlacedForm):
         help_text=_("Shows at once whether this answer would count as right. It is not kept."),
     )
 
-    field_order = ("worker", "environment", "prompt", "group_size", "reference", "reference_match", "example")
+    field_order = ("worker", "environment", "prompt", "group_size", "reference", "reference_match", "checks", "example")
+
+    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
+        super().__init__(*args, project=project, **kwargs)
+        self.fields["checks"].offer(project)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}

@@ -1,14 +1,13 @@
 """Tasksets: made, filled, split, and taken from a task with its correction."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from apps.checks.models import NamedCheck
-from apps.console.forms import MATCHES, RowsFileField
+from apps.accounts.models import Project
+from apps.console.forms import MATCHES, CheckField, RowsFileField
 from apps.evals.models import Item
 from apps.evals.services import ItemRow, draw_rows
 from apps.rollouts.items import read_item_rows
@@ -42,10 +41,8 @@ class ItemsForm(forms.Form):
     """Items from a file, a text, or the environment's own. Its cleaned `rows` are they."""
 
     split = forms.ChoiceField(label=_("Split"), choices=SPLITS, help_text=_("Of items whose row names none."))
-    checks = forms.ChoiceField(
-        label=_("Check"),
-        required=False,
-        help_text=_("Of items whose row brings none. What it wants of each, {order}, is a column of the file."),
+    checks = CheckField(
+        help_text=_("Of items whose row brings none. What it wants of each, {order}, is a column of the file.")
     )
     file = RowsFileField(
         label=_("A file"),
@@ -72,10 +69,9 @@ class ItemsForm(forms.Form):
     )
     seed = forms.IntegerField(label=_("Seed"), required=False, min_value=0, max_value=2**31 - 1)
 
-    def __init__(self, *told: Any, checks: Iterable[NamedCheck] = (), **options: Any) -> None:
+    def __init__(self, *told: Any, project: Project, **options: Any) -> None:
         super().__init__(*told, **options)
-        choices: Any = self.fields["checks"]
-        choices.choices = [("", _("none")), *((str(one), str(one)) for one in checks)]
+        self.fields["checks"].offer(project)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
@@ -91,8 +87,8 @@ class ItemsForm(forms.Form):
         if data.get("count"):
             return draw_rows(environment, count=data["count"], seed=data.get("seed") or 0, split=data["split"])
         name, text = data["said"]
-        checks = {"use": data["checks"]} if data.get("checks") else None
-        return read_item_rows(text, form=guess_form(name, text), split=data["split"], name=name, checks=checks)
+        form, checks = guess_form(name, text), data.get("checks")
+        return read_item_rows(text, form=form, split=data["split"], name=name, checks=checks)
 
 
 class SplitForm(forms.Form):

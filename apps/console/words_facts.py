@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.console.selectors.metrics import WORDS
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS
+from apps.evals.models import Item
 
 Words = str | Promise
 
@@ -59,6 +60,12 @@ FACTS: Mapping[str, Named] = {
     "clip_fraction": Named(_("Clipped tokens"), _("of all")),
     "max_ratio": Named(_("Largest ratio")),
     # a verdict
+    "asked": Named(_("Tasks tried")),
+    "kept": Named(_("on the panel")),
+    "drawn": Named(_("drawn anew")),
+    "looks": Named(_("looked at"), _("times")),
+    "planned": Named(_("at most")),
+    "noise_std": Named(_("Spread of a repeated measurement")),
     "panel": Named(_("Held-out tasks")),
     "sampled accuracy": Named(_("Fully right")),
     "pairs won": Named(_("Pairs of answers won")),
@@ -168,6 +175,12 @@ def name_fact(name: str) -> Named:
         return Named(_("Not learned from: %(reason)s") % {"reason": name.removeprefix("refused_").replace("_", " ")})
     said = NAMES.get(name, name.replace("_", " "))
     return Named(said[:1].upper() + said[1:])
+
+
+def say_item_set(name: str) -> str:
+    """`rates@1/held_out` as "rates@1, held out"; any other set by its name."""
+    taskset, _slash, split = name.rpartition("/")
+    return f"{taskset}, {Item.Split(split).label.lower()}" if "@" in taskset and split in Item.Split.values else name
 
 
 def name_choice(name: str, value: Any) -> Words:

@@ -1,9 +1,9 @@
 """One try of an evaluation: what was said and done, how sure its model was of each token, and how it was graded."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from apps.console.rendering.tokens import clean_piece
 from apps.console.selectors.sessions import MOST_MESSAGES, ShownMessage, read_message
@@ -51,12 +51,6 @@ class TryView:
     others: Sequence[int]
     before: int | None
     after: int | None
-
-    @property
-    def checks(self) -> Sequence[Mapping[str, Any]]:
-        """What each check said; its share of what is right by the name that pages have for it."""
-        told = self.verification.checks if self.verification else ()
-        return [{"outcome" if name == "share" else name: value for name, value in one.items()} for one in told]
 
 
 def view_try(evaluation: Evaluation, place: int, number: int) -> TryView | None:

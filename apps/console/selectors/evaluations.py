@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.base.pages import take_page
+from apps.console.words_facts import say_item_set
 from apps.evals.asking import reopen_items
 from apps.evals.comparing import EvaluationComparison
 from apps.evals.experiments import answer_scenarios
@@ -58,7 +59,7 @@ def find_asked(project: Project, *, before: int | None = None) -> tuple[list[Eva
 
 def name_evaluation(evaluation: Evaluation) -> str:
     """Its number, its model and its items, in one line."""
-    return f"{name_side(evaluation)}, {evaluation.item_set}"
+    return f"{name_side(evaluation)}, {say_item_set(evaluation.item_set)}"
 
 
 def name_side(evaluation: Evaluation) -> str:
@@ -102,7 +103,7 @@ class AlignmentRow:
         return (
             (_("Honest"), found.honest),
             (_("Misaligned"), found.misaligned),
-            (_("Twins not alike"), found.diverged),
+            (_("Answers differ"), found.diverged),
         )
 
 

@@ -10,6 +10,7 @@ from django.db.models import Count, Max, Q, QuerySet
 
 from apps.accounts.models import Project
 from apps.base.pages import take_page
+from apps.console.words_checks import say_check
 from apps.evals.models import Evaluation, Item, Taskset
 from tentalis.core.learning.gate import find_items_needed, minimum_detectable_effect
 
@@ -55,7 +56,7 @@ class TasksetRow:
 
 
 def say_right(item: Item) -> str:
-    """What a right answer to it is, in words: `17, number`, and the checks by their names; "" where it says none."""
+    """What a right answer to it is, in words: `17, number`, and the checks; "" where it says none."""
     said = []
     match item.reference:
         case None:
@@ -64,24 +65,11 @@ def say_right(item: Item) -> str:
             said.append(f"{_spell(value)}, {how}")
         case other:
             said.append(_spell(other))
-    return "; ".join([*said, *_name_checks(item.checks)])
+    return "; ".join([*said, *filter(None, [say_check(item.checks)])])
 
 
 def _spell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _name_checks(spec: Any) -> list[str]:
-    match spec:
-        case {"use": name} | {"check": name}:
-            return [str(name)]
-        case {"all": parts} | {"any": parts} | {"weighted": parts}:
-            return _name_checks(parts)
-        case [int() | float(), part]:
-            return _name_checks(part)
-        case list():
-            return [name for part in spec for name in _name_checks(part)]
-    return []
 
 
 def find_panels(project: Project) -> list[PanelRow]:

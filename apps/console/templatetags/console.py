@@ -1,6 +1,5 @@
 """How pages say times, shares and other people's text."""
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -117,12 +116,6 @@ def clock(at: datetime | None) -> SafeString | str:
     return format_html(
         '<time datetime="{}" title="{}">{}</time>', at.isoformat(), say_exactly(at), f"{local:%H:%M} {local.tzname()}"
     )
-
-
-@register.filter
-def as_json(value: object) -> str:
-    """For a data attribute that a script reads."""
-    return json.dumps(value, sort_keys=True)
 
 
 @register.filter

@@ -13,7 +13,17 @@ from django.utils.translation import ngettext
 
 from apps.console.rendering import visible
 from apps.console.templatetags.console import number
-from apps.console.words_facts import HINT_SOURCES, OWN_NAMES, REWARD_SOURCES, SIGNALS, TURN_ENDS, name_choice, name_fact
+from apps.console.words_checks import say_check
+from apps.console.words_facts import (
+    HINT_SOURCES,
+    OWN_NAMES,
+    REWARD_SOURCES,
+    SIGNALS,
+    TURN_ENDS,
+    name_choice,
+    name_fact,
+    say_item_set,
+)
 from apps.console.words_groups import group_names
 from apps.console.words_settings import Words
 from apps.training.models import TrainingRun
@@ -21,8 +31,11 @@ from apps.worlds.registry import WORLDS
 from tentalis.core.learning.recipes import Recipe
 
 register = template.Library()
+register.filter("item_set", say_item_set)
+register.filter("check_words", say_check)
 
 MOST = 40
+TABLED = frozenset({"skills", "scales", "capability", "alignment", "evidence"})
 SHORT = 8
 USUAL = {
     item.name: list(item.default) if isinstance(item.default, tuple) else item.default
@@ -45,6 +58,12 @@ class RecipeGroup(NamedTuple):
     title: Words
     rows: Sequence[RecipeRow]
     is_folded: bool
+
+
+@register.filter
+def beyond_tables(details: Mapping[str, object]) -> dict[str, object]:
+    """A verdict's numbers that no table of its page shows."""
+    return {name: value for name, value in details.items() if name not in TABLED}
 
 
 @register.filter

@@ -111,7 +111,7 @@ def import_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
             if "check" in request.POST:
                 said = form.cleaned_data["said"]
                 rows = look_into(said["text"], form=said["form"], rows=said["rows"])
-                context |= {"count": len(rows), "rows": rows[:PREVIEWED]}
+                context |= {"count": len(rows), "rows": rows[:PREVIEWED], "is_kept": form.keep_file()}
                 status = 200
             elif isinstance(made := _submit_file(scene, form.cleaned_data), RowImport):
                 messages.success(
@@ -141,6 +141,7 @@ def show_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
         "view": view,
         "task": task,
         "is_blind": is_blind,
+        "may_know": is_manager and not is_blind,
         "cost": cost_of_task(task.pk).total,
         "is_held_out": is_held_out(task),
         "may_keep": scene.may(Right.EVALS_WRITE) and not is_blind,
@@ -207,6 +208,7 @@ def _submit(scene: Scene, data: Mapping[str, Any]) -> Task:
         by=scene.user,
         group_size=data["group_size"],
         reference=data["reference"],
+        checks=data["checks"],
     )
 
 

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.accounts.models import User
 from apps.accounts.rights import Right
-from apps.checks.models import NamedCheck
 from apps.console.forms_tasksets import ItemsForm, SplitForm, TaskItemForm, TasksetForm
 from apps.console.selectors import tasksets
 from apps.console.views.frame import (
@@ -41,7 +40,6 @@ from apps.feedback.rights import may_read_reference
 from apps.rollouts.items import add_to_taskset, divide, list_task_rows
 from apps.tasks.models import Task
 
-SHOWN_CHECKS = 200
 SHOWN_CHARS = 300
 
 
@@ -90,8 +88,7 @@ def add_taskset(request: HttpRequest, scene: Scene) -> HttpResponse:
 @project_view(Right.EVALS_WRITE)
 def add_items(request: HttpRequest, scene: Scene, taskset_id: int) -> HttpResponse:
     taskset = _find(scene, taskset_id)
-    checks = NamedCheck.objects.filter(project=scene.project)[:SHOWN_CHECKS]
-    form = ItemsForm(posted(request), request.FILES or None, checks=checks)
+    form = ItemsForm(posted(request), request.FILES or None, project=scene.project)
 
     def add() -> Added:
         rows = form.read_rows(taskset.environment)
@@ -115,7 +112,7 @@ def keep_task(request: HttpRequest, scene: Scene, task_id: int) -> HttpResponse:
         named = {"name": said["name"], "environment": task.environment}
         return add_to_taskset(project=scene.project, rows=[row], by=scene.user, **named)
 
-    return _fill(request, scene, form, add, _("Keep task %(id)s as an item") % {"id": task.pk})
+    return _fill(request, scene, form, add, _("Add task %(id)s to a taskset") % {"id": task.pk})
 
 
 @require_http_methods(["GET", "POST"])

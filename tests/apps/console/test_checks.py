@@ -10,6 +10,7 @@ from apps.checks.models import NamedCheck
 from apps.console.forms_checks import KINDS
 from tests.apps.console.builders import sign_in
 from tests.apps.feedback.builders import make_chat_task
+from tests.factories import make_attempt
 
 pytestmark = pytest.mark.django_db
 SHORT = {"check": "length", "unit": "words", "max": 3}
@@ -33,7 +34,17 @@ def test_a_check_is_tried_then_kept_then_a_default(alice: User, project: Project
     client.post(path("check-default", check.pk), {"default_for": "chat"})
     check.refresh_from_db()
     assert check.default_for == "chat"
-    assert "brief@1" in client.get(address).content.decode()
+    assert "has at most 3 words; and uses none of: guarantee, risk" in client.get(address).content.decode()
+    worker = project.workers.get()
+    asked = {"worker": worker.pk, "environment": "chat", "prompt": "Say something.", "checks": "brief@1"}
+    assert client.post(path("task-new"), asked).status_code == 302
+    task = project.tasks.get(prompt="Say something.")
+    assert task.checks[0]["use"] == "brief@1"
+    found = {"check": "brief@1", "share": 0.0, "words": "the answer says 'risk'", "parts": []}
+    make_attempt(task, verification={"outcome": 0.0, "checks": [found]})
+    told = " ".join(client.get(path("task", task.pk)).content.decode().split())
+    assert "<dt>A right answer</dt><dd>passes brief@1</dd>" in told
+    assert "<strong>brief@1</strong> the answer says &#x27;risk&#x27;" in told
 
 
 def test_a_check_is_deleted_by_who_may_and_while_nothing_uses_it(alice: User, bob: User, project: Project) -> None:

@@ -41,7 +41,7 @@ def test_a_taskset_is_made_filled_split_and_frozen(client: Client, project: Proj
     added = client.post(path("taskset-add", taskset.pk), {"split": "held_out", "file": file}, follow=True)
     page = added.content.decode()
     assert "2 items were added. 1 said what an item there says already." in page
-    assert "2 held-out items find a difference of 87.9\u00a0% between two models" in page
+    assert "With 2 held-out items, a difference of 87.9\u00a0% between two models is found four times in five" in page
     assert "To find 5.0\u00a0% takes 617 more items" not in page  # the next smaller two are told
     assert "sums.csv, line 2" in page
     split = client.post(path("taskset-split", taskset.pk), {"held_out": 60, "skills": 60, "seed": 0})
@@ -102,7 +102,7 @@ def test_a_task_is_kept_with_its_correction_and_from_then_on_held_out(client: Cl
     Feedback.objects.create(
         project=project, task=task, source="human", author="user:alice", score=0.2, edited_answer="Two days."
     )
-    assert "Keep as an item" in client.get(path("task", task.pk)).content.decode()
+    assert "Add to a taskset" in client.get(path("task", task.pk)).content.decode()
     assert "Two days." in client.get(path("task-keep", task.pk)).content.decode()
     said = {"name": "exam", "split": "held_out", "reference": "Two days", "reference_match": "contains"}
     assert client.post(path("task-keep", task.pk), said).status_code == 302
@@ -139,9 +139,24 @@ RIGHT: list[tuple[Any, Any, str]] = [
     ({"match": "exact", "value": "Bern"}, None, "Bern, exact"),
     ("Bern", None, "Bern"),
     ({"files": ["a.txt"]}, None, "{&quot;files&quot;: [&quot;a.txt&quot;]}"),
-    (None, {"use": "mail-file@1", "is": {"check": "contains", "value": "Busch"}}, "mail-file@1"),
-    (None, [{"all": [{"use": "tone@2"}, {"any": [{"check": "regex"}, {"check": "length"}]}]}], "tone@2; regex; length"),
-    ("Bern", [{"weighted": [[2, {"use": "tone@2"}], [1, {"check": "length"}]]}], "Bern; tone@2; length"),
+    (None, {"use": "mail-file@1", "is": {"check": "contains", "value": "Busch"}}, "passes mail-file@1"),
+    (
+        None,
+        [
+            {
+                "all": [
+                    {"use": "tone@2"},
+                    {"any": [{"check": "regex", "pattern": "A-[0-9]+"}, {"check": "length", "max": 9}]},
+                ]
+            }
+        ],
+        "passes tone@2; and matches the pattern A-[0-9]+; or has at most 9 characters",
+    ),
+    (
+        "Bern",
+        [{"weighted": [[2, {"use": "tone@2"}], [1, {"check": "number", "value": 7, "tolerance": 0.5}]]}],
+        "Bern; passes tone@2 (weight 2); ends with the number 7 ± 0.5 (weight 1)",
+    ),
     (None, None, '<span class="muted">none</span>'),
 ]
 
