@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from django.db.models import Count, Q
+from django.db.models import Count, Prefetch, Q
 from django.utils.dateparse import parse_datetime
 
 from apps.accounts.models import Project
@@ -20,6 +20,7 @@ from apps.console.selectors.metrics import SHORT, Chart, ChartGroup, group_chart
 from apps.console.selectors.replies import RepliedTwice, find_replies
 from apps.console.selectors.trace import Movement, find_movement
 from apps.evals.models import Evaluation
+from apps.feedback.models import Feedback
 from apps.gate.pairs import Waiting, find_waiting, why_no_people
 from apps.inference.costs import Cost
 from apps.reports.learning_curve import AccuracyPoint, find_rewards
@@ -288,6 +289,7 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
     tasks = Task.objects.none()
     if run.batch is not None:
         tasks = Task.objects.filter(pk__in=run.batch.task_ids()).order_by("id")
+    judged = Prefetch("feedback", Feedback.objects.standing().only("task", "author").order_by("pk"), to_attr="judged")
     workers = count_workers(run.batch) if run.batch is not None else []
     offered = TrainingRun.objects.filter(worker=run.worker_id).exclude(pk=run.pk).exclude(metrics=[])
     return RunView(
@@ -296,7 +298,7 @@ def show_run(project: Project, run_id: int, *, others: Sequence[int] = ()) -> Ru
         holds=count_contents([run.batch])[run.batch.pk] if run.batch is not None else None,
         groups=group_charts([one.metrics for one in (run, *beside)]),
         adapter=Adapter.objects.filter(run_id=run.pk).first(),
-        tasks=list(tasks.only("pk", "prompt", "score", "state")[:SAMPLE_TASKS]),
+        tasks=list(tasks.only("pk", "prompt", "score", "state").prefetch_related(judged)[:SAMPLE_TASKS]),
         workers=workers if any(one.worker != run.worker.name for one in workers) else (),
         others=beside,
         cost=cost_of_run(run).total,
