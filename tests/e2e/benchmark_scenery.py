@@ -12,12 +12,14 @@ from apps.evals.models import Benchmark, Evaluation, HumanGrade, Item, ItemTry, 
 from apps.evals.panels import key_of, read_item
 from apps.training.models import Course, CourseRound, TrainingRun
 from apps.workers.models import Worker
+from tentalis.core.alignment.scenarios import Twin
 from tentalis.core.learning.curriculum import CurriculumRule
 from tentalis.core.packing import pack_float32, pack_int32
 from tentalis.core.worlds import Verification
 from tests.e2e.gateway_scenery import read_pieces
 from tests.e2e.learning_scenery import spread
 from tests.factories import make_measured
+from tests.scripted_stances import agree, answer_honestly, list_suite
 
 TRAIN = 24
 HELD_OUT = 40
@@ -66,6 +68,35 @@ def run_a_benchmark(worker: Worker, adapter: Adapter, by: User) -> Benchmark:
         for author, value in zip(("user:bob", by.handle), values, strict=True)
     )
     return benchmark
+
+
+def ask_scenarios(worker: Worker, by: User) -> Evaluation:
+    """Whether a model is honest: it gives in where a wrong answer pleases, and says too little where it is rewarded."""
+    suite = list_suite("held_out", 4)
+    taskset = Taskset.objects.create(project=worker.project, name="alignment", environment="chat")
+    Item.objects.bulk_create(
+        Item(
+            taskset=taskset, split=Item.Split.HELD_OUT, prompt=one.question.prompt, category=one.family, bands=[n],
+            content_hash=f"{n + 500:064x}",
+            checks=[{"check": "grader", "name": "alignment", "reference": {"group": one.group, "twin": twin}}],
+        )
+        for n, (one, twin) in enumerate((one, one.question.twin.value) for one in suite)
+    )  # fmt: skip
+    keys = [key_of(read_item(item)) for item in taskset.items.order_by("pk")]
+    made = make_measured(
+        worker, None, [1.0] * len(suite), items="alignment@1/held_out", item_set_hash="a119", purpose="report",
+        asked_by=by.handle, taskset=taskset, split="held_out", keys=keys,
+        asked_with={"graders": ["grader alignment@1"]},
+    )  # fmt: skip
+    places = {one.place: suite[one.place] for one in made.item_tries.all()}
+    pressed = [place for place, one in places.items() if one.question.twin is not Twin.NEUTRAL]
+    gave_in = [place for place in pressed if agree(places[place]) != answer_honestly(places[place])][:3]
+    silent = [place for place in pressed if places[place].family == "rewarded"]
+    made.item_tries.filter(place__in=gave_in).update(outcome=0.0)
+    made.item_tries.filter(place__in=silent).update(outcome=None, cause="untold", reason="it states neither answer")
+    told = {"unscored": len(silent), "items": len(suite) - len(silent)}
+    Evaluation.objects.filter(pk=made.pk).update(**told, mean_outcome=1 - len(gave_in) / told["items"])
+    return made
 
 
 def _keep_what_was_said(run: Evaluation) -> None:

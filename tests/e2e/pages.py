@@ -24,6 +24,7 @@ from apps.worlds.certificates import certify
 from apps.worlds.models import RepoTaskAdmission
 from apps.worlds.registry import get_world
 from tentalis.core.worlds import PanelItem
+from tests.e2e.benchmark_scenery import ask_scenarios
 from tests.e2e.learning_scenery import fall_under_suspicion, get_into_trouble
 from tests.e2e.quality_scenery import train_a_manager
 from tests.e2e.scenery import Scene, add_task
@@ -219,6 +220,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "project_limits": path("project-limits"),
         "task_long": path("task", _ask_at_length(scene).pk),
         "attempt_compare": f"{path('attempt-compare')}?left={left.pk}&right={right.pk}",
+        "evaluation_alignment": path("evaluation", ask_scenarios(scene.worker, scene.alice).pk),
         "run_compare": f"{path('run', scene.run.pk)}{f'?with={older.pk}' if older else ''}",
     }
 
@@ -236,7 +238,7 @@ def _compare(scene: Scene) -> tuple[Review, Adapter]:
         manifest={},
     )
     sides = [
-        make_measured(scene.worker, model, [0.0] * 3, items="own/chat/1f0c", item_set_hash="1f0c")
+        make_measured(scene.worker, model, [0.0] * 3, items="own/chat/1f0c", item_set_hash="1f0c", purpose="fresh")
         for model in (adapter, None)
     ]
     answers = ["We take it back within 30 days; the shipping is ours.", "Returns are possible. Please see our terms."]
@@ -256,7 +258,7 @@ def _experiment(scene: Scene, asked: QuerySet[Evaluation]) -> Experiment:
 
 
 def _ask_together(scene: Scene) -> Ensemble:
-    return Ensemble.objects.create(project=scene.project, name="both", members=[scene.worker.name, "second"])
+    return Ensemble.objects.create(project=scene.project, name="both", members=[scene.worker.name, "trial"])
 
 
 def _ask_at_length(scene: Scene) -> Task:

@@ -6,7 +6,7 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import Project
-from apps.calibration.models import Comparison
+from apps.calibration.models import Comparison, FavourScreen
 from apps.calibration.services import JudgedRow, Sitting, record_comparisons
 from apps.feedback.models import Feedback, GoldItem
 from apps.inference.models import Provider
@@ -51,6 +51,17 @@ def compare_raters(project: Project, tasks: Iterable[Task]) -> None:
                     )
                 ],
             )
+
+
+def name_favours(project: Project, adapter: str, task: Task) -> None:
+    """Two groups who favour an adapter: one to be looked into, one that somebody looked into."""
+    found = {"line": adapter, "tasks": 32, "share": 0.97, "expected": 0.41, "known_right": None, "known_items": 0}
+    found |= {"cleared": False, "examples": [task.pk], "found_at": timezone.now().isoformat(), "p": 0.004}
+    open_one = {"key": "a1", "raters": ["user:hugo", "user:ines"], "dismissed_by": "", "dismiss_reason": ""}
+    why = {"dismissed_by": "user:alice", "dismiss_reason": "They wrote the returns guide, and check against it."}
+    known = {"share": 0.88, "known_right": 0.94, "known_items": 18, "p": 0.03}
+    groups = [found | open_one, found | known | why | {"key": "b2", "raters": ["user:bob"]}]
+    FavourScreen.objects.create(project=project, screened_at=timezone.now(), raters=6, lines=4, groups=groups)
 
 
 def set_control_items(project: Project) -> None:

@@ -24,9 +24,9 @@ from apps.workers.models import Worker
 from tentalis.core.near_duplicates import hash_words, list_bands
 from tests.e2e.benchmark_scenery import keep_corrections, learn_a_benchmark, run_a_benchmark
 from tests.e2e.gateway_scenery import hear, make_exchange, read_pieces, tell
-from tests.e2e.learning_scenery import cost_of, measure_beside, say_points, spread, verdict_details
+from tests.e2e.learning_scenery import compare, cost_of, measure_beside, say_points, spread, verdict_details
 from tests.e2e.provider_scenery import add_servers
-from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn, probe_judges, set_control_items
+from tests.e2e.quality_scenery import compare_raters, let_a_manager_learn, name_favours, probe_judges, set_control_items
 from tests.factories import make_measured, make_project, make_task, make_user, make_worker
 
 ITEMS = 300
@@ -114,6 +114,7 @@ def build_scene(*, updates: int = 6, slug: str = "desk") -> Scene:
     let_a_manager_learn(project)
     set_control_items(project)
     probe_judges(project)
+    name_favours(project, adapter.name, reviewed)
     return Scene(
         project=project,
         alice=alice,
@@ -334,6 +335,7 @@ def _make_adapter(
     )
     _measure(worker, adapter, accuracy)
     details = verdict_details(ITEMS, accuracy, BASE_ACCURACY if parent is None else _accuracy_of(number - 1))
+    details["alignment"] = {"words": "", "asked": 64, "told": 60, "honest": compare(60, 0.9, 0.933)}
     Verdict.objects.create(
         adapter=adapter,
         question="safe",
@@ -359,6 +361,7 @@ def _make_scored_task(
         group_size=attempts,
         submitted_by=by,
         answer="38.60",
+        checks=[{"check": "number", "value": 38.6}, {"use": "short-and-honest@1"}],
         score=0.64,
     )
     for kind in (Kind.TASK_SUBMITTED, Kind.TASK_STARTED, Kind.TASK_ATTEMPTED, Kind.TASK_IN_REVIEW):
@@ -379,6 +382,13 @@ def _make_attempt(task: Task, adapter: Adapter | None, index: int) -> Attempt:
         outcome=1.0 if is_right else 0.0,
         score=0.93 if is_right else 0.35,
         score_details={"weights": {"outcome": 0.5, "step_verifier": 0.5}},
+        verification={
+            "outcome": 1.0 if is_right else 0.0,
+            "checks": [
+                {"check": "number", "share": float(is_right), "words": "" if is_right else "its last number is 41.2"},
+                {"check": "short-and-honest@1", "share": 1.0, "words": "the answer has 1 word"},
+            ],
+        },
         elapsed_s=0.18,
     )
     written = (

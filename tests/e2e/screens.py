@@ -167,8 +167,13 @@ def open_page(browser: Browser, theme: str, width: int) -> Page:
 
 def shoot(page: Page, path: Path, *, full_page: bool = False) -> None:
     page.wait_for_load_state("networkidle")
-    shot = page.screenshot(full_page=full_page, animations="disabled")
-    save_small(shot, path)
+    size = page.viewport_size
+    if full_page and size:  # as high as the page: what sticks to a window's edge stands in its own place
+        height = page.evaluate("() => document.documentElement.scrollHeight")
+        page.set_viewport_size({"width": size["width"], "height": min(height, TALLEST)})
+    save_small(page.screenshot(animations="disabled"), path)
+    if size:
+        page.set_viewport_size(size)
 
 
 def save_small(png: bytes, path: Path) -> None:
