@@ -101,7 +101,9 @@ def _judge(world: World, newest: WorldCertificate | None) -> WorldStanding:
         return WorldStanding(False, "changed", words, newest=newest)
     if not newest.passed:
         faults = "; ".join(f"{one['name']}: {one['words']}" for one in newest.checks if one["passed"] is False)
-        allowed = f"; allowed by {newest.examined_by}: {newest.accepted}" if newest.accepted else ""
+        allowed = (
+            f"; allowed by {newest.examined_by.removeprefix('user:')}: {newest.accepted}" if newest.accepted else ""
+        )
         words = f"{name_world(world)} failed its examination: {faults}{allowed}"
         return WorldStanding(bool(allowed), "allowed" if allowed else "failed", words, newest, newest=newest)
     words = f"{name_world(world)} passed its examination of {newest.created_at:%Y-%m-%d}"

@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 from apps.accounts.models import Project
 from apps.adapters.models import Deployment
 from apps.calibration.models import Rater
+from apps.console.selectors.quality import name_rater
 from apps.inference.models import Exchange
 from apps.outbox.selectors import find_newest_dead, find_server_wait
 from apps.reports.queues import QueueDepth, find_open_queues
@@ -206,7 +207,7 @@ def _find_troubled(project: Project, depths: Sequence[QueueDepth], spending: Spe
     found = []
     raters = Rater.objects.filter(project=project, quarantined_at__isnull=False).values_list("handle", flat=True)
     if handles := list(raters[:5]):
-        words = _("No longer counted, too many errors: %s.") % ", ".join(handles)
+        words = _("No longer counted: %s.") % ", ".join(map(name_rater, handles))
         found.append(ActionNeeded(words, "quality", _("See their record"), is_bad=False))
     if retried := sum(depth.retrying for depth in depths):
         words = ngettext("%s job will be retried.", "%s jobs will be retried.", retried)
