@@ -56,7 +56,12 @@ SELECT count(*), coalesce(extract(epoch FROM now() - min(untaken_since)), 0)
 FROM training_trainingrun WHERE state IN ('queued', 'running') AND untaken_since IS NOT NULL
 """
 _SERVERS = """
-SELECT name, coalesce(extract(epoch FROM now() - away_since), 0), words FROM operations_serverlook ORDER BY provider_id
+SELECT coalesce(project.slug || '/', '') || look.name, coalesce(extract(epoch FROM now() - look.away_since), 0),
+       look.words
+FROM operations_serverlook look
+LEFT JOIN inference_provider provider ON provider.id = look.provider_id
+LEFT JOIN accounts_project project ON project.id = provider.project_id
+ORDER BY look.provider_id
 """
 _POSITIONS = 'SELECT name, segment, "offset" FROM inference_spoolposition'
 
@@ -97,7 +102,7 @@ class Supervised:
 
 @dataclass(frozen=True)
 class ServerFigure:
-    """A model server in use; how long it has been away, 0 while it answers."""
+    """A model server in use; how long it has been away, 0 while it answers. `name`: a project's own behind its slug."""
 
     name: str
     away_s: float

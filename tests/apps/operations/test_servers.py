@@ -81,10 +81,16 @@ def test_one_that_is_away_shows_on_every_page_until_it_is_back(
     assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
     assert ready.json()["reasons"][0].startswith("model server: box is away since ")
     assert "127.0.0.1" not in ready.content.decode(), "anybody may ask"
+    other = Project.objects.create(slug="elsewhere", name="Elsewhere")
+    namesake = Provider.objects.create(
+        project=other, name="box", kind="vllm", base_url=provider.base_url, allow_private=True
+    )
+    Worker.objects.create(project=other, name="adder", kind="chat", provider=namesake, base_model="desk")
+    go_away(namesake)
+    assert servers.look() == 2
     ServerLook.objects.update(away_since=since.replace(year=since.year - 1))
-    assert [(one.rule.name, one.subject) for one in find_troubles(measure()) if one.rule.name == "server.away"] == [
-        ("server.away", "box")
-    ]
+    troubles = [one for one in find_troubles(measure()) if one.rule.name == "server.away"]
+    assert [one.subject for one in troubles] == ["shop/box", "elsewhere/box"], "two servers, two alarms"
     Provider.objects.update(base_url=box.url)
     assert servers.look() == 0
     assert "is away since" not in open_page(alice, "project", provider.project)
