@@ -251,7 +251,7 @@ class OpenEnvWorld(World):
             if not isinstance(reward, int | float):
                 raise ServerFaultError(f"{self.name}: reward: wanted a number, found {reward!r:.80}")
             play.rewards.append(float(reward))
-        if (tools := _read_tools(play.observation)) is not None:
+        if self._has_tools and (tools := _read_tools(play.observation)) is not None:
             play.tools = _with_looking(tools)
         play.seen = content_hash([play.seen, play.observation, play.rewards, play.is_done])
 
@@ -267,8 +267,10 @@ def _read_tools(observation: Mapping[str, Any]) -> list[Mapping[str, Any]] | Non
     """Those that there are from here on, as a server of ours says it; None where nothing is said of it."""
     metadata = observation.get("metadata")
     told = metadata.get("tools") if isinstance(metadata, dict) else None
-    is_told = isinstance(told, list) and all(isinstance(one, dict) and "function" in one for one in told)
-    return told if is_told else None
+    if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
+        return None
+    functions = [one.get("function") for one in told]
+    return told if all(isinstance(one, dict) and "name" in one for one in functions) else None
 
 
 def _with_looking(tools: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
