@@ -12,7 +12,8 @@ from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.checks.results import AskedPart, Said
 from apps.inference.errors import raise_if_paced
-from apps.inference.judges import VOTES, JudgeScorer, Voter, find_voter
+from apps.inference.judges import VOTES, JudgeScorer, Voter, find_judging_model, find_voter
+from apps.judges.models import tell_judge
 from apps.judges.selectors import find_training_voter
 from tentalis.core.canon import canonical_json, content_hash
 from tentalis.core.grading import GradedTask, Grader, UngradedError
@@ -43,6 +44,12 @@ class Graders:
     project: Project
     asked: frozenset[AskedPart]
     voters: Mapping[str, Voter | Unscored]
+
+    @property
+    def judges(self) -> list[dict[str, Any]]:
+        """The models among them, whether they may be asked or not, as `tell_judge` tells them."""
+        found = (find_judging_model(self.project.pk, model) for model in sorted(self.voters))
+        return [tell_judge(provider.pk if provider else None, model) for provider, model in found if model]
 
     @property
     def names(self) -> list[str]:

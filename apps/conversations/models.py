@@ -136,7 +136,7 @@ class TurnSignal(Timestamped):
         score, trust: in [0, 1]; None where nothing was said.
         step: place of the step it is about; None: the whole turn.
         reason: why, in our words; no word of the person is kept here.
-        details: votes by verdict, where a model was asked.
+        details: votes by verdict, where a model was asked, and which that is.
         hint: what was chosen to teach.
         feedback: what it became.
     """

@@ -7,6 +7,7 @@ from apps.conversations.reading import ReadTurn, read_turn
 from apps.conversations.redaction import Redactor
 from apps.inference.errors import ProviderBusyError
 from apps.inference.judges import Voter
+from apps.judges.models import tell_judge
 from apps.judges.selectors import find_training_voter
 from apps.outbox.services import final_write
 from tentalis.core.conversations.asking import Heard, Vote, build_question, choose_hint, count_votes, parse_vote
@@ -70,7 +71,9 @@ def _listen(
         hint=redactor.mask(choose_hint(heard.hints, statement=read.reaction)).text,
     )
     whole.answer = redactor.mask(whole.answer).text
-    whole.details = {"votes": [vote.verdict or vote.fault for vote in votes]} if votes else {}
+    if votes and isinstance(voter, Voter):
+        judge = tell_judge(voter.provider_id, voter.model)
+        whole.details = {"votes": [vote.verdict or vote.fault for vote in votes], "judge": judge}
     return [*signals, whole]
 
 

@@ -280,8 +280,17 @@ def give_signals(task: Task, read: ReadTurn, signals: Sequence[TurnSignal], reda
             said: dict[str, Any] = {"steps": [step]}
         else:
             said = dict(say_of_whole(signal, read, redactor, task))
-        given = note_signal(task=task, kind=signal.kind, trust=signal.trust, by=by, **said)
+        judge = _tell_judge(signal)
+        given = note_signal(task=task, kind=signal.kind, trust=signal.trust, by=by, judge=judge, **said)
         TurnSignal.objects.filter(pk=signal.pk).update(feedback=given)
+
+
+def _tell_judge(signal: TurnSignal) -> dict[str, Any]:
+    """The judge whose word the signal is, or only its hint; {} where none was asked."""
+    judge = dict(signal.details.get("judge", {}))
+    if signal.source == TurnSignal.Source.JUDGE or not judge:
+        return judge
+    return judge | {"of": "hint"} if signal.hint else {}
 
 
 def say_of_whole(signal: TurnSignal, read: ReadTurn, redactor: Redactor, task: Task) -> JudgementFields:

@@ -15,6 +15,7 @@ from apps.calibration.selectors import weights_of
 from apps.calibration.services import JudgedRow, Sitting, forget_judgements, record_comparisons
 from apps.feedback.gold import find_all_expected
 from apps.feedback.models import Feedback
+from apps.feedback.set_aside import Trust
 from apps.tasks.models import Attempt
 from tentalis.core.scoring.calibration import approves
 
@@ -161,7 +162,11 @@ def _load_attempts(tasks: Collection[int]) -> Mapping[int, Attempts]:
     """Task id -> its attempts that gave an answer."""
     rows = Attempt.objects.filter(task__in=tasks, state=Attempt.State.ANSWERED).order_by("index")
     attempts: dict[int, dict[int, tuple[int, float | None]]] = defaultdict(dict)
-    for task, index, pk, outcome in rows.values_list("task_id", "index", "pk", "outcome"):
+    columns = ("task_id", "task__project_id", "index", "pk", "outcome", "score_details__checked_by")
+    trusts: dict[int, Trust] = {}
+    for task, project, index, pk, outcome, judges in rows.values_list(*columns):
+        if judges and trusts.setdefault(project, Trust(project)).find_aside({"checked_by": judges}):
+            outcome = None  # what the checks found is no truth: a judge that is below its bar said it
         attempts[task][index] = pk, outcome
     return attempts
 

@@ -245,6 +245,7 @@ def _write_feedback(given: Sequence[tuple[Review, str, ManagerWord]]) -> list[Au
             score=word.score,
             text=word.text,
             trust=word.trust,
+            judge=dict(word.judge),
             undo_until=Now(),  # nobody undoes it; the sweep notes how it judges, which is not for this link to wait for
         )
         for review, author, word in given

@@ -13,6 +13,7 @@ from apps.audit.services import move, move_many, record
 from apps.base.errors import BadInputError
 from apps.feedback.models import Feedback, Review
 from apps.feedback.rules import validate_review_policy
+from apps.feedback.set_aside import Trust
 from apps.feedback.submit import waits_for_review
 from apps.tasks.models import Task
 from tentalis.core.review_policy import ReviewPolicy
@@ -75,8 +76,9 @@ def _expire(review: Review, *, by: str) -> bool:
 
 
 def _turn_to_ai(task: Task, rules: ReviewPolicy, *, by: str) -> None:
-    """Open a review for the AI manager, unless it has spoken already."""
-    if task.feedback.counting().filter(source=Feedback.Source.AI).exists():
+    """Open a review for the AI manager, unless one has spoken whose word counts."""
+    trust = Trust(task.project_id)
+    if any(not trust.silence(said) for said in task.feedback.counting().filter(source=Feedback.Source.AI)):
         return
     reason = f"nobody came within {rules.patience_s} s"
     review = Review.objects.create(project_id=task.project_id, task=task, audience=Review.Audience.AI, reason=reason)

@@ -105,7 +105,7 @@ def _find_objection(feedback: Feedback, held_out: Collection[int], trust: Trust)
     """
     if feedback.task_id in held_out:
         return HELD_OUT
-    return trust.silence(feedback) or ("" if feedback.trust else ONLY_AUDITED)
+    return trust.silence(feedback, of_hint=True) or ("" if feedback.trust else ONLY_AUDITED)
 
 
 def hints_ask_models(project: Project, environment: str) -> bool:

@@ -365,6 +365,8 @@ class Feedback(Timestamped):
         undo_until: until then its author may take it back as if it had not been; None: it stands.
         retracted_at: taken back; it counts for nothing from then on.
         in_bulk: the bulk judgement it was given in.
+        judge: the judge whose word it is, as `tell_judge` tells it, with "of": "hint" where only its hint is; {}: none
+            is known to have been asked.
     """
 
     class Source(models.TextChoices):
@@ -396,6 +398,8 @@ class Feedback(Timestamped):
     in_bulk = models.ForeignKey(
         BulkJudgement, models.SET_NULL, null=True, blank=True, related_name="feedback", db_index=False
     )
+
+    judge = models.JSONField(default=dict, db_default={}, blank=True)
 
     objects = FeedbackQuerySet.as_manager()
 

@@ -91,12 +91,14 @@ def find_hints(task_ids: Collection[int]) -> dict[int, list[str]]:
 def _load_hints(task_ids: Collection[int], trust: Trust | None = None) -> list[TrustedHint]:
     """Those that teach, the first one first."""
     rows = Hint.objects.filter(task__in=task_ids, feedback__in=Feedback.objects.counting()).exclude(text="")
-    told_by = (f"feedback__{name}" for name in ("source", "author", "trust", "created_at", "project"))
+    told_by = (f"feedback__{name}" for name in ("source", "author", "trust", "created_at", "project", "judge"))
     hints = list(rows.select_related("feedback").only("task_id", "text", *told_by).order_by("id"))
     if not hints:
         return []
-    weights = (trust or Trust(hints[0].feedback.project_id)).weigh([hint.feedback for hint in hints])
-    return [TrustedHint(hint, weights[hint.feedback_id]) for hint in hints if weights[hint.feedback_id] > 0]
+    trust = trust or Trust(hints[0].feedback.project_id)
+    weights = trust.weigh([hint.feedback for hint in hints])
+    heard = [hint for hint in hints if weights[hint.feedback_id] > 0 and not trust.silence(hint.feedback, of_hint=True)]
+    return [TrustedHint(hint, weights[hint.feedback_id]) for hint in heard]
 
 
 def _find_copies(attempts: Sequence[Attempt]) -> Copies:
@@ -146,6 +148,7 @@ def _load_scores(attempts: Sequence[Attempt], asides: Mapping[int, Aside]) -> di
     weights = {one.pk: _read_scorer_weights(one.score_details) for one in attempts}
     for pk, aside in asides.items():
         weights[pk] |= dict.fromkeys(aside.scorers, 0.0)
+    unchecked = {pk for pk, aside in asides.items() if aside.has_outcome}
     combined = _combine_others([one for one in attempts if one.pk in asides], asides)
     rows = Attempt.objects.order_by().filter(
         pk__in=list(weights), step_scores__step__isnull=False, step_scores__score__isnull=False
@@ -166,9 +169,9 @@ def _load_scores(attempts: Sequence[Attempt], asides: Mapping[int, Aside]) -> di
             index=one.index,
             is_answered=one.state == Attempt.State.ANSWERED,
             score=combined.get(one.pk, one.score),
-            outcome=one.outcome,
+            outcome=None if one.pk in unchecked else one.outcome,
             step_votes=votes[one.pk],
-            verified_steps=verified[one.pk],
+            verified_steps={} if one.pk in unchecked else verified[one.pk],
         )
         for one in attempts
     }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from apps.calibration.selectors import weights_of
 from apps.feedback.models import Feedback
 from apps.judges.models import JudgeProbe, name_llm_manager
-from apps.judges.selectors import JudgeKey, find_below, say_below
+from apps.judges.selectors import JudgeKey, find_below, find_fallen, say_below
 from apps.tasks.models import Attempt
 from tentalis.core.scoring.protocol import Score, Unscored
 from tentalis.core.scoring.weights import WeightProfile, combine
@@ -17,13 +17,17 @@ UNSCORED = Unscored("it gave none")
 SUPERVISOR = "supervisor"
 """How the author of feedback begins who spoke while the work was done."""
 MOST_AUTHOR_CHARS = 120
+OUTCOME_SCORERS = frozenset({"outcome", "step_verifier"})
+"""Those that say what the checks found."""
 
 
 class Aside(NamedTuple):
-    """The scorers of an attempt that asked a judge which is below its bar, and which that is, in words."""
+    """What of an attempt is the word of a judge that is below its bar: of which scorers, and whether what the checks
+    found is among it; and which judge that is, in words."""
 
     scorers: frozenset[str]
     words: str
+    has_outcome: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,21 +46,29 @@ class Trust:
 
     def find_aside(self, score_details: Mapping[str, Any]) -> Aside | None:
         """What is set aside of an attempt's scores; None where all of them count."""
-        judge = score_details.get("judge", {})
-        probe = self._below.get((judge["provider"], judge["model"])) if judge else None
-        return None if probe is None else Aside(frozenset(judge["scorers"]), say_below(probe))
+        judge, checked_by = score_details.get("judge", {}), score_details.get("checked_by", [])
+        scored = find_fallen(self._below, [judge]) if judge else None
+        checked = find_fallen(self._below, checked_by) if checked_by else None
+        if (probe := scored or checked) is None:
+            return None
+        scorers = frozenset(judge["scorers"]) if scored else frozenset()
+        return Aside(scorers | OUTCOME_SCORERS if checked else scorers, say_below(probe), checked is not None)
 
-    def silence(self, feedback: Feedback) -> str:
-        """Why an AI manager's word does not count; "" where it does.
+    def silence(self, feedback: Feedback, *, of_hint: bool = False) -> str:
+        """Why what a judge said does not count, or does not teach as a hint; "" where it does.
 
-        Handles name a model without its server. The judge that was found out is asked no more: what came later under
-        its name is another's.
+        Of what was kept without the judge, only AI managers' handles name a model, without its server. The judge that
+        was found out is asked no more: what came later under its name is another's.
         """
-        if not feedback.author.startswith(name_llm_manager("")):
+        if judge := feedback.judge:
+            probe = find_fallen(self._below, [judge]) if of_hint or judge.get("of") != "hint" else None
+            return say_below(probe) if probe else ""
+        author = _name_rater(feedback)
+        if not author.startswith(name_llm_manager("")):
             return ""
         for (_, model), probe in self._below.items():
             is_before = probe.finished_at is not None and feedback.created_at <= probe.finished_at
-            if is_before and feedback.author == name_llm_manager(model):
+            if is_before and author == name_llm_manager(model):
                 return say_below(probe)
         return ""
 

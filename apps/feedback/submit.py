@@ -98,18 +98,28 @@ def give_task_feedback(
     return feedback
 
 
-def note_signal(*, task: Task, kind: str, trust: float, by: str, **judgement: Unpack[JudgementFields]) -> Feedback:
+def note_signal(
+    *,
+    task: Task,
+    kind: str,
+    trust: float,
+    by: str,
+    judge: Mapping[str, Any] | None = None,
+    **judgement: Unpack[JudgementFields],
+) -> Feedback:
     """Keep what a person's behaviour showed of a task, in the running transaction.
 
     Its author is `signal:<kind>`: how often a kind of signal is right is measured as it is of any machine.
 
     Args:
         trust: weight of this signal, in (0, 1].
+        judge: as `Feedback.judge`; None: no model was asked.
     Raises:
         BadInputError: every fault, by field.
     """
     source = Feedback.Source.IMPLICIT
-    feedback = store_feedback(task, JudgementInput(**judgement), source=source, author=f"signal:{kind}", trust=trust)
+    words = JudgementInput(**judgement)
+    feedback = store_feedback(task, words, source=source, author=f"signal:{kind}", trust=trust, judge=judge or {})
     payload = {"task": task.pk, "review": None, "source": str(source.value), "score": feedback.score}
     record(Kind.FEEDBACK_GIVEN, subject=feedback, by=by, payload=payload)
     note_standing([feedback])

@@ -1,6 +1,6 @@
 """Probes of judges: what was asked of a model that judges, and what came of it."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -14,6 +14,11 @@ from apps.inference.models import Provider
 def name_judge(provider: Provider | None, model: str) -> str:
     """As a policy names it."""
     return f"{provider.name}/{model}" if provider else model
+
+
+def tell_judge(provider_id: int | None, model: str) -> dict[str, Any]:
+    """A judge as it is kept with what it said: its server, None of the installation's own, and the model."""
+    return {"provider": provider_id, "model": model}
 
 
 def name_llm_manager(model: str) -> str:

@@ -1,7 +1,7 @@
 """What is known of judges: how the newest probe of each ended, and whether what it says may train."""
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -123,6 +123,16 @@ def find_below(project_id: int) -> dict[JudgeKey, JudgeProbe]:
     """Those of a project that are below their bar, with the probe that says so. One query."""
     said = find_newest(JudgeProbe.objects.filter(project=project_id, verdict__in=SAID))
     return {(one.provider_id, one.model): one for one in said if one.verdict == JudgeProbe.Verdict.BELOW}
+
+
+def find_fallen(below: Mapping[JudgeKey, JudgeProbe], told: Iterable[Mapping[str, Any]]) -> JudgeProbe | None:
+    """The probe by which one of these judges is below its bar; None where none is.
+
+    Args:
+        below: as `find_below` has them.
+        told: judges as `tell_judge` tells them; {}: nobody.
+    """
+    return next((probe for one in told if one and (probe := below.get((one["provider"], one["model"])))), None)
 
 
 def find_first(row: JudgeProbe) -> JudgeProbe | None:

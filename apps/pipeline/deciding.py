@@ -44,4 +44,4 @@ def ask_model(proposal_id: int) -> None:
     with charge(project=project, turn="manager", task_id=proposal.task_id):
         said = judge.decide(request)
     with final_write([proposal.pk]):
-        take_models_word(proposal, said, by=judge.author, model=judge.model)
+        take_models_word(proposal, said, by=judge.author, model=judge.model, judge=judge.told)

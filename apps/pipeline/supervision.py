@@ -59,7 +59,8 @@ def _write(task: Task, decider: str, proposals: Sequence[Proposal]) -> Feedback:
     words = JudgementInput(steps=_gather_words(task, proposals), edited_answer=answers[-1] if answers else "")
     is_person = proposals[0].is_by_person
     source, trust = (Feedback.Source.HUMAN, 1.0) if is_person else (Feedback.Source.OUTSIDE, OUTSIDE_TRUST)
-    feedback = store_feedback(task, words, source=source, author=name_supervisor(decider), trust=trust)
+    judge = proposals[0].decision.get("judge", {})
+    feedback = store_feedback(task, words, source=source, author=name_supervisor(decider), trust=trust, judge=judge)
     payload = {"task": task.pk, "proposals": [one.pk for one in proposals]}
     record(Kind.FEEDBACK_GIVEN, subject=feedback, by=decider, payload=payload)
     return feedback

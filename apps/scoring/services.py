@@ -76,6 +76,7 @@ class ScoredAttempt:
         trust: judging scorer -> factor on its weight, from its calibration.
         raters: judging scorer -> handle of the rater behind it.
         asked: the judge that was asked, with the `scorers` that asked it; {}: nobody was.
+        checked_by: the judges that the checks of its answer ask, where one of them had a word.
     """
 
     attempt: Attempt
@@ -86,6 +87,7 @@ class ScoredAttempt:
     trust: Mapping[str, float]
     raters: Mapping[str, str]
     asked: Mapping[str, Any] = field(default_factory=dict)
+    checked_by: Sequence[Mapping[str, Any]] = ()
 
     @property
     def value(self) -> float | None:
@@ -185,7 +187,19 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
         score = partial(_score_attempt, task, profile, scorers, panel.trust, panel.raters, given, graders)
         found = list(working.map(score, attempts) if panel.asks or graders else map(score, attempts))
     asked = _name_asked(voter, [scorer.name for scorer in scorers if scorer.name in ASKING])
-    return [replace(one, asked=asked) for one in found]
+    judges = graders.judges if graders else []
+    return [replace(one, asked=asked, checked_by=_find_heard(judges, one.verification)) for one in found]
+
+
+def _find_heard(judges: Sequence[Mapping[str, Any]], verification: Verification | None) -> Sequence[Mapping[str, Any]]:
+    """Those of the judges that had a word in what was found out of an answer: who was asked is named with its model."""
+    parts, named = list(verification.checks) if verification and judges else [], []
+    while parts:
+        part = parts.pop()
+        parts += part.get("parts", [])
+        if part.get("share") is not None:
+            named.append(part.get("grader", ""))
+    return [judge for judge in judges if any(judge["model"] in name for name in named)]
 
 
 def _name_asked(voter: Voter | Unscored | None, scorers: Sequence[str]) -> Mapping[str, Any]:
@@ -376,6 +390,7 @@ def _columns(one: ScoredAttempt, profile: WeightProfile) -> dict[str, Any]:
             "weights": dict(one.combined.used_weights),
             "trust": dict(one.trust),
             **({"judge": dict(one.asked)} if one.asked else {}),
+            **({"checked_by": list(one.checked_by)} if one.checked_by else {}),
             "redistributed": [
                 {"scorer": lost.scorer, "weight": lost.weight, "reason": lost.reason}
                 for lost in one.combined.redistributed_from

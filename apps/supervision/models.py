@@ -46,7 +46,8 @@ class Proposal(Stateful):
         on_timeout: what holds when nobody decides: approve, reject or fail, as the rule said when it was made.
         decided_by: handle, of a model `agent:llm:NAME`, of a program `agent:program:NAME`; `policy` where no rule
             asked, `sweep` when the time was up.
-        decision: {"reason"}, {"action"}, {"hint"}, {"answer"} or {"outcome"}, by state; a model's {"model", "reason"}.
+        decision: {"reason"}, {"action"}, {"hint"}, {"answer"} or {"outcome"}, by state; a model's {"model", "reason",
+            "judge"}.
         attempt: the work it is part of; of an outside agent's once that was handed in.
     """
 

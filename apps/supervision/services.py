@@ -158,16 +158,28 @@ def ask_model(proposals: Iterable[Proposal], policy: SupervisionPolicy) -> None:
         outbox.start_many(SegmentKind.DECIDE, [(one.pk, one.project_id) for one in proposals])
 
 
-def take_models_word(proposal: Proposal, decision: Decision | Unscored, *, by: str, model: str) -> None:
+def take_models_word(
+    proposal: Proposal,
+    decision: Decision | Unscored,
+    *,
+    by: str,
+    model: str,
+    judge: Mapping[str, Any] | None = None,
+) -> None:
     """What a model, or a program, says of a proposal counts, unless somebody was first. Where it is not sure, or could
-    not be understood, the proposal waits on, and says so."""
+    not be understood, the proposal waits on, and says so.
+
+    Args:
+        judge: which model it is, as `tell_judge` tells it; None: a program.
+    """
     if isinstance(decision, Unscored) or decision.word == "unsure":
         words = f"{proposal.reason}; {model or 'the model'} leaves it to others: {decision.reason}"
         waiting = Proposal.objects.filter(pk=proposal.pk, state=Proposal.State.PENDING)
         waiting.update(reason=words[: MOST_REASON_CHARS - 1] + "…" if len(words) > MOST_REASON_CHARS else words)
         return
     state = Proposal.State.APPROVED if decision.word == "approve" else Proposal.State.REJECTED
-    payload = {"model": model, "reason": decision.reason[:MAX_REJECTION_CHARS]}
+    payload: dict[str, Any] = {"model": model, "reason": decision.reason[:MAX_REJECTION_CHARS]}
+    payload |= {"judge": dict(judge)} if judge else {}
     with suppress(AlreadyDecidedError), _deciding(proposal):
         _settle(proposal, state, payload, by=by)
 

@@ -162,7 +162,8 @@ class Attempt(Timestamped):
         outcome: verified result in [0, 1]; None where nothing can verify it.
         verification: all that was verified (`Verification.to_json`); None until then, and where nothing can.
         score: combined score in [0, 1]; None while unscored.
-        score_details: weights used, what was redistributed from whom and why, and which judge was asked.
+        score_details: weights used, what was redistributed from whom and why, and which judges were asked, by
+            scorers and by checks.
         unfit: why its tokens may train nothing, whatever is said of it; "" where they may.
         hidden: [[start, end], …], stretches of its tokens that are kept out of the loss.
         is_private: its conversation holds what must not be written into training files.

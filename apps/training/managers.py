@@ -22,6 +22,7 @@ from apps.calibration.selectors import find_rubric
 from apps.calibration.services import lock_fits, set_rubric
 from apps.feedback.managers.rubric import PREFIX, written_weights
 from apps.feedback.models import StepFeedback
+from apps.feedback.set_aside import Trust
 from apps.outbox.services import final_write
 from apps.tasks.models import Attempt
 from apps.training import verdict_managers
@@ -137,7 +138,8 @@ def roll_back_manager(*, run: ManagerRun, by: User, reason: str) -> ManagerRun:
 
 
 def find_audits(project_id: int, handle: str, *, limit: int) -> list[NumberedAudit]:
-    """A rubric manager's last judgements of whole attempts whose truth is known, oldest first. Two queries.
+    """A rubric manager's last judgements of whole attempts whose truth is known, oldest first. Two queries, one more
+    where a judge found its items: what one that is below its bar had found is left out.
 
     Truth is what the world verified, a gold item's known answer, or the word of a trusted person that overrules it.
     """
@@ -149,7 +151,10 @@ def find_audits(project_id: int, handle: str, *, limit: int) -> list[NumberedAud
     for attempt, number, said, truth in last:
         known.setdefault(attempt, (number, said, truth))
     words = StepFeedback.objects.filter(feedback__author=handle, attempt__in=known, step__isnull=True).exclude(items={})
-    items: dict[int, Mapping[str, float]] = dict(words.order_by("id").values_list("attempt", "items"))
+    trust, said_in = Trust(project_id), words.select_related("feedback").order_by("id")
+    items: dict[int, Mapping[str, float]] = {
+        word.attempt_id: word.items for word in said_in if not trust.silence(word.feedback)
+    }
     return [
         NumberedAudit(number, Audit(items[attempt], said, truth), attempt)
         for attempt, (number, said, truth) in reversed(known.items())

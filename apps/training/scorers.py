@@ -12,6 +12,7 @@ from apps.audit.kinds import Kind
 from apps.audit.services import move, record, was_last_by
 from apps.base.errors import BadInputError, ConflictError
 from apps.inference.errors import ProviderRefusedError
+from apps.judges.selectors import find_below, find_fallen
 from apps.outbox.kinds import OUTBOX, SegmentKind
 from apps.outbox.selectors import died_last
 from apps.outbox.services import final_write
@@ -170,8 +171,13 @@ def _measure(model: RewardModel, live: RewardModel | None) -> tuple[list[Scored]
         theirs, against = _by_step(answers, reward_models.score_answers(live, answers)), live.name
     else:
         rows = StepScore.objects.filter(step__in=[step for _, step, _ in truths], scorer=SCORER, score__isnull=False)
-        judged = dict(rows.values_list("step_id", "score"))
-        theirs = {step: score for step, score in judged.items() if score is not None}
+        judged = rows.values_list("step_id", "score", "attempt__score_details__judge")
+        below = find_below(model.project_id)
+        theirs = {
+            step: score
+            for step, score, judge in judged
+            if score is not None and find_fallen(below, [judge or {}]) is None
+        }
         against = "the judges" if theirs else ""
     items = [
         Scored(group, truth, mine[step], theirs.get(step, 0.0))

@@ -1,6 +1,7 @@
 """Reviews and feedback."""
 
 import re
+from functools import cached_property
 from typing import Any, get_args
 
 from drf_spectacular.utils import extend_schema_field
@@ -22,6 +23,7 @@ from apps.feedback.drafts import MAX_DRAFT_BYTES
 from apps.feedback.judgement import MAX_ACTIVE_S, MAX_SPANS
 from apps.feedback.models import Feedback, GoldItem, Review, ReviewDraft
 from apps.feedback.queue import CHOICES, MAX_FILTER_CHARS, PURPOSES
+from apps.feedback.set_aside import Trust
 from apps.feedback.skip import Then
 from apps.training.provenance import trace_feedback
 from apps.worlds.registry import name_choices
@@ -142,13 +144,25 @@ class FeedbackOut(RowOut[Feedback]):
 
     preferred_attempt = serializers.IntegerField(source="preferred_attempt.index", allow_null=True, default=None)
     steps = StepWordOut(many=True)
+    withheld = serializers.SerializerMethodField(
+        help_text='Why it does not count: the judge that said it, or its hint, is below its bar. "": it counts.'
+    )
 
     class Meta:
         model = Feedback
         fields = (
             "id project task review source author score text steps preferred_attempt ranking none_good edited_answer "
-            "hint_text trust active_s undo_until retracted_at retracted_by retract_reason created_at"
+            "hint_text trust active_s undo_until retracted_at retracted_by retract_reason withheld "
+            "created_at"
         )
+
+    @cached_property
+    def _trusts(self) -> dict[int, Trust]:
+        """By project, each read once for all that is shown."""
+        return {}
+
+    def get_withheld(self, feedback: Feedback) -> str:
+        return self._trusts.setdefault(feedback.project_id, Trust(feedback.project_id)).silence(feedback, of_hint=True)
 
 
 class FeedbackDetailOut(FeedbackOut):

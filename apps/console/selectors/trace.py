@@ -12,6 +12,7 @@ from apps.evals.comparing import read_outcomes
 from apps.evals.models import Evaluation
 from apps.evals.panels import open_panel
 from apps.feedback.models import Feedback, Hint, StepFeedback
+from apps.feedback.set_aside import Trust
 from apps.rollouts.contents import Contents, count_contents
 from apps.rollouts.models import Batch, Rollout
 from apps.tasks.models import Task
@@ -86,9 +87,11 @@ class FeedbackTrace:
     Attributes:
         uses: everywhere it is learnt from; the page follows the one that came furthest.
         holds: what that one's batch holds.
+        withheld: why it, or its hint, does not count; "" where it does.
     """
 
     feedback: Feedback
+    withheld: str
     words: Sequence[StepFeedback]
     hints: Sequence[Hint]
     rollouts: Sequence[RolloutTrace]
@@ -146,6 +149,7 @@ def trace_feedback(project: Project, feedback_id: int, *, user: User) -> Feedbac
     batch, run, adapter = (furthest.batch, furthest.run, furthest.adapter) if furthest else (None, None, None)
     return FeedbackTrace(
         feedback=feedback,
+        withheld=Trust(feedback.project_id).silence(feedback, of_hint=True),
         words=list(
             StepFeedback.objects.filter(feedback=feedback)
             .select_related("attempt", "step")

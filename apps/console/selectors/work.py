@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from django.db.models import Count, Prefetch, QuerySet, prefetch_related_objects
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
+from apps.feedback.set_aside import Trust
 from apps.outbox.kinds import OF_A_TASK
 from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
@@ -88,6 +89,8 @@ class TaskView:
     held_up: HeldUp | None = None
     not_ended: Sequence[Attempt] = ()
     """In a world with turns: attempts that are under way, and those that were lost and are played anew."""
+    withheld: Mapping[int, str] = field(default_factory=dict)
+    """Feedback id -> why it does not count: who judged is below its bar."""
 
     @property
     def human_review(self) -> Review | None:
@@ -168,8 +171,10 @@ def show_task(task: Task, *, user: User) -> TaskView:
     for word in StepFeedback.objects.filter(feedback__in=feedback).select_related("feedback").order_by("id"):
         words[word.attempt_id, word.step_id].append(word)
     history = AuditEntry.objects.filter(subject_type="task", subject_id=task.pk).order_by("-id")[:HISTORY]
+    trust = Trust(task.project_id)
     return TaskView(
         task=task,
+        withheld={one.pk: why for one in feedback if (why := trust.silence(one, of_hint=True))},
         user=user,
         attempts=[_view_attempt(attempt, scores, words, uses[attempt.pk]) for attempt in attempts],
         feedback=feedback,

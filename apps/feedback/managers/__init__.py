@@ -38,13 +38,18 @@ def find_manager(rules: ReviewPolicy, task: Task) -> Manager:
 
 def _make_rubric(rules: ReviewPolicy, task: Task) -> Manager:
     judge = find_judge(rules, task.project)
-    return RubricManager(task.environment, judge.open_client, judge.model, judge.find_bar)
+    return RubricManager(task.environment, judge)
 
 
 def find_judge(rules: ReviewPolicy, project: Project) -> LlmManager:
     """The model that judges where the rules want one: theirs, else the installation's."""
     provider, model = find_judging_model(project.pk, rules.model)
-    return LlmManager(partial(client_for, provider, project.pk), model, partial(find_bar, project, provider, model))
+    return LlmManager(
+        open_client=partial(client_for, provider, project.pk),
+        model=model,
+        find_bar=partial(find_bar, project, provider, model),
+        provider_id=provider.pk if provider else None,
+    )
 
 
 def _list_own() -> Mapping[str, MakeManager]:

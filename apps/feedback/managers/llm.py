@@ -1,9 +1,10 @@
 """A manager that is a model: holds every attempt to the project's rubric."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
+from typing import Any
 
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
@@ -11,7 +12,7 @@ from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.inference.errors import ProviderRefusedError
 from apps.inference.judges import Voter, cast_vote
-from apps.judges.models import name_llm_manager, name_pair_rater
+from apps.judges.models import name_llm_manager, name_pair_rater, tell_judge
 from apps.tasks.drafts import read_context
 from apps.tasks.models import Attempt, Task
 from tentalis.core.scoring.judging import (
@@ -53,11 +54,17 @@ class LlmManager:
         open_client: called when something is asked.
         model: "": none is configured.
         find_bar: called when it is to say what trains: why it may not; "" where it may.
+        provider_id: its server's; None: the installation's own.
     """
 
     open_client: Callable[[], ModelClient]
     model: str
     find_bar: Callable[[], str]
+    provider_id: int | None = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return tell_judge(self.provider_id, self.model)
 
     @property
     def author(self) -> str:
@@ -127,7 +134,7 @@ class LlmManager:
             return NoWord(f"the model cannot be asked: {error}")
         with ScopedThreadPool(AT_ONCE) as pool:
             judgements = list(pool.map(lambda attempt: self._judge(client, task, attempt), attempts))
-        return _join(attempts, judgements)
+        return _join(attempts, judgements, judge=self.told)
 
     def _judge(self, client: ModelClient, task: Task, attempt: Attempt) -> Judgement | Unscored:
         request = build_judge_request(read_context(task, attempt), criterion="manager")
@@ -140,7 +147,9 @@ def _join_orders(first: Score, second: Score) -> Score:
     return join_orders(first, second)
 
 
-def _join(attempts: Sequence[Attempt], judgements: Sequence[Judgement | Unscored]) -> ManagerWord | NoWord:
+def _join(
+    attempts: Sequence[Attempt], judgements: Sequence[Judgement | Unscored], *, judge: Mapping[str, Any]
+) -> ManagerWord | NoWord:
     overall: dict[int, ManagerScore] = {}
     steps: dict[tuple[int, int], ManagerScore] = {}
     words, faults = [], []
@@ -156,4 +165,4 @@ def _join(attempts: Sequence[Attempt], judgements: Sequence[Judgement | Unscored
     if not overall:
         return NoWord("; ".join(faults))
     score = fmean(said.score for said in overall.values() if said.score is not None)
-    return ManagerWord(text="\n".join(words), score=score, attempts=overall, steps=steps)
+    return ManagerWord(text="\n".join(words), score=score, attempts=overall, steps=steps, judge=judge)

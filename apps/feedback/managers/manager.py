@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from apps.tasks.models import Attempt, Task
 
@@ -23,6 +23,7 @@ class ManagerWord:
     Args:
         score: of the group as a whole, in [0, 1].
         trust: how far it counts, in [0, 1]: 0 for a manager whose word is only audited yet.
+        judge: the model whose word it is, as `tell_judge` tells it; {}: no model was asked, or one that is no judge.
         attempts: by attempt id.
         steps: by (attempt id, step id).
     """
@@ -32,6 +33,7 @@ class ManagerWord:
     attempts: Mapping[int, ManagerScore] = field(default_factory=dict)
     steps: Mapping[tuple[int, int], ManagerScore] = field(default_factory=dict)
     trust: float = 1.0
+    judge: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A manager that is its rubric: the items found in an attempt, each with a weight that audits can refit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -9,8 +9,8 @@ from django.conf import settings
 from apps.accounts.models import Project
 from apps.base.errors import TentalisError
 from apps.calibration.selectors import find_rubric
+from apps.feedback.managers.llm import LlmManager
 from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
-from apps.inference.client import ModelClient
 from apps.inference.errors import raise_if_paced
 from apps.inference.judges import Voter, cast_vote
 from apps.tasks.drafts import read_context
@@ -52,15 +52,11 @@ class RubricManager:
     """Scores an attempt by sigmoid(w . phi); its world finds phi, or a model judges each criterion.
 
     Args:
-        open_client: called when something is asked.
-        model: "": none is configured.
-        find_bar: as of `LlmManager`; a world that finds the items by itself asks no model.
+        judge: the model that judges; a world that finds the items by itself asks none.
     """
 
     environment: str
-    open_client: Callable[[], ModelClient]
-    model: str
-    find_bar: Callable[[], str]
+    judge: LlmManager
 
     @property
     def author(self) -> str:
@@ -74,9 +70,9 @@ class RubricManager:
             fitted, gate = find_rubric(task.project_id, self.author, of=content_hash(written))
             weights = fitted or written
             if own := find_world(self.environment).rubric:
-                found, text = _look(own, task, attempts), own.tell(task.prompt, weights)
+                found, text, judge = _look(own, task, attempts), own.tell(task.prompt, weights), {}
             else:
-                found, text = self._ask(task, attempts), ""
+                found, text, judge = self._ask(task, attempts), "", self.judge.told
         except (TentalisError, ValueError) as error:
             raise_if_paced(error)
             return NoWord(f"the rubric cannot be applied: {error}")
@@ -95,15 +91,16 @@ class RubricManager:
             score=fmean(one.score for one in said.values() if one.score is not None),
             attempts=said,
             trust=0.0 if is_audited_only else 1.0,
+            judge=judge,
         )
 
     def _ask(self, task: Task, attempts: Sequence[Attempt]) -> list[Found]:
-        if not self.model:
+        if not self.judge.model:
             return [Unscored("no model is configured for the rubric's criteria")] * len(attempts)
-        if barred := self.find_bar():
+        if barred := self.judge.find_bar():
             return [Unscored(barred)] * len(attempts)
         criteria = read_criteria(task.project.rubric)
-        voter = Voter(self.model, self.open_client())
+        voter = Voter(self.judge.model, self.judge.open_client())
 
         def ask(attempt: Attempt) -> Found:
             request = build_criteria_request(read_context(task, attempt), criteria)

@@ -14,6 +14,7 @@ from apps.feedback.managers.manager import ManagerScore, ManagerWord, NoWord
 from apps.inference.client import ModelClient
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError, raise_if_paced
 from apps.inference.services import client_for
+from apps.judges.models import tell_judge
 from apps.judges.selectors import find_bar
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
@@ -97,6 +98,7 @@ class VerdictManager:
             score=fmean(one.score for one in said.values() if one.score is not None),
             attempts=said,
             trust=0.0 if is_audited_only else 1.0,
+            judge={} if adapter else tell_judge(self.worker.provider_id, base),
         )
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from pytest_django import Settings
 
 from apps.accounts.models import Project
 from apps.base.errors import ConflictError
@@ -342,3 +343,29 @@ def test_a_session_that_was_cut_is_due_again_when_it_goes_on_or_ends(talk: Talk,
     assert conversing.converse() == 1
     read(talk)
     assert conversing.converse() == 0
+
+
+@pytest.mark.parametrize(
+    ("reaction", "author", "of"),
+    [
+        ("Hm. The brevity of it.", "signal:judged", {}),
+        ("No, that is wrong. Brevity!", "signal:corrected", {"of": "hint"}),
+    ],
+)
+def test_what_a_judge_says_of_a_turn_is_kept_with_its_name(
+    talk: Talk, read: Read, settings: Settings, reaction: str, author: str, of: dict[str, str]
+) -> None:
+    """All of it, or of what a rule said its hint."""
+    said = '{"verdict": "bad", "hint": "Mind brevity."}'
+    project = talk.session.project
+    project.session_policy |= {"judge": True}
+    project.save()
+    with FakeModelServer(models=["judge"], is_plain=True, reply=lambda prompt, index: said) as server:
+        changes = {"LLM_MODEL": "judge", "INFERENCE_BACKEND": "openai", "INFERENCE_BASE_URL": server.url}
+        settings.TENTALIS = settings.TENTALIS | changes
+        talk.ask(user("Name a colour."), answer="It is red, and long ago it was not.")
+        talk.ask(user(reaction), answer="Red.")
+        read(talk)
+    feedback = Feedback.objects.get()
+    assert (feedback.author, feedback.hint_text) == (author, "Mind brevity.")
+    assert feedback.judge == {"provider": None, "model": "judge", **of}

@@ -40,7 +40,7 @@ def test_each_criterion_is_judged_and_kept(settings: Settings, task: Task) -> No
     with FakeModelServer(reply=judge, models=["boss"], is_plain=True) as server:
         use_model(settings, server)
         feedback = review(task)
-    assert feedback.author == "agent:rubric:chat"
+    assert (feedback.author, feedback.judge) == ("agent:rubric:chat", {"provider": None, "model": "boss"})
     words = StepFeedback.objects.filter(feedback=feedback).order_by("attempt__index")
     assert [word.items for word in words] == [
         {"Is brief.": -1.0, "Is kind.": 1.0, "always": 1.0},

@@ -17,12 +17,17 @@ from apps.base.errors import BadInputError, ConflictError, NotAllowedError
 from apps.calibration.models import Comparison, Rater
 from apps.calibration.selectors import find_words_beside_people
 from apps.checks.graders import convene_graders
+from apps.feedback.comparing import compare
 from apps.feedback.create_reviews import open_reviews
+from apps.feedback.hints import extract_hints
+from apps.feedback.judgement import JudgementInput, StepRating, store_feedback
 from apps.feedback.judges import find_judges
-from apps.feedback.models import Feedback, Review
-from apps.feedback.selectors import effective_judgement
+from apps.feedback.managers import ManagerWord
+from apps.feedback.managers.verdict import VerdictManager
+from apps.feedback.models import Feedback, Hint, Review
+from apps.feedback.selectors import effective_judgement, find_hint
 from apps.inference.models import Exchange, Provider
-from apps.judges.models import JudgeProbe
+from apps.judges.models import JudgeProbe, tell_judge
 from apps.judges.selectors import find_standing
 from apps.judges.services import fail_probe, probe_judge
 from apps.outbox.kinds import FATES, SegmentKind
@@ -37,7 +42,7 @@ from tentalis.core.scoring.judge_probes import BAR, measure_judge
 from tentalis.core.scoring.probe_items import ITEMS
 from tests.apps.feedback.builders import make_chat_task
 from tests.edges.caller import Caller
-from tests.factories import make_attempt, make_task
+from tests.factories import make_attempt, make_task, make_worker
 from tests.fakes import FakeModelServer
 from tests.scripted_judges import TASTES, ScriptedJudge, answers_of
 
@@ -313,3 +318,104 @@ def test_what_a_judge_said_before_it_fell_is_set_aside_where_rewards_are_made(
     note_probe(project, "above", provider=box)
     (judged,) = effective_judgement(task).values()
     assert (judged.reward, judged.set_aside) == (0.8, ""), "back above its bar, all of it counts again"
+
+
+@pytest.mark.parametrize(
+    ("author", "source", "is_named"),
+    [
+        ("agent:rubric:chat", "ai", True),
+        ("agent:verdict:echo", "ai", True),
+        ("agent:llm:judge", "ai", False),
+        ("supervisor:llm:judge", "outside", True),
+        ("supervisor:llm:judge", "outside", False),
+        ("signal:refused", "implicit", True),
+    ],
+)
+def test_whoever_asked_a_judge_that_fell_is_set_aside_and_shown_as_withheld(
+    project: Project, box: Provider, alice: User, author: str, source: str, is_named: bool
+) -> None:
+    """Neither its score nor its hint counts; kept before it was told who judged, the model's name is what tells it."""
+    task = make_chat_task(project, ["first"], state=Task.State.LEARNING)
+    (attempt,) = task.attempts.all()
+    words = JudgementInput(steps=[StepRating(attempt_index=0, step_index=None, score=0.9)], hint_text="Be brief.")
+    judge = tell_judge(box.pk, "judge") if is_named else {}
+    given = store_feedback(task, words, source=source, author=author, judge=judge)
+    Hint.objects.create(task=task, feedback=given, text="Be brief.", source="reviewer")
+    if is_named:
+        note_probe(project, "below")
+    assert effective_judgement(task)[attempt.pk].reward == 0.9, "another server's model of that name"
+    assert find_hint(task) is not None
+    row = note_probe(project, "below", provider=box)
+    judged = effective_judgement(task)[attempt.pk]
+    said = f"the judge box/judge is below its bar (probe {row.pk}), and trains nothing"
+    assert (judged.reward, judged.set_aside, find_hint(task)) == (None, said, None)
+    extract_hints([task.pk])
+    _, text = create_token(user=alice, name="test", scopes=Right.values, project=None, by=alice)
+    caller = Caller(text)
+    assert caller.send("GET", f"feedback/{given.pk}").body["withheld"] == said
+    client = Client()
+    client.force_login(alice)
+    for page in (reverse("console:task", args=["shop", task.pk]), reverse("console:feedback", args=["shop", given.pk])):
+        assert f"Withheld: {said}" in client.get(page).content.decode()
+
+
+def test_of_a_signal_that_a_rule_gave_only_the_judges_hint_is_withheld(project: Project, box: Provider) -> None:
+    task = make_chat_task(project, ["first"], state=Task.State.LEARNING)
+    words = JudgementInput(steps=[StepRating(attempt_index=0, step_index=None, score=0.1)], hint_text="Be brief.")
+    judge = tell_judge(box.pk, "judge") | {"of": "hint"}
+    store_feedback(task, words, source="implicit", author="signal:refused", judge=judge)
+    note_probe(project, "below", provider=box)
+    extract_hints([task.pk])
+    hint = Hint.objects.get()
+    assert (hint.text, hint.reason[:43]) == ("", "the judge box/judge is below its bar (probe")
+    (judged,) = effective_judgement(task).values()
+    assert (judged.reward, judged.set_aside) == (0.1, "")
+
+
+def test_what_a_check_found_by_a_judge_that_fell_is_no_truth_any_more(
+    project: Project, box: Provider, server: FakeModelServer, alice: User
+) -> None:
+    """It gives no reward, no rater is measured by it, and no step scorer learns of it."""
+    project.weight_profiles = {"chat": {"outcome": 1.0}}
+    project.save()
+    task = make_chat_task(project, ["first"], checks=[{"check": "judge", "rubric": "Be right.", "model": "box/judge"}])
+    score_tasks([task.pk])
+    (attempt,) = task.attempts.all()
+    assert attempt.score_details["checked_by"] == [tell_judge(box.pk, "judge")]
+    outcome = attempt.outcome
+    assert outcome is not None
+    (judged,) = effective_judgement(task).values()
+    assert (judged.reward, judged.reward_source) == (outcome, "verified")
+    row = note_probe(project, "below", provider=box)
+    (judged,) = effective_judgement(task).values()
+    assert (judged.reward, f"(probe {row.pk})" in judged.set_aside) == (None, True)
+    words = JudgementInput(score=1.0 - outcome)
+    compare([store_feedback(task, words, source="human", author=alice.handle)])
+    assert not Comparison.objects.filter(source="verified").exists()
+    attempt.refresh_from_db()
+    assert attempt.outcome == outcome, "it is withheld, and stays"
+    note_probe(project, "above", provider=box)
+    (judged,) = effective_judgement(task).values()
+    assert judged.reward is not None
+
+
+def test_a_check_that_no_judge_was_asked_for_stays_a_truth(project: Project, box: Provider) -> None:
+    judge = {"check": "judge", "rubric": "Be right.", "model": "box/judge"}
+    number = {"check": "grader", "name": "number", "reference": 3}
+    checks = [{"all": [number, judge]}]
+    task = make_chat_task(project, ["first"], checks=checks)
+    score_tasks([task.pk])
+    (attempt,) = task.attempts.all()
+    assert (attempt.outcome, "checked_by" in attempt.score_details) == (0.0, False)
+
+
+def test_a_verdict_manager_says_which_model_it_judged_by(project: Project) -> None:
+    with FakeModelServer(models=["base"]) as server:
+        engine = Provider.objects.create(
+            project=project, name="engine", kind="engine", base_url=server.url, allow_private=True
+        )
+        worker = make_worker(project, "judged", "chat", provider=engine, base_model="base")
+        task = make_chat_task(project, ["first"], worker=worker)
+        word = VerdictManager(worker).review(task, list(task.attempts.all()))
+    assert isinstance(word, ManagerWord), word
+    assert word.judge == tell_judge(engine.pk, "base")

@@ -57,7 +57,8 @@ def test_its_word_counts_and_is_told_with_its_name(
 ) -> None:
     found = propose_and_ask(project, prompt)
     assert (found.state, found.outcome, found.decided_by) == (state, outcome, "agent:llm:judge-model")
-    assert found.decision == {"model": "judge-model", "reason": SAID[prompt]["reason"]}
+    judge = {"provider": None, "model": "judge-model"}
+    assert found.decision == {"model": "judge-model", "reason": SAID[prompt]["reason"], "judge": judge}
     entry = AuditEntry.objects.get(kind=f"proposal.{state}")
     assert (entry.actor, entry.payload["model"]) == ("agent:llm:judge-model", "judge-model")
     assert Exchange.objects.get(task_id=found.task_id).turn == "manager", "what it cost is kept with the task"
@@ -105,3 +106,4 @@ def test_what_a_model_refused_is_no_persons_word(project: Project, model: FakeMo
     flow.submit_own_attempt(task=found.task, steps=steps, answer="Done.", by=make_agent(project))
     feedback = Feedback.objects.get()
     assert (feedback.author, feedback.source) == ("supervisor:llm:judge-model", "outside")
+    assert feedback.judge == found.decision["judge"]
