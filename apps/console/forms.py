@@ -239,8 +239,7 @@ class TaskFileForm(PlacedForm):
         said = self.cleaned_data["said"]
         if len(said["text"]) > self.MOST_SHOWN:
             return not said["name"]
-        self.data = self.data.copy()  # type: ignore[union-attr]
-        self.data.update({"text": said["text"], "form": said["form"]})
+        self.data = {**self.data, "text": said["text"], "form": said["form"]}
         return True
 
 

@@ -29,7 +29,7 @@ def say_check(spec: Any) -> str:
         case None | []:
             return ""
         case {"use": name}:
-            return _("passes %s") % name
+            return _("passes %s") % _spell(name)
         case {"check": str(kind)} if kind in KINDS:
             return KINDS[kind](spec)
         case {"all": list(parts)}:

@@ -123,8 +123,8 @@ def test_a_file_of_tasks_is_looked_at_then_taken(alice: User, project: Project, 
     assert "Name a colour." in looked
     assert not Task.objects.exists()
     rows = 'prompt,checks,customer\nName a fruit.,"{""check"": ""length"", ""max"": 20}",Ann\n'
-    looked = client.post(address, data | {"file": SimpleUploadedFile("a.csv", rows.encode()), "check": "1"})
-    told = " ".join(looked.content.decode().split())
+    seen = client.post(address, data | {"file": SimpleUploadedFile("a.csv", rows.encode()), "check": "1"})
+    told = " ".join(seen.content.decode().split())
     assert "<td>has at most 20 characters</td><td>customer: Ann</td>" in told
     assert "Name a fruit.,&quot;{" in told, "a browser chooses no file again, so the text stands in the form"
     file = SimpleUploadedFile("tasks.txt", "Say hello.\n\nSay goodbye.\n".encode("utf-8-sig"))
