@@ -163,6 +163,14 @@ ALARMS: Mapping[str, Remedy] = {
         _("Rewarded answers that became less likely"),
         _("It unlearns what it is rewarded for: use fewer epochs, narrower clipping, or a lower learning rate."),
     ),
+    "one_side": Remedy(
+        _("Good and bad answers of KTO"),
+        _("Have both kinds judged: what was rewarded with .5 or more is good, the rest bad."),
+    ),
+    "side_weights": Remedy(
+        _("Weight of KTO's good and bad answers"),
+        _("Bring the recipe's two KTO weights nearer: the desirable one from 1 to 1.33 times the undesirable one."),
+    ),
     "base_divergence": Remedy(_("KL to the base model"), _("Raise the KL coefficient.")),
     "staleness": Remedy(
         _("Staleness of the attempts"), _("Train sooner: smaller batches, or more hours; too old ones are left out.")

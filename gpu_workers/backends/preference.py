@@ -41,6 +41,7 @@ from gpu_workers.learning.preferences import (
     imitation,
     ipo,
     kto,
+    share_of_good,
     sum_answers,
 )
 from tentalis.core.contracts import TrainSpec
@@ -56,15 +57,30 @@ class Totals(NamedTuple):
     """What an update's sums are divided by, and what all its micro-batches share.
 
     Args:
-        examples: of the update; tokens: counted ones of its chosen answers.
+        examples: of the update; chosen, rejected: of those, how many have such an attempt.
+        tokens: counted ones of its chosen answers.
         sides: KTO's weight of good answers and of bad ones.
         drift: KTO's z_0, nats.
     """
 
     examples: float
+    chosen: float
+    rejected: float
     tokens: float
     sides: tuple[float, float]
     drift: float
+
+    @classmethod
+    def of(cls, examples: Sequence[Example], *, sides: tuple[float, float], drift: float) -> "Totals":
+        """Totals of these examples."""
+        return cls(
+            examples=float(len(examples)),
+            chosen=float(sum(bool(one.chosen) for one in examples)),
+            rejected=float(sum(bool(one.rejected) for one in examples)),
+            tokens=float(max(1, sum(example.chosen_tokens for example in examples))),
+            sides=sides,
+            drift=drift,
+        )
 
 
 class PreferenceTrainingLoop:
@@ -93,6 +109,12 @@ class PreferenceTrainingLoop:
         self._held_out = self._refer(found.held_out)
         self._refused = found.refused
         self._findings: dict[str, float] = {}
+        self._sides: dict[str, float] = {}
+        if recipe.algorithm == "kto":
+            weights = self._weigh_sides()
+            good = sum(bool(one.chosen) for one in self._examples)
+            share = share_of_good(good, len(self._examples) - good, weights=weights)
+            self._sides = {"weight_chosen": weights[0], "weight_rejected": weights[1], "share_chosen": share}
         groups = [example.group_id for example in self._examples]
         self._plan = [
             part
@@ -116,12 +138,7 @@ class PreferenceTrainingLoop:
         examples = [self._examples[index] for index in self._plan[number - 1]]
         sheet = gather(examples)
         tokens = sum(answer.size_tokens for answer in sheet.answers)
-        totals = Totals(
-            float(len(examples)),
-            _count_chosen(examples),
-            self._weigh_sides(),
-            self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0,
-        )
+        totals = self._count(examples, optimizer)
         sums: defaultdict[str, float] = defaultdict(float)
         parts = pack_bundles(sheet.items, sheet.places, self._base)
         for terms in gather_all([self._backward(part, sheet, totals, optimizer) for part in parts]):
@@ -136,8 +153,11 @@ class PreferenceTrainingLoop:
             "examples": float(len(examples)),
             "tokens_per_s": tokens / (time.perf_counter() - started),
         }
+        if {"reward_chosen", "reward_rejected"} <= sums.keys():
+            metrics["reward_margin"] = sums["reward_chosen"] - sums["reward_rejected"]
         if self._recipe.algorithm == "kto":
-            metrics["drift"] = totals.drift
+            metrics |= {"drift": totals.drift, "examples_chosen": totals.chosen, "examples_rejected": totals.rejected}
+            metrics |= self._sides
         if number == self.updates:
             held_out = self._measure(self._held_out, optimizer)
             if is_first():
@@ -157,6 +177,7 @@ class PreferenceTrainingLoop:
             "tasks_learned": float(len({one.group_id for one in self._examples}) - self._rehearsed),
             "tasks_held_out": float(len({one.group_id for one in self._held_out})),
             **({"texts_rehearsed": float(self._rehearsed)} if self._rehearsed else {}),
+            **self._sides,
             "updates": float(len(metrics)),
             "train_loss": sum(metric["loss_preference"] for metric in last) / len(last),
             "memory_planned_mib": self._memory.total / 2**20,
@@ -180,6 +201,10 @@ class PreferenceTrainingLoop:
 
     def _score(self, items: Sequence[Item], optimizer: Optimizer) -> list[list[float]]:
         return score_answers(self._base, items, optimizer.changes(self._modules, self._recipe.lora_scale))
+
+    def _count(self, examples: Sequence[Example], optimizer: Optimizer) -> Totals:
+        drift = self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0
+        return Totals.of(examples, sides=self._weigh_sides(), drift=drift)
 
     def _weigh_sides(self) -> tuple[float, float]:
         """KTO's two weights: the same in every update, for the sides are balanced over the run."""
@@ -235,9 +260,7 @@ class PreferenceTrainingLoop:
         """The same terms over examples that are not learnt from, as sums are."""
         sheet = gather(examples)
         sums = _sum_up(sheet.answers, self._score(sheet.items, optimizer))
-        drift = self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0
-        totals = Totals(float(len(examples)), _count_chosen(examples), self._weigh_sides(), drift)
-        _, terms = self._weigh(sheet, sums, totals)
+        _, terms = self._weigh(sheet, sums, self._count(examples, optimizer))
         if self._recipe.algorithm == "kto":
             gains = Sums(sums, sheet.answers, sheet.places).gains
             terms |= _compare_sides(gains, examples)
@@ -254,6 +277,8 @@ class PreferenceTrainingLoop:
         chosen, rejected = (Sums(answers, sheet.answers, side) for side in (sheet.chosen, sheet.rejected))
         is_referred = all(answer.reference is not None for answer in sheet.answers)
         terms = {"chosen_gain": float(chosen.gains.detach().sum()) / totals.tokens} if is_referred else {}
+        if recipe.algorithm != "sft":
+            terms |= self._tell_rewards(chosen, rejected, totals)
         if recipe.algorithm == "sft":
             loss = imitation(chosen.logprobs, weights, total=totals.tokens)
             return loss, terms | {"loss_preference": float(loss.detach())}
@@ -278,6 +303,20 @@ class PreferenceTrainingLoop:
             "nll_chosen": float(likelihood.detach()),
             "margin": float(margin.sum()) / totals.examples,
             "pair_accuracy": count_right(chosen.gains.detach(), rejected.gains.detach()) / totals.examples,
+        }
+
+    def _tell_rewards(self, chosen: "Sums", rejected: "Sums", totals: Totals) -> dict[str, float]:
+        """Mean implicit reward, beta times the gain, and log-prob of either kind of attempt; nothing of one that the
+        update has none of.
+
+        Source:
+            Direct preference optimization, arXiv:2305.18290, section 4: the reward that a policy stands for.
+        """
+        return {
+            name: float(values.detach().sum()) / count
+            for kind, side, count in (("chosen", chosen, totals.chosen), ("rejected", rejected, totals.rejected))
+            if count
+            for name, values in ((f"reward_{kind}", self._recipe.beta * side.gains), (f"logp_{kind}", side.logprobs))
         }
 
 
@@ -316,11 +355,6 @@ def _cross(example: Example, others: Iterable[Example]) -> list[Answer]:
     if prompts is None:
         return []
     return [replace(answer, prompt=prompts[min(place, len(prompts) - 1)]) for place, answer in enumerate(mine)]
-
-
-def _count_chosen(examples: Iterable[Example]) -> float:
-    """Counted tokens of all chosen attempts, at least 1: what their log-probs are divided by."""
-    return float(max(1, sum(example.chosen_tokens for example in examples)))
 
 
 def _sum_up(answers: Sequence[Answer], scored: Sequence[Sequence[float]]) -> Tensor:

@@ -104,6 +104,15 @@ def balance_sides(is_good: Sequence[bool], *, desirable: float = 1.0, undesirabl
     return desirable * len(is_good) / (2 * good), undesirable * len(is_good) / (2 * bad)
 
 
+def share_of_good(good: int, bad: int, *, weights: tuple[float, float]) -> float:
+    """Share of all weight that good answers have: lambda_D n_D / (lambda_D n_D + lambda_U n_U), in [0, 1].
+
+    Args:
+        good, bad: n_D and n_U, not both 0; weights: lambda_D and lambda_U.
+    """
+    return weights[0] * good / (weights[0] * good + weights[1] * bad)
+
+
 def imitation(logprobs: Tensor, weights: Tensor, *, total: float) -> Tensor:
     """-w log pi(answer).
 

@@ -27,6 +27,7 @@ from tentalis.core.contracts import (
     TrainSpec,
 )
 from tentalis.core.learning.lengths import LengthQuestion
+from tentalis.core.learning.monitors import watch_update
 from tentalis.core.learning.recipes import Recipe
 from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tell_tokens, tiny_model
 
@@ -111,6 +112,17 @@ def test_what_people_prefer_wins_on_tasks_that_were_held_out(tmp_path: Path, alg
     gains = measure_gains(result, make_answers())
     assert all(good > bad for good, bad in zip(gains[::2], gains[1::2], strict=True))
     assert result.metrics[-1]["loss_preference"] < result.metrics[0]["loss_preference"]
+
+
+def test_judgements_of_one_kind_alone_are_learnt_and_told(tmp_path: Path) -> None:
+    """No reward, margin or log-prob is made up of the kind that is not there."""
+    result = train(tmp_path, make_answers()[::2], algorithm="kto", epochs=1, kto_desirable=3.0)
+    told = result.metrics[0]
+    assert (told["examples_rejected"], told["share_chosen"], told["weight_chosen"]) == (0.0, 1.0, 3.0)
+    assert told.keys() & {"reward_rejected", "logp_rejected", "reward_margin"} == set()
+    assert told["reward_chosen"] == pytest.approx(0.0, abs=1e-4), "before the first step nothing has moved"
+    (alarm,) = watch_update(result.metrics)
+    assert "it learns from good answers alone" in alarm.words
 
 
 def test_demonstrations_in_words_are_imitated_to_their_end(tmp_path: Path) -> None:

@@ -186,6 +186,21 @@ def work_out_judged(attempts: Sequence[Attempt], now: Policy, before: Policy) ->
     return torch.stack(losses).sum() / len(losses)
 
 
+def tell_judged(attempts: Sequence[Attempt], now: Policy, before: Policy) -> dict[str, float]:
+    """What people read a KTO run by: of good and bad attempts the number, implicit reward and log-prob."""
+    told: dict[str, float] = {}
+    for kind, is_good in (("chosen", True), ("rejected", False)):
+        mine = [answers_of(parts) for parts in attempts if ((parts[0].reward or 0) >= 0.5) is is_good]
+        logps = [float(now.sum_up(one).detach()) for one in mine]
+        gains = [logp - float(before.sum_up(one).detach()) for logp, one in zip(logps, mine, strict=True)]
+        told[f"examples_{kind}"] = float(len(mine))
+        told[f"logp_{kind}"] = sum(logps) / len(mine)
+        told[f"reward_{kind}"] = RECIPE.beta * sum(gains) / len(mine)
+        told[f"weight_{kind}"] = len(attempts) / (2 * len(mine))
+    margin = told["reward_chosen"] - told["reward_rejected"]
+    return told | {"reward_margin": margin, "share_chosen": 0.5}
+
+
 def work_out_shown(attempts: Sequence[Attempt], now: Policy) -> Tensor:
     total = sum(map(count, attempts))
     return torch.stack([-parts[0].weight * now.sum_up(answers_of(parts)) for parts in attempts]).sum() / total
@@ -228,6 +243,9 @@ def test_an_update_is_what_the_equations_say(tmp_path: Path, model: Any, algorit
     optimizer = Optimizer(moved, recipe, base.device)
     found = course.run_update(1, optimizer)
     assert found["loss"] == pytest.approx(float(wanted.detach()), rel=1e-4)
+    if algorithm == "kto":
+        told = tell_judged(learnt, now, before)
+        assert {name: found[name] for name in told} == pytest.approx(told, rel=1e-4)
     moments = optimizer.tensors().moments
     largest = max(float(gradient.abs().max()) for gradient in gradients)
     for name, gradient in zip(now.leaves, gradients, strict=True):

@@ -289,6 +289,7 @@ def test_the_key_is_sent_and_lies_nowhere(
         ({"schedule": "linear"}, {}, "recipe.schedule must be constant with Tinker, found linear"),
         ({"warmup_updates": 4}, {}, "recipe.warmup_updates must be 0 with Tinker, found 4"),
         ({"algorithm": "gspo"}, {}, "recipe.algorithm must not be gspo with Tinker"),
+        ({"algorithm": "kto"}, {}, "recipe.algorithm must learn from rewards with Tinker, found kto"),
         ({"opd_mode": "top_k"}, {}, "recipe.opd_mode must be logprobs or lightweight with Tinker, found top_k"),
         ({"teacher": "/models/large"}, {}, "recipe.teacher must be 'base' with Tinker, found '/models/large'"),
         ({"target_modules": ("q_proj", "v_proj")}, {}, "recipe.target_modules must be all of attention"),

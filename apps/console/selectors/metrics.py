@@ -96,7 +96,49 @@ WORDS: Mapping[str, MetricWords] = {
         "drift", _("Gain of the better answers"), _("nats a token"), _("Below 0 they became less likely themselves.")
     ),
     "drift": MetricWords(
-        "drift", _("Gain of answers to other prompts"), _("nats"), _("What KTO compares each judged answer with.")
+        "drift",
+        _("Gain of answers to other prompts"),
+        _("nats"),
+        _("KTO's reference point z0, an estimate of its KL: what each judged answer's gain is compared with."),
+    ),
+    "reward_chosen": MetricWords(
+        "reward",
+        _("Implicit reward of good answers"),
+        "",
+        _("Beta times the nats that chosen or good answers gained since the run began (TRL: rewards/chosen)."),
+    ),
+    "reward_rejected": MetricWords(
+        "reward",
+        _("Implicit reward of bad answers"),
+        "",
+        _("Beta times the nats that rejected or bad answers gained since the run began (TRL: rewards/rejected)."),
+    ),
+    "reward_margin": MetricWords(
+        "reward",
+        _("Good over bad answers"),
+        "",
+        _("Implicit reward of the good ones less that of the bad ones (TRL: rewards/margins)."),
+    ),
+    "logp_chosen": MetricWords(
+        "drift", _("Log-probability of good answers"), _("nats an answer"), _("Summed over their tokens (TRL: logps).")
+    ),
+    "logp_rejected": MetricWords(
+        "drift", _("Log-probability of bad answers"), _("nats an answer"), _("Summed over their tokens (TRL: logps).")
+    ),
+    "examples_chosen": MetricWords(
+        "answers", _("Good answers in the update"), _("answers"), _("KTO's desirable ones: a reward of .5 or more.")
+    ),
+    "examples_rejected": MetricWords(
+        "answers", _("Bad answers in the update"), _("answers"), _("KTO's undesirable ones: a reward below .5.")
+    ),
+    "weight_chosen": MetricWords(
+        "loss", _("Weight of a good answer"), "", _("KTO's lambda: both kinds balanced, times the recipe's weight.")
+    ),
+    "weight_rejected": MetricWords(
+        "loss", _("Weight of a bad answer"), "", _("KTO's lambda: both kinds balanced, times the recipe's weight.")
+    ),
+    "share_chosen": MetricWords(
+        "loss", _("Weight of all good answers"), _("share"), _("Of all; .5 to .57 is good over bad of 1 to 4/3.")
     ),
     "loss_rl": MetricWords("loss", _("Loss from rewards"), "", _("The part that follows the rewards.")),
     "loss_opd": MetricWords(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gpu_workers.backends.errors import TrainingError
-from tentalis.core.learning.recipes import CLIPPED, Recipe
+from tentalis.core.learning.recipes import CLIPPED, PREFERENCES, Recipe
 
 ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj"})
 MLP = frozenset({"gate_proj", "up_proj", "down_proj"})
@@ -96,10 +96,10 @@ def require_possible(recipe: Recipe) -> None:
             "recipe.algorithm must not be gspo with Tinker, whose losses take a ratio a token here; the standalone "
             "backend does it"
         )
-    if recipe.learns_from != "rollouts":
+    if recipe.algorithm in PREFERENCES:
         raise RecipeNotForTinkerError(
-            f"recipe.algorithm must learn from rollouts with Tinker, found {recipe.algorithm}, which learns from "
-            f"{recipe.learns_from}; the standalone backend does it"
+            f"recipe.algorithm must learn from rewards with Tinker, found {recipe.algorithm}, which learns from "
+            f"{'judged answers' if recipe.algorithm == 'kto' else recipe.learns_from}; the standalone backend does it"
         )
     find_modules(recipe)
 

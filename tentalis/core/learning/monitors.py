@@ -35,6 +35,8 @@ class MonitorLimits:
             half as likely as when they were drawn: the run unlearns what it is rewarded for, though its loss falls.
             Many passes with wide clipping do so on the desk, at .2 and more while right answers vanish; where it learns
             it stays at .01 and less. At the first update it is what the server's and the trainer's kernels differ by.
+        least_share_chosen, most_share_chosen: of the weight of all answers, that of the good ones (KTO). Good over
+            bad from 1 to 4/3 is what its paper found to work.
         most_length_drift: of the mean length of answers sampled in training, relative to the first update: what is paid
             by length drifts.
         most_stale: share of a batch's sequences that was too old to train on: more means that serving and
@@ -46,7 +48,8 @@ class MonitorLimits:
         least_answers: live answers before anything is said of them.
     Source:
         Displacement: likelihood of right answers falling under GRPO, from the penalties on wrong ones that share tokens
-        with them, arXiv:2505.18830; under DPO, arXiv:2410.08847. The bar is ours.
+        with them, arXiv:2505.18830; under DPO, arXiv:2410.08847. The bar is ours. KTO's range: arXiv:2402.01306v1,
+        section 4.2.
     """
 
     least_entropy_ratio: float = 0.25
@@ -56,6 +59,8 @@ class MonitorLimits:
     most_divergence: float = 0.5
     most_base_divergence: float = 5.0
     most_displaced: float = 0.1
+    least_share_chosen: float = 1 / 2
+    most_share_chosen: float = 4 / 7
     most_length_drift: float = 0.5
     most_stale: float = 0.25
     most_proxy_gap: float = 0.25
@@ -93,6 +98,8 @@ def watch_update(metrics: Sequence[Mapping[str, Any]], *, samples_anew: bool = F
     if (before := _number(first, "displaced")) is not None and (now := _number(last, "displaced")) is not None:
         words = f"{now:.0%} of rewarded answers are less than half as likely as when they were drawn"
         found += _above("displacement", now - before, LIMITS.most_displaced, words)
+    if (share := _number(last, "share_chosen")) is not None:
+        found += _watch_sides(share)
     named: Sequence[tuple[str, str, float, Callable[[float], str]]] = (
         ("clip_fraction", "clip_fraction", LIMITS.most_clip_fraction, "{:.0%} of tokens were clipped".format),
         ("max_ratio", "max_ratio", LIMITS.most_ratio, "a token became {:.3g} times as likely".format),
@@ -103,6 +110,18 @@ def watch_update(metrics: Sequence[Mapping[str, Any]], *, samples_anew: bool = F
         if (value := _number(last, name)) is not None:
             found += _above(detector, value, most, say(value))
     return tuple(found)
+
+
+def _watch_sides(share: float) -> list[Alarm]:
+    """What is to be said of how much KTO's good answers weigh among all. Args: share: in [0, 1]."""
+    least, most = LIMITS.least_share_chosen, LIMITS.most_share_chosen
+    if share in (0.0, 1.0):
+        missing, there = ("good", "bad") if share == 0.0 else ("bad", "good")
+        words = f"it learns from {there} answers alone: no {missing} one is in the batch, and nothing holds against it"
+        return [Alarm(detector="one_side", found=share, allowed=least if share == 0.0 else most, words=words)]
+    words = f"good answers weigh {share / (1 - share):.2f} times what bad ones do, 1 to 1.33 is wanted"
+    slack = 1e-6  # of rounding: both sides weigh the same unless the recipe says otherwise
+    return _below("side_weights", share, least - slack, words) + _above("side_weights", share, most + slack, words)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ WELL = {
 def test_a_run_as_the_desk_makes_it_raises_no_alarm() -> None:
     assert watch_update([WELL, WELL | {"entropy": 0.06, "max_ratio": 1.8}]) == ()
     assert watch_update([]) == ()
+    assert [watch_update([{"share_chosen": share}]) for share in (0.5 - 1e-12, 4 / 7)] == [(), ()]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,10 @@ def test_a_run_as_the_desk_makes_it_raises_no_alarm() -> None:
         ({"displaced": 0.22}, "displacement", "22% of rewarded answers are less than half as likely"),
         ({"kl_base": 9.0}, "base_divergence", "9.00 nats a token from the base model"),
         ({"loss": math.nan}, "not_finite", "loss is nan"),
+        ({"share_chosen": 0.0}, "one_side", "it learns from bad answers alone: no good one is in the batch"),
+        ({"share_chosen": 1.0}, "one_side", "it learns from good answers alone"),
+        ({"share_chosen": 0.4}, "side_weights", "good answers weigh 0.67 times what bad ones do, 1 to 1.33 is wanted"),
+        ({"share_chosen": 0.75}, "side_weights", "good answers weigh 3.00 times"),
     ],
 )
 def test_what_goes_wrong_is_told(changes: dict[str, Any], detector: str, words: str) -> None:

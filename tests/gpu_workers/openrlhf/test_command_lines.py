@@ -185,6 +185,7 @@ def test_what_cannot_be_is_refused_by_us_first(
     [
         ({"algorithm": "cispo"}, "OpenRLHF does grpo, dapo, dr_grpo, reinforce_pp; found cispo"),
         ({"algorithm": "reward_weighted_sft"}, "found reward_weighted_sft"),
+        ({"algorithm": "kto"}, "found kto, which the standalone backend does"),
         ({"step_mix": 0.5}, "step_mix must be 0"),
         ({"w_rl": 0.0, "w_opd": 1.0}, "w_rl must be more than 0"),
         ({"w_opd": 0.3, "opd_mode": "top_k"}, "opd_mode must be logprobs or lightweight"),
