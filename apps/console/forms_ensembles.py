@@ -39,8 +39,8 @@ class EnsembleForm(forms.Form):
         super().__init__(*args, **kwargs)
         names = ", ".join(project.workers.filter(is_active=True).values_list("name", flat=True))
         self.fields["members"].help_text = _(
-            "Names of %(least)s to %(most)s workers, one a line. Their order decides where their answers leave it "
-            "open. There are: %(names)s."
+            "Names of %(least)s to %(most)s workers, one a line. Where their answers leave it open, a lot decides for "
+            "each conversation. There are: %(names)s."
         ) % {"least": MIN_ENSEMBLE_MEMBERS, "most": MAX_ENSEMBLE_MEMBERS, "names": names or "–"}
         if ensemble is not None:
             del self.fields["name"]

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.gateway.call import CallOutcome, ModelCall
 from apps.gateway.dialects import BadRequestError
 from apps.gateway.dialects.responses.items import UnknownItemsError
 from apps.gateway.errors import RefusalError
-from tentalis.core.answer_choice import GivenAnswer, choose_answer
+from tentalis.core.answer_choice import GivenAnswer, choose_answer, draw_lot
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +48,20 @@ def aim_members(calls: Sequence[ModelCall]) -> None:
             call.refuse(error)
 
 
-async def ask_members(calls: Sequence[ModelCall], *, wait_s: float) -> tuple[bytes, list[ModelCall]]:
-    """The answer that the others agree with most (`tentalis.core.answer_choice`), and the calls, its own first.
+class Given(NamedTuple):
+    """The answer that is given. Args: calls: its own first; by: what decided (`tentalis.core.answer_choice.Choice`)."""
+
+    answer: bytes
+    calls: list[ModelCall]
+    by: str
+
+
+async def ask_members(calls: Sequence[ModelCall], *, conversation: str, wait_s: float) -> Given:
+    """The answer that the others agree with most (`tentalis.core.answer_choice`).
 
     Args:
         calls: pointed at servers, in the ensemble's order.
+        conversation: key of the session, by which a lot is drawn where their answers leave it open.
         wait_s: after the first answer, for the others; who has given none by then is left.
     Raises:
         RefusalError: nobody answered; what each said instead.
@@ -77,9 +86,10 @@ async def ask_members(calls: Sequence[ModelCall], *, wait_s: float) -> tuple[byt
     given = [call for call in calls if call in answers]
     if not given:
         raise _join_refusals(calls)
-    chosen = given[choose_answer([_read_answer(call) for call in given])]
-    ordered = [chosen, *(call for call in calls if call is not chosen)]
-    return answers[chosen], ordered
+    lots = [draw_lot(conversation, call.model) for call in given]
+    choice = choose_answer([_read_answer(call) for call in given], lots=lots)
+    chosen = given[choice.place]
+    return Given(answers[chosen], [chosen, *(call for call in calls if call is not chosen)], choice.by)
 
 
 async def _ask(call: ModelCall) -> bytes | None:

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 ADAPTER_HEADER = "X-Tentalis-Adapter"
 EXCHANGE_HEADER = "X-Tentalis-Exchange"
 FALLBACK_HEADER = "X-Tentalis-Fallback"
+CHOSEN_HEADER = "X-Tentalis-Chosen-By"
 UNRECORDED = "the answer cannot be recorded at the moment, so it is not given"
 _BETA = istr(BETA_HEADER)
 
@@ -59,6 +60,7 @@ class CallerRequest:
         self._incoming: IncomingRequest | None = None
         self._calls: list[ModelCall] = []
         self._answering: ModelCall | None = None
+        self._chosen_by = ""
         self._stream: Stream | None = None
         self._body: Body | None = None
         self._is_admitted = False
@@ -259,15 +261,16 @@ class CallerRequest:
         if is_stream:
             self._edge.quiet.add(self)
         try:
-            out, self._calls = await ask_members(self._calls, wait_s=ensemble.wait_s)
+            given = await ask_members(self._calls, conversation=incoming.place.session, wait_s=ensemble.wait_s)
         finally:
             self._edge.quiet.discard(self)
+        self._calls, self._chosen_by = given.calls, given.by
         self._answering = self._calls[0]
         self._keep_answer()
         if not is_stream:
-            return answer_json(out, self._make_headers())
+            return answer_json(given.answer, self._make_headers())
         stream = self._begin_stream()
-        await stream.end(out)
+        await stream.end(given.answer)
         return stream
 
     def _keep_answer(self) -> None:
@@ -304,6 +307,8 @@ class CallerRequest:
             headers[ADAPTER_HEADER] = call.name_served()
             if call.fetch.fallback:
                 headers[FALLBACK_HEADER] = call.fetch.fallback
+        if self._chosen_by:
+            headers[CHOSEN_HEADER] = self._chosen_by
         return headers
 
     def _make_base(self) -> dict[str, str]:

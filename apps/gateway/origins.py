@@ -12,7 +12,10 @@ ANTHROPICS_ID = "request-id"
 MOST_ID_CHARS = 200
 _ORIGIN = istr("Origin")
 _ANYWHERE = "*"
-_SHOWN = "X-Request-Id, request-id, X-Tentalis-Exchange, X-Tentalis-Adapter, X-Tentalis-Fallback, Retry-After"
+_SHOWN = (
+    "X-Request-Id, request-id, X-Tentalis-Exchange, X-Tentalis-Adapter, X-Tentalis-Fallback, "
+    "X-Tentalis-Chosen-By, Retry-After"
+)
 _KEPT_S = 600
 
 

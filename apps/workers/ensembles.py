@@ -29,7 +29,7 @@ def create_ensemble(
     """Have workers of a project asked together.
 
     Args:
-        members: names of workers, in the order that decides where their answers leave it open.
+        members: names of workers, in the order in which they are told.
         wait_s: for the others, once one of them has answered.
     Raises:
         NotAllowedError, NotFoundError: `by` may not.

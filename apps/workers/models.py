@@ -121,7 +121,7 @@ class Ensemble(Timestamped):
     """Workers of a project that the gateway asks together: one of their answers is given.
 
     Attributes:
-        members: names of the workers, in the order that decides where their answers leave it open.
+        members: names of the workers, in the order in which they were named.
         wait_s: for the others, once one of them has answered.
     """
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Name or number.")]
 MEMBER = (
-    f"Name of a worker; repeatable, {MIN_ENSEMBLE_MEMBERS} to {MAX_ENSEMBLE_MEMBERS}; their order decides where their "
-    "answers leave it open."
+    f"Name of a worker; repeatable, {MIN_ENSEMBLE_MEMBERS} to {MAX_ENSEMBLE_MEMBERS}; where their answers "
+    "leave it open a lot decides for each conversation."
 )
 Wait = Annotated[
     int | None,

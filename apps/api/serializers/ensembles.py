@@ -13,8 +13,8 @@ from tentalis.core.field_limits import (
 )
 
 MEMBERS_HELP = (
-    f"Names of {MIN_ENSEMBLE_MEMBERS} to {MAX_ENSEMBLE_MEMBERS} workers of the project, each asked at once; their "
-    "order decides where their answers leave it open."
+    f"Names of {MIN_ENSEMBLE_MEMBERS} to {MAX_ENSEMBLE_MEMBERS} workers of the project, each asked at once; "
+    "where their answers leave it open a lot decides for each conversation."
 )
 WAIT_HELP = (
     f"Seconds in which the others may answer once one of them has; who is later is left. Default: {ENSEMBLE_WAIT_S}."
