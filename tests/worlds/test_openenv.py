@@ -424,7 +424,7 @@ def test_each_episode_is_played_with_the_tools_of_its_own_seed(monkeypatch: pyte
     with painting() as url:
         world, agent = add_far(WorldServer(url=url), monkeypatch), Painting()
         episodes = [Episode(key=one, prompt=one, seed=1, opening=world.messages_for(one, "")) for one in prompts]
-        play(episodes, world=world, agent=agent, model="")  # type: ignore[arg-type]
+        play(episodes, world=world, agent=agent, model="")
         assert agent.offered == prompts
         assert [one.verification.outcome for one in episodes if one.verification] == [1.0, 1.0]
         assert {one: [tool["function"]["name"] for tool in world.tools(one)] for one in prompts} == prompts
