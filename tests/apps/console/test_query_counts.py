@@ -42,13 +42,13 @@ QUERIES: Mapping[str, int] = {
     "rater": 14,
     "runs": 21,  # the curves of a worker's line
     "returns": 22,
-    "run": 19,
-    "failed_run": 17,
-    "run_refused": 17,
-    "run_alarmed": 17,
-    "run_waiting": 17,
-    "run_untaken": 17,
-    "run_paused": 17,
+    "run": 20,  # whose word its tasks were judged by
+    "failed_run": 18,
+    "run_refused": 18,
+    "run_alarmed": 18,
+    "run_waiting": 18,
+    "run_untaken": 18,
+    "run_paused": 18,
     "run_scorer": 13,
     "adapters": 21,
     "adapter": 28,  # corrections before it, and which still hold
@@ -143,7 +143,7 @@ QUERIES: Mapping[str, int] = {
     "provider_new": 10,
     "provider_change": 10,
     "attempt_compare": 12,
-    "run_compare": 19,
+    "run_compare": 20,
     "task_from_sessions": 17,
     "connect": 14,
     "who_judges": 13,  # reviews that stay open
