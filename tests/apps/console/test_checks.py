@@ -39,7 +39,7 @@ def test_a_check_is_tried_then_kept_then_a_default(alice: User, project: Project
     asked = {"worker": worker.pk, "environment": "chat", "prompt": "Say something.", "checks": "brief@1"}
     assert client.post(path("task-new"), asked).status_code == 302
     task = project.tasks.get(prompt="Say something.")
-    assert task.checks[0]["use"] == "brief@1"
+    assert [one["use"] for one in task.checks or ()] == ["brief@1"]
     found = {"check": "brief@1", "share": 0.0, "words": "the answer says 'risk'", "parts": []}
     make_attempt(task, verification={"outcome": 0.0, "checks": [found]})
     told = " ".join(client.get(path("task", task.pk)).content.decode().split())
