@@ -34,6 +34,10 @@ class Access(NamedTuple):
     own: frozenset[Role] = frozenset()
 
 
+def _find_roles(*wanted: Right) -> frozenset[Role]:
+    return frozenset(role for role, rights in ROLE_RIGHTS.items() if rights.issuperset(wanted))
+
+
 RULES: Mapping[str, Access] = {
     "POST /api/v1/projects": Access("admin"),
     "GET /api/v1/users": Access("admin"),
@@ -52,7 +56,11 @@ RULES: Mapping[str, Access] = {
     "DELETE /api/v1/tokens/{pk}": Access("own", own=PEOPLE),
     "POST /api/v1/tasks/from-sessions": Access(
         "tasks:write and sessions:read",
-        frozenset(role for role, rights in ROLE_RIGHTS.items() if {Right.TASKS_WRITE, Right.SESSIONS_READ} <= rights),
+        _find_roles(Right.TASKS_WRITE, Right.SESSIONS_READ),
+    ),
+    "POST /api/v1/proposals/{pk}/decide": Access(  # and an agent, where a worker's rules say so
+        "feedback:write and reviews:write",
+        _find_roles(Right.FEEDBACK_WRITE, Right.REVIEWS_WRITE),
     ),
     "POST /api/v1/feedback/{pk}/retract": Access("author or manager", LEADERS, frozenset({Role.REVIEWER, Role.AGENT})),
     "POST /api/v1/providers/rotate-keys": Access("admin"),

@@ -165,7 +165,7 @@ class RulesForm(forms.Form):
     agents_decide = forms.BooleanField(
         label=_("Other agents may decide"),
         required=False,
-        help_text=_("Those that may review in this project; else people alone."),
+        help_text=_("Other agents of this project; else people alone."),
     )
     model_decides = forms.BooleanField(
         label=_("A model decides first"),

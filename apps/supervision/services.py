@@ -115,7 +115,7 @@ def decide(
         AlreadyDecidedError: somebody was first.
         BadInputError: naming the field.
     """
-    require_right(by, proposal.project, Right.REVIEWS_WRITE)
+    require_right(by, proposal.project, Right.FEEDBACK_WRITE if by.is_agent else Right.REVIEWS_WRITE)
     if by.is_agent and not may_agents_decide(proposal):
         raise NotYoursToDecideError(
             f"agents decide no proposals of {proposal.task.worker.name}: this takes a person, or `agents_decide` among "

@@ -180,7 +180,7 @@ def supervise(
     except_tool: Annotated[list[str] | None, typer.Option(help="Tools that never wait; repeatable.")] = None,
     messages: Annotated[bool, typer.Option("--messages", help="Messages wait.")] = False,
     answers: Annotated[bool, typer.Option("--answers", help="Answers wait.")] = False,
-    agents_decide: Annotated[bool, typer.Option("--agents-decide", help="Agents that may review decide too.")] = False,
+    agents_decide: Annotated[bool, typer.Option("--agents-decide", help="Other agents decide too.")] = False,
     model_decides: Annotated[bool, typer.Option("--model-decides", help="The model that judges goes first.")] = False,
     supervisor: Annotated[str, typer.Option(help="A program of the installation goes first, by its name.")] = "",
     deadline_s: Annotated[int, typer.Option("--deadline", min=5, help="Seconds until it is decided by itself.")] = 300,

@@ -36,7 +36,7 @@ class SupervisionPolicy(Checked):
         except_tools: patterns of tools that never wait, whatever `tools` says.
         messages: whether messages to others wait.
         answers: whether the final answer waits.
-        agents_decide: whether other agents that may review decide too; else people alone.
+        agents_decide: whether other agents of the project decide too; else people alone.
         model_decides: whether the model that judges the project's work is asked first; what it is not sure of waits on.
         supervisor: a program of the installation that is asked first, by its name; "": none. What it is not sure of the
             model is asked, where that decides, or waits on.

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from apps.accounts.rights import Right
 from apps.api.filters import filter_by
 from apps.api.lookup import find_row
-from apps.api.permissions import by_right, current_user
+from apps.api.permissions import by_right, current_user, require_scope
 from apps.api.serializers.supervision import DecisionIn, ProposalIn, ProposalOut
 from apps.api.views.base import ResourceViewSet, command
 from apps.api.waiting import MAX_WAIT_S, answer_in_time, hold_back, read_wait
@@ -54,7 +54,7 @@ class ProposalViewSet(ResourceViewSet):
     oldest_first = True
     extra_parameters = ("wait",)
     rights: ClassVar = by_right(
-        {Right.ATTEMPTS_READ: "list retrieve", Right.ATTEMPTS_WRITE: "create", Right.REVIEWS_WRITE: "decide"}
+        {Right.ATTEMPTS_READ: "list retrieve", Right.ATTEMPTS_WRITE: "create", Right.FEEDBACK_WRITE: "decide"}
     )
 
     @classmethod
@@ -90,7 +90,10 @@ class ProposalViewSet(ResourceViewSet):
 
     @command(request=DecisionIn, examples=DECIDING)
     def decide(self, request: Request, pk: str) -> Response:
-        """Say what becomes of a proposal. The first word counts; 409 says whose it was."""
-        proposal = self.get_object()
+        """Say what becomes of a proposal: people who review, and other agents where its worker's rules say
+        `agents_decide`. The first word counts; 409 says whose it was."""
+        proposal, by = self.get_object(), current_user(request)
+        if not by.is_agent:
+            require_scope(request, Right.REVIEWS_WRITE)
         body = self.read_body(DecisionIn)
-        return self.show(supervision.decide(proposal=proposal, by=current_user(request), **body))
+        return self.show(supervision.decide(proposal=proposal, by=by, **body))

@@ -17,8 +17,9 @@ from apps.api.waiting import MAX_WAIT_S
 from apps.supervision import waiting
 from apps.supervision.models import Proposal
 from apps.supervision.services import decide, propose
+from apps.workers.models import Worker
 from tentalis.client import AsyncClient, Client, ConflictError
-from tests.apps.supervision.builders import REFUND, make_agent, make_proposal, make_supervised_task
+from tests.apps.supervision.builders import REFUND, RULES, make_agent, make_proposal, make_supervised_task
 from tests.e2e.server import serve
 from tests.edges.caller import Caller
 from tests.factories import make_project, make_user
@@ -75,10 +76,13 @@ def test_an_agent_sees_and_decides_nothing_of_anothers(project: Project, call_as
     other = call_as(make_agent(project, "paw"))
     assert other.get(f"proposals/{proposal.pk}").status == 404
     assert other.get("proposals").body["results"] == []
-    for name in ("paw", "claw"):
+    for name, status in (("paw", 404), ("claw", 403)):
         answer = call_as(make_agent(project, name)).post(f"proposals/{proposal.pk}/decide", {"decision": "approve"})
-        assert answer.status == 403, answer
+        assert answer.status == status, answer
     assert Proposal.objects.get().state == "pending"
+    Worker.objects.update(supervision=RULES | {"agents_decide": True})
+    told = other.post(f"proposals/{proposal.pk}/decide", {"decision": "approve"}).body
+    assert (told["state"], told["decided_by"]) == ("approved", "agent:paw")
 
 
 def test_other_projects_proposals_are_not_there(project: Project, call_as: CallAs, charlie: User) -> None:

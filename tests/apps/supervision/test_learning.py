@@ -93,7 +93,7 @@ def test_what_a_program_or_an_agent_decided_is_never_the_word_of_a_person_of_tha
     """Nor was it in rows of before: the migration traces them to the program."""
     task = make_supervised_task(project, RULES | {"agents_decide": True})
     agent, long = make_user("judge", is_agent=True), name_llm_manager("m" * 200)
-    Member.objects.create(project=project, user=agent, role=Role.REVIEWER)
+    Member.objects.create(project=project, user=agent, role=Role.AGENT)
     for place, by in enumerate((name_program("bob"), long)):
         proposal = make_proposal(project, task, step_index=place)
         take_models_word(proposal, Decision("reject", "By the book."), by=by, model="bob")

@@ -735,7 +735,7 @@ def test_what_was_said_stays_with_the_steps_it_was_about_by_who_said_it(
     supervised.supervision |= {"agents_decide": True}
     supervised.save()
     agent = make_user("judge", is_agent=True)
-    Member.objects.create(project=project, user=agent, role=Role.REVIEWER)
+    Member.objects.create(project=project, user=agent, role=Role.AGENT)
     task = submit(supervised, alice, group_size=1)
     run_segment(task)
     decide(proposal=find_pending(task)[0], decision="hint", hint="Count twice.", by=alice)
@@ -818,7 +818,7 @@ def test_agents_decide_where_the_rules_say_so(supervised: Worker, stage: Stage, 
     run_segment(task)
     (proposal,) = find_pending(task)
     agent = make_user("judge", is_agent=True)
-    Member.objects.create(project=project, user=agent, role=Role.REVIEWER)
+    Member.objects.create(project=project, user=agent, role=Role.AGENT)
     with pytest.raises(NotYoursToDecideError, match="agents decide no proposals of tallier"):
         decide(proposal=proposal, decision="approve", by=agent)
     with pytest.raises(BadInputError, match="answer: wanted some text, found none"):
