@@ -1,21 +1,18 @@
 """Rows of a data set out of a file's text: objects with its columns."""
 
 import csv
-import io
 from collections.abc import Mapping
 from typing import Any, Final
 
 from apps.base.errors import BadInputError
 from apps.evals.services import refuse_rows
+from tentalis.core.csv_text import open_csv_rows
 from tentalis.core.edge_limits import EdgeLimits
 from tentalis.core.strict_json import StrictJsonError, check_text, read_json
 from tentalis.core.task_files import find_doubled
 
 FORMS: Final = ("jsonl", "json", "csv")
 MOST_DIGITS: Final = 19
-MOST_CELL: Final = 1_000_000
-"""Characters of a cell."""
-csv.field_size_limit(MOST_CELL)  # of the whole process: there is no other
 
 
 def read_rows(text: str, *, form: str) -> list[Mapping[str, Any]]:
@@ -65,7 +62,7 @@ def _read_json(text: str) -> list[Mapping[str, Any]]:
 def _read_csv(text: str) -> list[Mapping[str, Any]]:
     try:
         check_text(text)
-        reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
+        reader = open_csv_rows(text.removeprefix("\ufeff"))
         if doubled := find_doubled(reader.fieldnames or ()):
             raise refuse_rows({1: doubled})
         rows, faults = [], {}

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import typer
 
+from tentalis.core.csv_text import open_csv_rows
 from tentalis.core.edge_limits import EdgeLimits
 
 MOST_BYTES: Final = 512 * 2**20
@@ -102,7 +103,7 @@ def _read_table(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_csv(path: Path, text: str) -> Iterator[dict[str, Any]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    reader = open_csv_rows(text)
     try:
         names = list(reader.fieldnames or ())
         if len(set(names)) < len(names):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from tentalis.core.csv_text import open_csv
 from tentalis.core.edge_limits import EdgeLimits
 from tentalis.core.strict_json import StrictJsonError, check_text, read_json
 
@@ -111,7 +112,7 @@ def _read_lines(text: str) -> Iterator[TaskRow | tuple[int, str]]:
 
 
 def _read_csv(text: str) -> Iterator[TaskRow | tuple[int, str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = open_csv(text)
     names: list[str] | None = None
     while True:
         line = reader.line_num + 1

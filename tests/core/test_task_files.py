@@ -21,6 +21,7 @@ def test_a_csv_names_its_columns_and_unknown_ones_become_metadata() -> None:
     first, second = read_task_rows(text, form="csv")
     assert first == TaskRow(2, "Two\nlines, one cell", "Paris", "contains", {"topic": "geography"}, 4, 7)
     assert second == TaskRow(4, "Short", "", "")
+    assert read_task_rows(f"prompt\n{200_000 * 'x'}\n", form="csv")[0].prompt == 200_000 * "x"
 
 
 def test_a_column_of_a_csv_holds_checks() -> None:
