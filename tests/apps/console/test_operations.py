@@ -219,7 +219,7 @@ def test_alarms_say_what_is_wrong_and_where_to_do_something_about_it(scene: Scen
         f"does not report in run {scene.run.pk}",
         f"failed (run {scene.failed_run.pk})",
         "Batch 90 of desk is full and nothing trains it",
-        "user:mallory",
+        "No longer counted: PRM, mallory.",
         f"2 of the latest {Exchange.objects.count()} calls to models failed",
         "1 job will be retried",
         "Learning is switched off",

@@ -367,7 +367,7 @@ def test_who_is_no_admin_is_told_so_and_hands_nothing_in(project: Project, alice
     project.members.filter(user=alice).update(role=Role.OWNER)
     place, pages = reverse("console:repo-task-add", args=("shop",)), sign_in(alice)
     shown = pages.get(place).content.decode()
-    assert ("this takes an admin of the installation" in shown, '<form class="form"' in shown) == (True, False)
+    assert ("This takes an admin of the installation" in shown, '<form class="form"' in shown) == (True, False)
     rows = SimpleUploadedFile("rows.jsonl", json.dumps(make_row()).encode())
     repository = SimpleUploadedFile("calc.tgz", pack(FILES))
     assert pages.post(place, {"text": rows, "split": "train", "repository": repository}).status_code == 403
