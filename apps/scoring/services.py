@@ -192,14 +192,15 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
 
 
 def _find_heard(judges: Sequence[Mapping[str, Any]], verification: Verification | None) -> Sequence[Mapping[str, Any]]:
-    """Those of the judges that had a word in what was found out of an answer: who was asked is named with its model."""
-    parts, named = list(verification.checks) if verification and judges else [], []
+    """Those of the judges that had a word in what was found out of an answer: who was asked is named with its model
+    (`Graders.name`)."""
+    parts, named = list(verification.checks) if verification and judges else [], set()
     while parts:
         part = parts.pop()
         parts += part.get("parts", [])
         if part.get("share") is not None:
-            named.append(part.get("grader", ""))
-    return [judge for judge in judges if any(judge["model"] in name for name in named)]
+            named |= set(part.get("grader", "").removeprefix("judge ").split(", "))
+    return [judge for judge in judges if judge["model"] in named]
 
 
 def _name_asked(voter: Voter | Unscored | None, scorers: Sequence[str]) -> Mapping[str, Any]:

@@ -399,7 +399,9 @@ def test_what_a_check_found_by_a_judge_that_fell_is_no_truth_any_more(
     assert judged.reward is not None
 
 
-def test_a_check_that_no_judge_was_asked_for_stays_a_truth(project: Project, box: Provider) -> None:
+def test_a_check_that_no_judge_was_asked_for_stays_a_truth(
+    project: Project, box: Provider, server: FakeModelServer
+) -> None:
     judge = {"check": "judge", "rubric": "Be right.", "model": "box/judge"}
     number = {"check": "grader", "name": "number", "reference": 3}
     checks = [{"all": [number, judge]}]
@@ -407,6 +409,11 @@ def test_a_check_that_no_judge_was_asked_for_stays_a_truth(project: Project, box
     score_tasks([task.pk])
     (attempt,) = task.attempts.all()
     assert (attempt.outcome, "checked_by" in attempt.score_details) == (0.0, False)
+    checks = [{"all": [judge | {"min": 1.0}, judge | {"model": "box/jud"}]}]
+    task = make_chat_task(project, ["first"], checks=checks)
+    score_tasks([task.pk])
+    (attempt,) = task.attempts.all()
+    assert attempt.score_details["checked_by"] == [tell_judge(box.pk, "judge")], "the other's name begins like its own"
 
 
 def test_a_verdict_manager_says_which_model_it_judged_by(project: Project) -> None:
