@@ -109,12 +109,14 @@ class PreferenceTrainingLoop:
         self._held_out = self._refer(found.held_out)
         self._refused = found.refused
         self._findings: dict[str, float] = {}
+        is_good = [bool(one.chosen) for one in self._examples]
+        # KTO's two weights are the same in every update, for the sides are balanced over the run
+        self._weights = balance_sides(is_good, desirable=recipe.kto_desirable, undesirable=recipe.kto_undesirable)
         self._sides: dict[str, float] = {}
         if recipe.algorithm == "kto":
-            weights = self._weigh_sides()
-            good = sum(bool(one.chosen) for one in self._examples)
-            share = share_of_good(good, len(self._examples) - good, weights=weights)
-            self._sides = {"weight_chosen": weights[0], "weight_rejected": weights[1], "share_chosen": share}
+            good, (of_good, of_bad) = sum(is_good), self._weights
+            share = share_of_good(good, len(is_good) - good, weights=self._weights)
+            self._sides = {"weight_chosen": of_good, "weight_rejected": of_bad, "share_chosen": share}
         groups = [example.group_id for example in self._examples]
         self._plan = [
             part
@@ -204,13 +206,7 @@ class PreferenceTrainingLoop:
 
     def _count(self, examples: Sequence[Example], optimizer: Optimizer) -> Totals:
         drift = self._measure_drift(examples, optimizer) if self._recipe.algorithm == "kto" else 0.0
-        return Totals.of(examples, sides=self._weigh_sides(), drift=drift)
-
-    def _weigh_sides(self) -> tuple[float, float]:
-        """KTO's two weights: the same in every update, for the sides are balanced over the run."""
-        recipe = self._recipe
-        sides = [bool(one.chosen) for one in self._examples]
-        return balance_sides(sides, desirable=recipe.kto_desirable, undesirable=recipe.kto_undesirable)
+        return Totals.of(examples, sides=self._weights, drift=drift)
 
     def _measure_drift(self, examples: Sequence[Example], optimizer: Optimizer) -> float:
         """KTO's z_0: each attempt after the prompts of the next example that answered others."""
@@ -277,11 +273,10 @@ class PreferenceTrainingLoop:
         chosen, rejected = (Sums(answers, sheet.answers, side) for side in (sheet.chosen, sheet.rejected))
         is_referred = all(answer.reference is not None for answer in sheet.answers)
         terms = {"chosen_gain": float(chosen.gains.detach().sum()) / totals.tokens} if is_referred else {}
-        if recipe.algorithm != "sft":
-            terms |= self._tell_rewards(chosen, rejected, totals)
         if recipe.algorithm == "sft":
             loss = imitation(chosen.logprobs, weights, total=totals.tokens)
             return loss, terms | {"loss_preference": float(loss.detach())}
+        terms |= self._tell_rewards(chosen, rejected, totals)
         if recipe.algorithm == "kto":
             is_good = torch.tensor([bool(places) for places in sheet.chosen], device=device)
             sides = torch.where(is_good, totals.sides[0], totals.sides[1])
