@@ -30,6 +30,7 @@ PIECE_BYTES: Final = 2**16
 MAX_HEAD_BYTES: Final = 2**20
 MAX_PAYLOAD_BYTES: Final = 2**24
 _LENGTHS: Final = struct.Struct(">II")
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 Frame = tuple[dict[str, Any], bytes]
 
 
@@ -38,7 +39,7 @@ class FrameError(Exception):
 
 
 def pack(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = _ENCODER.encode(head).encode()
     _check_lengths(len(text), len(payload))
     return _LENGTHS.pack(len(text), len(payload)) + text + payload
 
