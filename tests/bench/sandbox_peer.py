@@ -1,13 +1,12 @@
 """The peers of `tests.bench.sandbox`: episodes in inspect_ai's local sandbox or in `verifiers`' subprocess runtime.
 
 `python sandbox_peer.py inspect_ai|verifiers script.json`, in an environment that holds it. It imports nothing of ours.
-A line of JSON comes in (how many episodes, how many at once) and one goes out: seconds, seconds of CPU with all that
-was started, and the milliseconds of each turn.
+A line of JSON comes in (how many episodes, how many at once) and one goes out: seconds, and the milliseconds of each
+turn.
 """
 
 import asyncio
 import json
-import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -83,11 +82,6 @@ async def play_all(opener: Callable[[], Any], script: dict[str, Any], episodes: 
     return turns
 
 
-def cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
 def main() -> None:
     opener = OPENERS[sys.argv[1]]
     script = json.loads(Path(sys.argv[2]).read_text())
@@ -95,10 +89,10 @@ def main() -> None:
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        before, started = cpu_s(), time.perf_counter()
+        started = time.perf_counter()
         turns = asyncio.run(play_all(opener, script, asked["episodes"], asked["at_once"]))
         seconds = time.perf_counter() - started
-        print(json.dumps({"seconds": seconds, "cpu_s": cpu_s() - before, "turns": turns}), flush=True)
+        print(json.dumps({"seconds": seconds, "turns": turns}), flush=True)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ def test_its_files_are_its_own_and_gone_with_it(client: SandboxClient, image: st
 def test_a_snapshot_lets_its_own_processes_go_on_and_no_others(client: SandboxClient, image: str) -> None:
     """A signal to all, as an agent in a namespace of its own sends it, would reach the whole machine."""
     sandbox, other = client.create(image), client.create(image)
-    stopped = int(client.ask_shell(other, "sleep 1000 & kill -STOP $!; echo $!").out)
+    halt = "sleep 1000 & kill -STOP $!; until grep -q '^State:.T' /proc/$!/status; do :; done; echo $!"
+    stopped = int(client.ask_shell(other, halt).out)
     client.ask_shell(sandbox, "(setsid sleep 1019 &)")
     client.drop_image(client.snapshot(sandbox))
     assert Path(f"/proc/{stopped}/stat").read_text().split()[2] == "T"
