@@ -109,13 +109,13 @@ class PreferenceTrainingLoop:
         self._held_out = self._refer(found.held_out)
         self._refused = found.refused
         self._findings: dict[str, float] = {}
-        is_good = [bool(one.chosen) for one in self._examples]
         # KTO's two weights are the same in every update, for the sides are balanced over the run
-        self._weights = balance_sides(is_good, desirable=recipe.kto_desirable, undesirable=recipe.kto_undesirable)
+        good, bad = (sum(one.weight for one in self._examples if bool(one.chosen) is side) for side in (True, False))
+        self._weights = balance_sides(good, bad, desirable=recipe.kto_desirable, undesirable=recipe.kto_undesirable)
         self._sides: dict[str, float] = {}
         if recipe.algorithm == "kto":
-            good, (of_good, of_bad) = sum(is_good), self._weights
-            share = share_of_good(good, len(is_good) - good, weights=self._weights)
+            of_good, of_bad = self._weights
+            share = share_of_good(good, bad, weights=self._weights)
             self._sides = {"weight_chosen": of_good, "weight_rejected": of_bad, "share_chosen": share}
         groups = [example.group_id for example in self._examples]
         self._plan = [

@@ -89,26 +89,27 @@ def estimate_drift(mismatched: Tensor) -> float:
     return max(0.0, float(mismatched.mean())) if mismatched.numel() else 0.0
 
 
-def balance_sides(is_good: Sequence[bool], *, desirable: float = 1.0, undesirable: float = 1.0) -> tuple[float, float]:
-    """lambda_D and lambda_U: both sides weigh the same in sum, times what was asked of each; their mean is 1.
+def balance_sides(good: float, bad: float, *, desirable: float = 1.0, undesirable: float = 1.0) -> tuple[float, float]:
+    """lambda_D and lambda_U: both sides weigh the same in sum, times what was asked of each; else as much as before.
 
     A side that has nobody leaves the other at its own weight.
 
+    Args:
+        good, bad: sums of the trust in each side's judgements, which multiplies a lambda in the loss: a judgement that
+            is trusted by half is half a one.
     Source:
         arXiv:2402.01306, section 4.2: lambda_D n_D / (lambda_U n_U) lies about 1.
     """
-    good = sum(is_good)
-    bad = len(is_good) - good
     if not good or not bad:
         return desirable, undesirable
-    return desirable * len(is_good) / (2 * good), undesirable * len(is_good) / (2 * bad)
+    return desirable * (good + bad) / (2 * good), undesirable * (good + bad) / (2 * bad)
 
 
-def share_of_good(good: int, bad: int, *, weights: tuple[float, float]) -> float:
+def share_of_good(good: float, bad: float, *, weights: tuple[float, float]) -> float:
     """Share of all weight that good answers have: lambda_D n_D / (lambda_D n_D + lambda_U n_U), in [0, 1].
 
     Args:
-        good, bad: n_D and n_U, not both 0; weights: lambda_D and lambda_U.
+        good, bad: n_D and n_U, each judgement as it is trusted, not both 0; weights: lambda_D and lambda_U.
     """
     return weights[0] * good / (weights[0] * good + weights[1] * bad)
 

@@ -173,16 +173,15 @@ def work_out_judged(attempts: Sequence[Attempt], now: Policy, before: Policy) ->
         ]
         gaps.append(float((now.sum_up(mixed) - before.sum_up(mixed)).detach()))
     drift = max(0.0, sum(gaps) / len(gaps))
-    good = sum((parts[0].reward or 0) >= 0.5 for parts in attempts)
+    lambdas = dict(zip((True, False), find_lambdas(attempts), strict=True))
     losses = []
     for parts in attempts:
         reward = parts[0].reward or 0
         gain = now.sum_up(answers_of(parts)) - before.sum_up(answers_of(parts)).detach()
         is_good = reward >= 0.5
-        side = len(attempts) / (2 * (good if is_good else len(attempts) - good))
-        trust = parts[0].weight * abs(2 * reward - 1)
+        trust = find_trust(parts)
         value = 1 / (1 + torch.exp(-RECIPE.beta * (gain - drift if is_good else drift - gain)))
-        losses.append(side * trust * (1 - value))
+        losses.append(lambdas[is_good] * trust * (1 - value))
     return torch.stack(losses).sum() / len(losses)
 
 
@@ -196,9 +195,22 @@ def tell_judged(attempts: Sequence[Attempt], now: Policy, before: Policy) -> dic
         told[f"examples_{kind}"] = float(len(mine))
         told[f"logp_{kind}"] = sum(logps) / len(mine)
         told[f"reward_{kind}"] = RECIPE.beta * sum(gains) / len(mine)
-        told[f"weight_{kind}"] = len(attempts) / (2 * len(mine))
     margin = told["reward_chosen"] - told["reward_rejected"]
+    told["weight_chosen"], told["weight_rejected"] = find_lambdas(attempts)
     return told | {"reward_margin": margin, "share_chosen": 0.5}
+
+
+def find_trust(parts: Attempt) -> float:
+    return parts[0].weight * abs(2 * (parts[0].reward or 0) - 1)
+
+
+def find_lambdas(attempts: Sequence[Attempt]) -> list[float]:
+    """Of good and of bad ones: what either side is trusted, in sum, comes to half of all."""
+    trusted = [
+        sum(find_trust(parts) for parts in attempts if ((parts[0].reward or 0) >= 0.5) is is_good)
+        for is_good in (True, False)
+    ]
+    return [sum(trusted) / (2 * of_side) for of_side in trusted]
 
 
 def work_out_shown(attempts: Sequence[Attempt], now: Policy) -> Tensor:

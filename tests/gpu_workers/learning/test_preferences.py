@@ -16,6 +16,7 @@ from gpu_workers.learning.preferences import (
     imitation,
     ipo,
     kto,
+    share_of_good,
     sum_answers,
 )
 from tests.gpu_workers.learning.gradient_check import gradient_of
@@ -130,11 +131,11 @@ def test_the_drift_is_the_mean_of_what_is_not_negative() -> None:
 
 
 def test_both_sides_weigh_the_same() -> None:
-    good, bad = balance_sides([True, False, False, False])
+    good, bad = balance_sides(1.0, 3.0)
     assert (good, bad) == pytest.approx((2.0, 2 / 3))
-    assert good * 1 == pytest.approx(bad * 3)
-    assert balance_sides([True, True]) == (1.0, 1.0)
-    assert balance_sides([True, False], desirable=1.5, undesirable=0.5) == (1.5, 0.5)
+    assert share_of_good(1.0, 3.0, weights=(good, bad)) == pytest.approx(0.5)
+    assert balance_sides(2.0, 0.0) == (1.0, 1.0)
+    assert balance_sides(1.0, 1.0, desirable=1.5, undesirable=0.5) == (1.5, 0.5)
 
 
 def test_a_tie_is_half_a_pair() -> None:
