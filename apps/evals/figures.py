@@ -81,7 +81,7 @@ class EvaluationFigures(NamedTuple):
     Args:
         items, tries: with an outcome.
         mean, std_error: of the items' mean outcomes, as each weighs; None: nothing has an outcome.
-        low, high: of the mean, by bootstrap over items.
+        low, high: of the mean, at 95 %.
         accuracy: share of tries right in full.
         lowest, highest: what the mean were if all that is unscored were wrong, or right.
         passes: for each k that some item has outcomes for.

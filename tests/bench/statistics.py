@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, simulate, find in (
         ("accuracy, one try: interval holds the truth", simulate_single, find_accuracy),
         (f"accuracy, {TRIES} tries: interval holds the truth", simulate_clustered, find_accuracy),
-        ("graded mean, bootstrap: interval holds the truth", simulate_graded, find_mean),
+        ("graded mean: interval holds the truth", simulate_graded, find_mean),
     ):
         found[name] = measure_coverage(simulate, find, runs=runs, seed=seed)[0], COVERS
     found["paired comparison of equals shows a difference"] = measure_comparisons(runs=runs, seed=seed)[0], FALSE

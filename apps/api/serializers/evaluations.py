@@ -307,7 +307,7 @@ class EvaluationFiguresOut(serializers.Serializer[Any]):
     tries = serializers.IntegerField(help_text="With an outcome.")
     mean = serializers.FloatField(allow_null=True, help_text="Of the items' mean outcomes, as each weighs.")
     std_error = serializers.FloatField(allow_null=True, help_text="Of that; the tries of an item are one cluster.")
-    low = serializers.FloatField(allow_null=True, help_text="Of the mean's 95 % interval, by bootstrap over items.")
+    low = serializers.FloatField(allow_null=True, help_text="Of the mean's 95 % interval, over items.")
     high = serializers.FloatField(allow_null=True)
     accuracy = SureMeanOut(allow_null=True, help_text="Share of tries right in full; Wilson's interval.")
     lowest = serializers.FloatField(allow_null=True, help_text="The mean if all that is unscored were wrong.")

@@ -8,17 +8,11 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from tentalis.core.scoring.calibration import wilson_interval
 from tentalis.core.scoring.passes import find_pass_at_k, find_pass_hat_k
 from tentalis.core.weighing import count_effective, mean_weighted
 
 Z_95: Final = NormalDist().inv_cdf(0.975)
-DRAWS: Final = 2_000
-MOST_DRAWN: Final = 1_000_000
-"""Numbers that are drawn for one interval at most: of many kinds of items fewer draws are made."""
-LEAST_DRAWS: Final = 400
 
 
 class ItemKind(NamedTuple):
@@ -67,54 +61,16 @@ class Passes(NamedTuple):
 
 
 def find_accuracy(kinds: Sequence[ItemKind]) -> SureMean | None:
-    """Share of tries right in full, with Wilson's interval over as many tries as say as much; None of nothing.
-
-    Source:
-        Wilson 1927, JASA 22(158). Where items are clusters of several tries, or weigh differently, with the effective
-        number p (1 - p) / se^2 in place of n, corrected for the degrees of freedom of se (Korn and Graubard 1998,
-        Survey Methodology 24(2)): as many items as say as much, less one; with no disagreement between items, the
-        number of items.
-    """
+    """Share of tries right in full, with its interval; None of nothing."""
     scored = [one for one in kinds if one.scored]
-    if not scored:
-        return None
-    found, freedom = _find_mean(scored, [one.right / one.scored for one in scored])
-    is_plain = all(one.scored == 1 for one in scored) and len({one.weight for one in scored}) == 1
-    size = float(found.items)
-    if not is_plain and found.std_error:
-        variance = found.value * (1 - found.value)
-        size = min(
-            variance / found.std_error**2 * (Z_95 / find_t(freedom)) ** 2,
-            float(sum(one.items * one.scored for one in scored)),
-        )
-    low, high = wilson_interval(min(found.value * size, size), size)[1:3] if size else (0.0, 1.0)
-    return found._replace(low=low, high=high)
+    tries = sum(one.items * one.scored for one in scored)
+    return _find_sure(scored, [one.right / one.scored for one in scored], most=tries) if scored else None
 
 
-def find_mean(kinds: Sequence[ItemKind], *, seed: int = 0) -> SureMean | None:
-    """The mean outcome, with a bootstrap interval over items; None of nothing.
-
-    Source:
-        Efron 1979, percentile; its levels widened for few items (Hesterberg 2015, "What Teachers Should Know About the
-        Bootstrap", section 4.1.3). As `wilson_interval` where all items came out alike: a resample could not differ.
-    """
+def find_mean(kinds: Sequence[ItemKind]) -> SureMean | None:
+    """The mean outcome, with its interval; None of nothing."""
     scored = [one for one in kinds if one.scored]
-    if not scored:
-        return None
-    values = np.array([one.total / one.scored for one in scored])
-    found, freedom = _find_mean(scored, values.tolist())
-    if not found.std_error:
-        low, high = wilson_interval(min(max(found.value, 0.0), 1.0) * found.items, found.items)[1:3]
-        return found._replace(low=low, high=high)
-    if freedom < 1:
-        return found  # so few tell nothing
-    counts, weights = np.array([one.items for one in scored]), np.array([one.weight for one in scored])
-    draws = max(LEAST_DRAWS, min(DRAWS, MOST_DRAWN // len(scored)))
-    drawn = np.random.default_rng(seed).multinomial(found.items, counts / found.items, size=draws)  # (draws, kinds)
-    means = drawn @ (weights * values) / (drawn @ weights)
-    tail = NormalDist().cdf(-math.sqrt((freedom + 1) / freedom) * find_t(freedom))
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return found._replace(low=float(low), high=float(high))
+    return _find_sure(scored, [one.total / one.scored for one in scored], most=math.inf) if scored else None
 
 
 def find_bounds(kinds: Sequence[ItemKind]) -> tuple[float, float] | None:
@@ -157,6 +113,29 @@ def find_t(freedom: float) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * n**4),
     )
     return z + math.fsum(terms)
+
+
+def _find_sure(kinds: Sequence[ItemKind], values: Sequence[float], *, most: float) -> SureMean:
+    """The mean of the items' values, in [0, 1], with Wilson's interval over as many tries as say as much.
+
+    Args:
+        most: tries it may say as much as.
+    Source:
+        Wilson 1927, JASA 22(158). Where items are clusters of several tries, outcomes lie between 0 and 1, or items
+        weigh differently, with the effective number p (1 - p) / se^2 in place of n, corrected for the degrees of
+        freedom of se (Korn and Graubard 1998, Survey Methodology 24(2)): as many items as say as much, less one; with
+        no disagreement between items, the number of items. How often it holds the truth: ADR 182.
+    """
+    found, freedom = _find_mean(kinds, values)
+    size = float(found.items)
+    is_plain = (
+        all(one.scored == 1 for one in kinds) and set(values) <= {0.0, 1.0} and len({one.weight for one in kinds}) == 1
+    )
+    if not is_plain and found.std_error:
+        variance = found.value * (1 - found.value)
+        size = min(variance / found.std_error**2 * (Z_95 / find_t(freedom)) ** 2, most)
+    low, high = wilson_interval(min(found.value * size, size), size)[1:3] if size else (0.0, 1.0)
+    return found._replace(low=low, high=high)
 
 
 def _find_mean(kinds: Sequence[ItemKind], values: Sequence[float]) -> tuple[SureMean, float]:
