@@ -235,7 +235,8 @@ class SideMeasurements:
                 )
             )
             pairs = [pair_first(mine, other, known.keys[:count]) for other in others]
-            found, _ = min(pairs, key=lambda one: fmean(one.theirs)).compare(looks.look(count))
+            chosen = min(pairs, key=lambda one: fmean(one.theirs))
+            found, _ = chosen.compare(looks.look(count, chosen.weights))
             lost = suspect_skills(found, margin=self.policy.skills_margin)
             chance = foresee_bound(found, items=len(items), below=-self.policy.skills_margin)
             if lost or count == len(items) or chance < LEAST_CHANCE:

@@ -159,7 +159,7 @@ class Course:
         while True:
             known, looks = measure(kept, drawn), looks + 1
             pairs = known.kept + known.drawn.first(fresh)
-            outcomes, steps = pairs.compare(serving.look(len(pairs)))
+            outcomes, steps = pairs.compare(serving.look(len(pairs), pairs.weights))
             checks = ((outcomes, policy.margin), (steps, policy.second_margin))
             alarms = find_alarms(known.profile, known.base, limits=limits)
             is_doubted = bool(alarms) and all(one.may_be_noise for one in alarms)
@@ -202,7 +202,7 @@ class Course:
         if not len(known.drawn):
             return (), may_leak(kept, None, kept_then=self.kept, fresh_then=self.drawn)
         drawn, _ = known.drawn.compare(self.policy.confidence)
-        confidence = (1 + looks.look(len(known.drawn))) / 2
+        confidence = (1 + looks.look(len(known.drawn), known.drawn.weights)) / 2
         found = suspect_leak(kept, drawn, confidence=confidence)
         return found, not found and may_leak(kept, drawn, kept_then=self.kept, fresh_then=self.drawn)
 
@@ -238,7 +238,8 @@ def confirm(
     count = 0
     while True:
         count = min(max(count + ceil(items * CONFIRMED_SHARE), LEAST_CONFIRMED), items)
-        outcomes, steps = measure(count).compare(looks.look(count))
+        pairs = measure(count)
+        outcomes, steps = pairs.compare(looks.look(count, pairs.weights))
         found = find_direction(outcomes, policy=policy, second=steps)
         if count == items or found is shown or _foresee(shown, outcomes, steps, policy, items) < LEAST_CHANCE:
             return Confirmation(look=look, comparison=outcomes, second=steps)

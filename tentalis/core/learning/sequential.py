@@ -5,6 +5,7 @@ worse or good enough, is wrong with at most the planned error in that direction.
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
@@ -14,6 +15,9 @@ import numpy as np
 GRID = 401
 """Points on which what is left after a look is carried to the next: the boundary is right to its third digit."""
 TAIL = 8.0
+LEAST_GROWTH = 1.02
+"""By which information is taken to grow from look to look at least: where it grows by less, the look is a little
+stricter than it need be."""
 MIXTURE_STD = 0.1
 """Differences that are looked for without a plan are of this size."""
 _NORMAL = NormalDist()
@@ -37,33 +41,39 @@ def spend_error(share: float, error: float) -> float:
     return error * math.log1p((math.e - 1) * share)
 
 
-def find_look_error(shares: tuple[float, ...], error: float) -> float:
+def find_look_error(shares: tuple[float, ...], error: float, information: tuple[float, ...] = ()) -> float:
     """The one-sided error at which the last of these looks may be judged, so that all together spend what is allowed.
 
     Args:
         shares: of the planned items that were measured at each look so far, rising, the last one at most 1. They may
             be chosen as one goes.
         error: one-sided, in (0, 0.5).
+        information: of each look, rising, in any unit: two looks are as much alike as the root of its ratio says. ():
+            the shares.
     Raises:
-        ValueError: no look, or shares that do not rise within (0, 1].
+        ValueError: no look, shares that do not rise within (0, 1], or information of other looks or that does not rise.
     Source:
         Armitage, McPherson and Rowe 1969: what has not crossed a boundary is carried from look to look by numerical
         integration; a sum of n differences is nearly normal with independent increments. Intervals at these levels
         hold at all looks at once: Jennison and Turnbull 1989, "Interim analyses: the repeated confidence interval
-        approach".
+        approach". How much is spent by when is one scale and what is known by then another: Lan and DeMets 1989,
+        "Group sequential procedures: calendar versus information time".
     """
     if not shares or not all(0.0 < share <= 1.0 for share in shares) or list(shares) != sorted(set(shares)):
         raise ValueError(f"looks want shares of the items that rise within (0, 1], found {shares}")
+    information = information or shares
+    if len(information) != len(shares) or information[0] <= 0 or list(information) != sorted(set(information)):
+        raise ValueError(f"{len(shares)} looks want as much information each, rising from above 0, found {information}")
     if not 0.0 < error < 0.5:
         raise ValueError(f"error must lie in (0, 0.5), found {error}")
-    return 1 - _NORMAL.cdf(_carry(shares, error).bound / math.sqrt(shares[-1]))
+    return 1 - _NORMAL.cdf(_carry(shares, information, error).bound / math.sqrt(information[-1]))
 
 
 class _Left(NamedTuple):
     """What has not crossed a boundary yet.
 
     Args:
-        places, mass: (GRID,) sums of differences, in standard deviations of all items, and their probability.
+        places, mass: (GRID,) sums of differences, whose variance is the information, and their probability.
         bound: that the sum must pass at the last look.
     """
 
@@ -73,24 +83,24 @@ class _Left(NamedTuple):
 
 
 @lru_cache(maxsize=2048)
-def _carry(shares: tuple[float, ...], error: float) -> _Left:
+def _carry(shares: tuple[float, ...], information: tuple[float, ...], error: float) -> _Left:
     if not shares:
         return _Left(np.zeros(1), np.ones(1), 0.0)
-    *earlier, share = shares
-    before = _carry(tuple(earlier), error)
-    deviation = math.sqrt(share - (earlier[-1] if earlier else 0.0))
-    wanted = spend_error(share, error) - (spend_error(earlier[-1], error) if earlier else 0.0)
-    bound = _find_bound(before.places, before.mass, deviation, wanted)
-    places = np.linspace(-TAIL * math.sqrt(share), bound, GRID)
+    before = _carry(shares[:-1], information[:-1], error)
+    spent, known = (shares[-2], information[-2]) if len(shares) > 1 else (0.0, 0.0)
+    deviation, reach = math.sqrt(information[-1] - known), TAIL * math.sqrt(information[-1])
+    wanted = spend_error(shares[-1], error) - (spend_error(spent, error) if spent else 0.0)
+    bound = _find_bound(before.places, before.mass, deviation, wanted, reach=reach)
+    places = np.linspace(-reach, bound, GRID)
     density = np.exp(-0.5 * ((places[:, None] - before.places[None, :]) / deviation) ** 2) @ before.mass
     weights = np.full(GRID, (places[1] - places[0]) / (deviation * math.sqrt(2 * math.pi)))
     weights[[0, -1]] /= 2
     return _Left(places, density * weights, bound)
 
 
-def _find_bound(places: np.ndarray, mass: np.ndarray, deviation: float, wanted: float) -> float:
-    """The value that a step of this deviation from what is left passes with the wanted probability."""
-    low, high = -TAIL, TAIL
+def _find_bound(places: np.ndarray, mass: np.ndarray, deviation: float, wanted: float, *, reach: float) -> float:
+    """The value within `reach` of 0 that a step of this deviation from what is left passes with the wanted chance."""
+    low, high = -reach, reach
     for _ in range(40):
         middle = (low + high) / 2
         beyond = [math.erfc((middle - place) / (deviation * math.sqrt(2))) / 2 for place in places.tolist()]
@@ -119,23 +129,32 @@ def find_valid_reach(variance: float, *, alpha: float) -> float:
 
 
 class Looks:
-    """The looks at one growing comparison.
-
-    Args:
-        planned: items it has at most.
-        confidence: of a two-sided interval that is looked at once; each of its ends errs with half of the rest.
-    """
+    """The looks at one growing comparison."""
 
     def __init__(self, planned: int, *, confidence: float) -> None:
+        """Have no look yet.
+
+        Args:
+            planned: items it has at most.
+            confidence: of a two-sided interval that is looked at once; each of its ends errs with half of the rest.
+        """
         self.planned, self.error = planned, (1 - confidence) / 2
         self.shares: tuple[float, ...] = ()
+        self.information: tuple[float, ...] = ()
 
-    def look(self, items: int) -> float:
-        """The confidence of the interval at a look at so many items; the same number again is the same look."""
+    def look(self, items: int, weights: Sequence[float] = ()) -> float:
+        """The confidence of the interval at a look at so many items; the same number again is the same look.
+
+        Args:
+            weights: how much each of them counts, on one scale for all looks: a weighted mean at one look is as much
+                like that at a later one as their sums of squares are. (): all count 1.
+        """
         share = min(items / self.planned, 1.0)
         if not self.shares or share > self.shares[-1]:
-            self.shares += (share,)
-        return 1 - 2 * find_look_error(self.shares, self.error)
+            known = math.fsum(weight * weight for weight in weights) / self.planned if weights else share
+            least = LEAST_GROWTH * self.information[-1] if self.information else 0.0
+            self.shares, self.information = (*self.shares, share), (*self.information, max(known, least))
+        return 1 - 2 * find_look_error(self.shares, self.error, self.information)
 
 
 def foresee(estimate: float, *, error: float, error_then: float, bar: float) -> float:

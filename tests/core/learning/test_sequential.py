@@ -35,6 +35,25 @@ def test_the_same_number_of_items_is_the_same_look() -> None:
     assert len(looks.shares) == 3
 
 
+def test_looks_at_items_that_weigh_differently_err_together_as_rarely_as_planned() -> None:
+    """The last fifth of the items weighs ten times as much. Shared by counts, 6 to 7 in 100 were wrong."""
+    weights, counts = [1.0] * 64 + [10.0] * 16, (30, 45, 68, 80)
+    looks = Looks(80, confidence=0.9)
+    bounds = [NormalDist().inv_cdf((1 + looks.look(count, weights[:count])) / 2) for count in counts]
+    drawn = np.random.default_rng(2).normal(size=(40_000, 80)) * weights
+    ends = [count - 1 for count in counts]
+    scores = drawn.cumsum(axis=1)[:, ends] / np.sqrt(np.cumsum(np.square(weights))[ends])
+    assert (scores > bounds).any(axis=1).mean() == pytest.approx(0.05, abs=0.0035)  # three standard errors
+
+
+def test_weights_that_are_all_alike_change_nothing() -> None:
+    plain, weighed = Looks(300, confidence=0.9), Looks(300, confidence=0.9)
+    for count in (100, 150, 300):
+        assert weighed.look(count, [3.0] * count) == pytest.approx(plain.look(count), abs=1e-6)
+    with pytest.raises(ValueError, match="2 looks want as much information each"):
+        find_look_error((0.5, 1.0), 0.05, (2.0, 1.0))
+
+
 def judge(rng: np.random.Generator, truth: float, looks: tuple[int, ...]) -> tuple[PairedComparison, PairedComparison]:
     """Candidate and reference of so different items as the gate sees, up to the first look that leaves out ±10."""
     chances = rng.beta(0.66, 0.54, looks[-1])
