@@ -89,7 +89,10 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
         _("Validation share"),
         _("Share of the tasks that preferences and demonstrations are validated on instead of trained on."),
     ),
-    "least_pair_accuracy": (_("Minimum pair accuracy"), _("Share of the validation pairs that must be ordered right.")),
+    "least_pair_accuracy": (
+        _("Minimum pair accuracy"),
+        _("Share of pairs of which more must be ordered right: refused where the validation pairs show that fewer are."),
+    ),
     "most_logprob_drop": (
         _("Maximum log-prob drop"),
         _("In nats a token: how much less likely good answers of the validation tasks may become."),

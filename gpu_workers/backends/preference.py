@@ -30,7 +30,7 @@ from gpu_workers.backends.examples import (
 from gpu_workers.backends.memory import require_memory
 from gpu_workers.backends.micro_batches import Packed, pack_bundles, plan_items, score_answers
 from gpu_workers.backends.optimizer import Optimizer
-from gpu_workers.backends.publication_checks import ASKED_HERE, examine, find_faults, is_asked_here
+from gpu_workers.backends.publication_checks import ASKED_HERE, examine, find_faults, is_asked_here, order_pairs
 from gpu_workers.backends.ranks import ask_first, gather_all, is_first
 from gpu_workers.backends.rehearsal import write_texts
 from gpu_workers.learning.preferences import (
@@ -46,6 +46,7 @@ from gpu_workers.learning.preferences import (
 )
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.batching import split_minibatches
+from tentalis.core.learning.pair_order import PairOrder
 from tentalis.core.learning.recipes import Recipe
 from tentalis.core.learning.schedules import rate_share
 
@@ -109,6 +110,7 @@ class PreferenceTrainingLoop:
         self._held_out = self._refer(found.held_out)
         self._refused = found.refused
         self._findings: dict[str, float] = {}
+        self._order: PairOrder | None = None
         # KTO's two weights are the same in every update, for the sides are balanced over the run
         good, bad = (sum(one.weight for one in self._examples if bool(one.chosen) is side) for side in (True, False))
         self._weights = balance_sides(good, bad, desirable=recipe.kto_desirable, undesirable=recipe.kto_undesirable)
@@ -131,8 +133,10 @@ class PreferenceTrainingLoop:
 
     @property
     def notes(self) -> list[str]:
-        """Why what was not learnt from was not, and who sampled the answers whose lengths were compared, in words."""
-        return [*self._refused.notes, *([ASKED_HERE] if is_asked_here(self._spec) else [])]
+        """Why what was not learnt from was not, how held-out pairs are ordered, and who sampled the answers whose
+        lengths were compared, in words."""
+        ordered = [self._order.words] if self._order else []
+        return [*self._refused.notes, *ordered, *([ASKED_HERE] if is_asked_here(self._spec) else [])]
 
     def run_update(self, number: int, optimizer: Optimizer) -> dict[str, float]:
         """Make update `number`, from 1; its metrics. The last one is followed by the check on held-out tasks."""
@@ -161,7 +165,7 @@ class PreferenceTrainingLoop:
             metrics |= {"drift": totals.drift, "examples_chosen": totals.chosen, "examples_rejected": totals.rejected}
             metrics |= self._sides
         if number == self.updates:
-            held_out = self._measure(self._held_out, optimizer)
+            held_out, self._order = self._measure(self._held_out, optimizer)
             if is_first():
                 self._findings = examine(
                     self._spec, self._recipe, self._base, optimizer.tensors(), self._held_out, held_out
@@ -184,12 +188,13 @@ class PreferenceTrainingLoop:
             "train_loss": sum(metric["loss_preference"] for metric in last) / len(last),
             "memory_planned_mib": self._memory.total / 2**20,
             **self._findings,
+            **(self._order.describe() if self._order else {}),
             **count_reasons(self._refused.counts),
         }
 
     def find_faults(self) -> list[str]:
         """What the held-out tasks object to, in words; [] when nothing."""
-        return find_faults(self._findings, self._recipe, examples=len(self._held_out))
+        return find_faults(self._findings, self._recipe, order=self._order)
 
     def _refer(self, examples: Sequence[Example]) -> list[Example]:
         """The examples with log-probs of the policy the run starts from."""
@@ -252,15 +257,13 @@ class PreferenceTrainingLoop:
         return sum_answers(found, _join_counts([sheet.answers[one] for one in members], found.device), batch.sizes)
 
     @torch.inference_mode()
-    def _measure(self, examples: Sequence[Example], optimizer: Optimizer) -> dict[str, float]:
-        """The same terms over examples that are not learnt from, as sums are."""
+    def _measure(self, examples: Sequence[Example], optimizer: Optimizer) -> tuple[dict[str, float], PairOrder | None]:
+        """The same terms over examples that are not learnt from, as sums are, and how their pairs are ordered."""
         sheet = gather(examples)
         sums = _sum_up(sheet.answers, self._score(sheet.items, optimizer))
         _, terms = self._weigh(sheet, sums, self._count(examples, optimizer))
-        if self._recipe.algorithm == "kto":
-            gains = Sums(sums, sheet.answers, sheet.places).gains
-            terms |= _compare_sides(gains, examples)
-        return terms
+        gains = (Sums(sums, sheet.answers, side).gains.tolist() for side in (sheet.chosen, sheet.rejected))
+        return terms, order_pairs(examples, *gains)
 
     def _weigh(self, sheet: Sheet, answers: Tensor, totals: Totals) -> tuple[Tensor, dict[str, float]]:
         """The loss of some examples, and what to tell of them; shares of the update's means.
@@ -361,18 +364,3 @@ def _sum_up(answers: Sequence[Answer], scored: Sequence[Sequence[float]]) -> Ten
 def _join_counts(answers: Sequence[Answer], device: torch.device) -> Tensor:
     """(N,) which tokens count, of all answers end to end."""
     return torch.tensor([flag for answer in answers for flag in answer.counts], device=device)
-
-
-def _compare_sides(gains: Tensor, examples: Sequence[Example]) -> dict[str, float]:
-    """Share of (good, bad) attempts at one task that the gains (E,) order right; of all tasks where none has both."""
-    by_group: defaultdict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for index, example in enumerate(examples):
-        by_group[example.group_id][0 if example.chosen else 1].append(index)
-    pairs = [(good, bad) for goods, bads in by_group.values() for good in goods for bad in bads]
-    if not pairs:
-        goods, bads = ([index for of in by_group.values() for index in of[side]] for side in (0, 1))
-        pairs = [(good, bad) for good in goods for bad in bads]
-    if not pairs:
-        return {}
-    chosen, rejected = torch.tensor(pairs).T
-    return {"pair_accuracy": count_right(gains[chosen], gains[rejected]) / len(pairs)}

@@ -2,7 +2,9 @@
 
 import statistics
 import tempfile
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from gpu_workers.artifacts import path_from_uri, write_file
@@ -13,6 +15,7 @@ from gpu_workers.engine.engine import Engine
 from tentalis.core.canon import canonical_json
 from tentalis.core.contracts import TrainSpec
 from tentalis.core.learning.lengths import ASKED_WHERE_IT_SERVES, FILE, OPTION, LengthQuestion, Lengths
+from tentalis.core.learning.pair_order import PairOrder, find_order
 from tentalis.core.learning.recipes import Recipe
 
 MOST_PROMPTS = 32
@@ -41,11 +44,11 @@ def examine(
 
     Args:
         tensors: the trained adapter, not published yet.
-        measured: of the held-out examples: pair_accuracy (where there are pairs), chosen_gain and loss_preference.
+        measured: of the held-out examples: chosen_gain and loss_preference.
     Returns:
-        held_out_pair_accuracy, chosen_logprob_change (nats a token) and val_loss; where the box asks itself also
-        length_before_tokens, length_after_tokens and length_drift (relative). Else the question is written for whoever
-        serves the adapter, see `tentalis.core.learning.lengths`.
+        chosen_logprob_change (nats a token) and val_loss; where the box asks itself also length_before_tokens,
+        length_after_tokens and length_drift (relative). Else the question is written for whoever serves the adapter,
+        see `tentalis.core.learning.lengths`.
     """
     question = ask_of(held_out, spec, recipe, base)
     lengths: dict[str, float] = {}
@@ -53,29 +56,39 @@ def examine(
         lengths = measure_lengths(spec, recipe, base, tensors, question).describe()
     else:
         write_file(path_from_uri(spec.output_uri) / FILE, canonical_json(question.to_json()))
-    findings = {
-        "chosen_logprob_change": measured["chosen_gain"],
-        **lengths,
-        "val_loss": measured["loss_preference"],
-    }
-    if "pair_accuracy" in measured:
-        findings["held_out_pair_accuracy"] = measured["pair_accuracy"]
-    return findings
+    return {"chosen_logprob_change": measured["chosen_gain"], **lengths, "val_loss": measured["loss_preference"]}
 
 
-def find_faults(findings: Mapping[str, float], recipe: Recipe, *, examples: int) -> list[str]:
+def order_pairs(examples: Sequence[Example], chosen: Sequence[float], rejected: Sequence[float]) -> PairOrder | None:
+    """How a policy orders held-out pairs; None where there are none.
+
+    Answers that were judged one by one make pairs of a good and a bad one at the same task. Where no task has both,
+    each is in one pair at most, with one of another task, so that nothing counts twice.
+
+    Args:
+        chosen, rejected: (E,) nats that each example's attempts gained since the reference; of none, anything.
+    """
+    margins, goods, bads = (defaultdict[int, list[float]](list) for _ in range(3))
+    for one, good, bad in zip(examples, chosen, rejected, strict=True):
+        if one.chosen and one.rejected:
+            margins[one.group_id].append(good - bad)
+        else:
+            (goods if one.chosen else bads)[one.group_id].append(good if one.chosen else bad)
+    for group in goods.keys() & bads.keys():
+        margins[group] += [good - bad for good in goods[group] for bad in bads[group]]
+    if not margins:
+        apart = zip(chain(*goods.values()), chain(*bads.values()), strict=False)
+        margins |= {place: [good - bad] for place, (good, bad) in enumerate(apart)}
+    return find_order(margins)
+
+
+def find_faults(findings: Mapping[str, float], recipe: Recipe, *, order: PairOrder | None) -> list[str]:
     """What keeps the adapter from being published, in words; [] when nothing does.
 
     Args:
-        findings: see `examine`; examples: held-out ones they were measured on.
+        findings: see `examine`; order: see `order_pairs`.
     """
-    faults = []
-    accuracy = findings.get("held_out_pair_accuracy")
-    if accuracy is not None and accuracy <= recipe.least_pair_accuracy:
-        faults.append(
-            f"{accuracy:.1%} of the held-out pairs ({examples} examples) are ordered right, more than "
-            f"{recipe.least_pair_accuracy:.0%} are wanted"
-        )
+    faults = [fault] if order and (fault := order.find_fault(least=recipe.least_pair_accuracy)) else []
     change = findings["chosen_logprob_change"]
     if change < -recipe.most_logprob_drop:
         faults.append(
