@@ -23,6 +23,7 @@ from apps.tasks.drafts import rebuild_draft, with_tokens
 from apps.tasks.models import WITH_CALLS, Attempt
 from apps.training.models import TrainingRun
 from apps.training.monitoring import raise_alarms
+from tentalis.core.field_limits import MAX_GROUP
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, profile_answers
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
 from tentalis.core.worlds import AttemptDraft
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 BY = "monitor"
 RECENT = 60
-"""Answers that are looked at together."""
+"""Answers that are looked at together, each to a task of its own."""
 RECOMPUTED = 3
 """Of those, whose log-probs are computed again."""
 
@@ -70,8 +71,13 @@ def _watch(deployment: Deployment) -> int:
 
 
 def _recent(adapter: Adapter) -> list[Attempt]:
+    """Its newest answers, one to each task."""
     answered = Attempt.objects.filter(adapter=adapter, exchange__isnull=False).order_by("-pk")
-    return list(answered.select_related("exchange").prefetch_related("steps", WITH_CALLS)[:RECENT])
+    newest: dict[int, int] = {}
+    for task, pk in answered.values_list("task_id", "pk")[: RECENT * MAX_GROUP]:
+        newest.setdefault(task, pk)
+    chosen = answered.filter(pk__in=list(newest.values())[:RECENT])
+    return list(chosen.select_related("exchange").prefetch_related("steps", WITH_CALLS))
 
 
 def _find_changes(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm]:

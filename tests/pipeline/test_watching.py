@@ -54,13 +54,18 @@ def served(project: Project, server: TruthfulServer) -> Worker:
     return worker
 
 
-def answer(worker: Worker, version: int, *, times: int = 1, **changes: Any) -> list[Attempt]:
-    """Answers whose log-probs recompute: the server says a token's is minus an eighth of its number."""
-    attempts = []
+def answer(worker: Worker, version: int, *, times: int = 1, group: int = 1, **changes: Any) -> list[Attempt]:
+    """Answers whose log-probs recompute: the server says a token's is minus an eighth of its number.
+
+    Args:
+        group: of them to a task.
+    """
+    attempts: list[Attempt] = []
     adapter = Adapter.objects.get(worker=worker, version=version)
-    task = make_task(worker.project, worker, group_size=times)
-    for index in range(times):
-        attempt = make_attempt(task, index, adapter=adapter)
+    while len(attempts) < times:
+        if len(attempts) % group == 0:
+            task = make_task(worker.project, worker, group_size=group)
+        attempt = make_attempt(task, len(attempts) % group, adapter=adapter)
         told = [-token / 8 if token != 12 else 0.0 for token in range(10, 16)]
         values = {"adapter_name": adapter.name, "finish_reason": "stop", "logprobs": pack_float32(told)}
         Exchange.objects.filter(pk=attempt.exchange_id or 0).update(**values | changes)
@@ -106,6 +111,13 @@ def test_a_canary_whose_answers_fall_apart_is_taken_back_and_quarantined(served:
     assert (deployment.canary, adapter.state) == (None, "quarantined")
     assert "no end in 100.0% of answers" in adapter.suspicion
     assert AuditEntry.objects.get(kind=Kind.CANARY_ENDED).payload["outcome"] == "harm"
+
+
+def test_many_answers_to_a_few_tasks_are_few(served: Worker, alice: User) -> None:
+    """Sixteen tries at each of four tasks, which are too long for any answer, say nothing of the canary."""
+    canary_trials.start_canary(adapter=Adapter.objects.get(version=2), percent=50, by=alice)
+    answer(served, 2, times=64, group=16, finish_reason="length")
+    assert watch_canary() == (True, "")
 
 
 def call_tools(worker: Worker, **last: Any) -> Sequence[int]:
