@@ -3,7 +3,7 @@
 import logging
 
 from django.db import transaction
-from django.db.models import Avg, Case, Count, F, Max, Q, QuerySet, Value, Variance, When
+from django.db.models import Avg, Case, Count, Exists, F, Max, OuterRef, Q, QuerySet, Value, Variance, When
 from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 BY = "canary"
 MOST_FAILURES = 500
+WORKING = ("tasks.work", "tasks.play")
+"""Links at which a task's attempts are made."""
 
 
 def start_canary(*, adapter: Adapter, percent: int, by: User) -> Deployment:
@@ -181,7 +183,9 @@ def _measure(deployment: Deployment, adapter: Adapter | None, *, failures: int) 
 
 
 def _count_failures(deployment: Deployment) -> dict[bool, int]:
-    """Tasks that got no answer at all, by whether they were the canary's: each counts as a score of 0."""
-    failed = _new_tasks(deployment).filter(state=Task.State.FAILED, failed_link="tasks.work").order_by("-pk")
+    """Tasks that got no answer at all, by whether they were the canary's: each counts as a score of 0. Those whose
+    attempts all came to an end, and failed, are measured by these."""
+    failed = _new_tasks(deployment).filter(state=Task.State.FAILED, failed_link__in=WORKING).order_by("-pk")
+    failed = failed.exclude(Exists(Attempt.objects.filter(task=OuterRef("pk"))))
     sides = [goes_to_canary(deployment, pk) for pk in failed.values_list("pk", flat=True)[:MOST_FAILURES]]
     return {True: sides.count(True), False: sides.count(False)}

@@ -144,14 +144,15 @@ def test_what_ends_a_trial_says_so_with_what_it_had_found(served: Worker, alice:
     assert ended["started_at"]
 
 
-def test_tasks_without_any_answer_count_against_the_side_that_failed(served: Worker, alice: User) -> None:
+@pytest.mark.parametrize("link", ["tasks.work", "tasks.play"])
+def test_tasks_without_any_answer_count_against_the_side_that_failed(served: Worker, alice: User, link: str) -> None:
     begin(served, alice)
     try_out(served, scores={1: 0.9, 2: 0.9}, tasks=120)
     for _ in range(120):
         task = make_task(served.project, served)
         adapter = choose_adapters(served, {task.pk: True})[task.pk]
         if adapter is not None and adapter.version == 2:
-            Task.objects.filter(pk=task.pk).update(state="failed", failed_link="tasks.work")
+            Task.objects.filter(pk=task.pk).update(state="failed", failed_link=link)
     reading = canary_trials.read_canary(
         Deployment.objects.select_related("worker__project", "canary").get(worker=served)
     )
