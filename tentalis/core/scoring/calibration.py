@@ -34,7 +34,9 @@ class TrustPolicy:
         tolerance: largest share of bad items approved (and of good ones rejected) that is still acceptable.
         prior_errors, prior_items: what is believed of an unknown rater: so many errors in so many items.
         memory_items: items of one kind (bad, good) after which an error has lost 1 - 1/e of its say.
-        drift_from, drift_to: error rates the drift detector tells apart.
+        drift_from, drift_to: error rates the drift detector tells apart. Who errs more often than `drift_from` rings it
+            again and again, and each time the run that speaks most against them is what is remembered: so it lies not
+            far below the tolerance (ADR 182).
         false_alarm_items: mean number of items between two false alarms of the detector, at least.
         correlation: how much alike errors within one sitting are (intra-class correlation).
         quarantine_below: a weight under which a rater's word is not used.
@@ -46,8 +48,8 @@ class TrustPolicy:
     prior_errors: float = 1.0
     prior_items: float = 20.0
     memory_items: float = 200.0
-    drift_from: float = 0.08
-    drift_to: float = 0.3
+    drift_from: float = 0.12
+    drift_to: float = 0.35
     false_alarm_items: float = 10_000.0
     correlation: float = 0.1
     quarantine_below: float = 0.1

@@ -107,11 +107,12 @@ def test_a_rater_with_5_per_cent_errors_keeps_its_weight() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("error_rate", "most"), [(0.02, 0.005), (0.05, 0.005), (0.08, 0.02), (0.10, 0.02)])
-def test_honest_raters_are_hardly_ever_quarantined(error_rate: float, most: float) -> None:
-    rng, alarms, runs = random.Random(1), 0, 600
+@pytest.mark.parametrize(("error_rate", "most"), [(0.10, 0.03), (0.12, 0.1)])
+def test_raters_within_the_tolerance_are_hardly_ever_quarantined(error_rate: float, most: float) -> None:
+    """In a thousand items. With a detector that began at 8 % one of four at 12 % was."""
+    rng, alarms, runs = random.Random(1), 0, 100
     for _ in range(runs):
-        weights = weigh(judge_items(rng, 200, false_approvals=error_rate, false_rejections=error_rate))
+        weights = weigh(judge_items(rng, 1_000, false_approvals=error_rate, false_rejections=error_rate))
         alarms += min(weights[POLICY.quarantine_items - 1 :]) < POLICY.quarantine_below
     assert alarms / runs <= most
 
@@ -156,8 +157,8 @@ def test_the_drift_detector_rings_rarely_without_a_change_and_soon_after_one() -
             track, rang = track.add(rng.random() < 0.4, size=1.0, policy=POLICY)
             waits += 1
     assert rings <= 3
-    # Wald: log(10,000) over the mean log-likelihood ratio, .4 log(.3/.08) + .6 log(.7/.92), is 25 items
-    assert waits / 300 == pytest.approx(25.2, rel=0.15)
+    # Wald: log(10,000) over the mean log-likelihood ratio, .4 log(.35/.12) + .6 log(.65/.88), is 37 items
+    assert waits / 300 == pytest.approx(37.4, rel=0.15)
 
 
 def test_many_items_of_one_sitting_count_for_fewer() -> None:
