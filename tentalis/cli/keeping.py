@@ -48,8 +48,7 @@ def backup(
 
     place, repository = _find(to)
     if show:
-        rows = [repository.read(backup_id).summary() for backup_id in repository.ids()]
-        print_rows(rows, LIST_COLUMNS, as_json=as_json, empty=f"no backups in {repository.root}")
+        _list_backups(repository, as_json=as_json)
         return
     keys = _find_keys(place, key, recovery_key)
     manifest = take_backup(place, repository, keys, say=_say(as_json))
@@ -140,6 +139,23 @@ def drill(
     if not as_json:
         manifest = done.restored.manifest
         typer.echo(f"{manifest.id} came back whole in {done.seconds:.0f} s: {sum(manifest.counts.values()):,} rows")
+
+
+def _list_backups(repository: "Repository", *, as_json: bool) -> None:
+    """Print them, one that cannot be read with its reason. Raises typer.Exit(1) where there is such a one."""
+    from tentalis.platform.errors import BackupError
+
+    rows, has_faults = [], False
+    for backup_id in repository.ids():
+        try:
+            rows.append(repository.read(backup_id).summary())
+        except BackupError as error:
+            rows.append({"id": backup_id, "fault": str(error)})
+            has_faults = True
+    columns = (*LIST_COLUMNS, "fault") if has_faults else LIST_COLUMNS
+    print_rows(rows, columns, as_json=as_json, empty=f"no backups in {repository.root}")
+    if has_faults:
+        raise typer.Exit(1)
 
 
 def _find(directory: Path | None) -> "tuple[Place, Repository]":

@@ -23,6 +23,7 @@ from apps.inference.providers import create_provider, open_key
 from apps.webhooks.enqueueing import enqueue_all
 from apps.webhooks.models import Delivery
 from apps.webhooks.services import create_webhook
+from tentalis.cli import main
 from tentalis.kept_models import models_directory
 from tentalis.platform.config import load_config
 from tentalis.platform.errors import BackupError, BackupUnderWayError, HomeError, RestoreError
@@ -311,7 +312,9 @@ def test_two_backups_into_one_place_do_not_meet(place: Place, keys: Keys, reposi
         take_backup(place, repository, keys)
 
 
-def test_old_backups_are_dropped_while_no_other_is_being_made(tmp_path: Path) -> None:
+def test_old_backups_are_dropped_while_no_other_is_being_made(
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     key, repository = make_key(tmp_path / "key"), Repository(tmp_path / "backups")
     nothing = Content("0" * 64, 0)
 
@@ -334,6 +337,13 @@ def test_old_backups_are_dropped_while_no_other_is_being_made(tmp_path: Path) ->
         repository.drop_old(1)
     assert len(repository.ids()) == 3
     assert [path.exists() for path in old] == [True, True, True]
+    for name in ("TENTALIS_HOME", "TENTALIS_DATABASE_URL"):
+        monkeypatch.setenv(name, place.environ[name])
+    with pytest.raises(SystemExit) as leaving:
+        main(["backup", "--list", "--json", "--to", str(repository.root)])
+    rows = json.loads(capsys.readouterr().out)
+    assert (leaving.value.code, [row["id"] for row in rows]) == (1, ["20260101", "20260102", "20260103"])
+    assert [row.get("fault", "").startswith(f"{manifest} cannot be read: ") for row in rows] == [False, False, True]
     manifest.write_bytes(whole)
     assert repository.drop_old(1) == 2
     assert repository.ids() == ["20260103"]
