@@ -5,4 +5,4 @@ from apps.operations.models import Alarm, ServerLook, SpanCursor
 
 show(ServerLook, "name away_since words latency_ms looked_at")
 show(SpanCursor, "endpoint entry_id exchange_id")
-show(Alarm, "rule words state created_at closed_at", filters="state rule", ordering=["-state", "-id"])
+show(Alarm, "rule words state created_at closed_at mail_fault", filters="state rule", ordering=["-state", "-id"])

@@ -8,8 +8,9 @@ from django.db.models import Q
 from apps.audit.kinds import Kind
 from apps.base.models import Stateful
 
-SUBJECT_CHARS, WORDS_CHARS = 100, 500
+SUBJECT_CHARS, WORDS_CHARS, MAIL_FAULT_CHARS = 100, 500, 500
 """What an alarm holds of each."""
+MOST_MAIL_TRIES = 6
 
 
 class ServerLook(models.Model):
@@ -60,6 +61,8 @@ class Alarm(Stateful):
         subject: what broke it, such as the name of a queue; "" where there is one such thing.
         words: what is wrong, as it was last found.
         told: the state that people were last told of by mail; "" for none.
+        mail_tries: how often the mail server refused the mail about its state; from `MOST_MAIL_TRIES` on it is sent no
+            more. mail_after: not before then. mail_fault: what the server said, "" where it took the last mail.
     """
 
     class State(models.TextChoices):
@@ -75,6 +78,9 @@ class Alarm(Stateful):
     state = models.CharField(max_length=8, choices=State.choices, default=State.OPEN)
     closed_at = models.DateTimeField(null=True)
     told = models.CharField(max_length=8, blank=True, default="")
+    mail_tries = models.PositiveSmallIntegerField(default=0, db_default=0)
+    mail_after = models.DateTimeField(null=True, blank=True)
+    mail_fault = models.CharField(max_length=MAIL_FAULT_CHARS, blank=True, default="", db_default="")
 
     class Meta:
         constraints = [
@@ -86,3 +92,8 @@ class Alarm(Stateful):
 
     def __str__(self) -> str:
         return f"{self.rule} {self.subject}".strip()
+
+    @property
+    def is_untellable(self) -> bool:
+        """Whether nobody is told of its state by mail any more: the mail server refused that too often."""
+        return self.told != self.state and self.mail_tries >= MOST_MAIL_TRIES

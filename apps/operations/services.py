@@ -55,7 +55,8 @@ class Watch:
         self._calm_since = {key: self._calm_since.get(key, now_s) for key in calm}
         for key, alarm in calm.items():
             if now_s - self._calm_since[key] >= CALM_S:
-                move(alarm, Alarm.State.CLOSED, by=BY, payload=_payload(alarm), closed_at=Now())
+                told = _payload(alarm)
+                move(alarm, Alarm.State.CLOSED, by=BY, payload=told, closed_at=Now(), mail_tries=0, mail_after=None)
                 logger.warning("alarm %s is over", alarm)
 
 

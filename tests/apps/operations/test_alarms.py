@@ -14,6 +14,7 @@ from django.core.cache import cache
 from django.core.mail.backends.locmem import EmailBackend
 from django.db import connection
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,13 +25,13 @@ from apps.gateway.metrics import Metrics
 from apps.inference.allowances import BudgetUse
 from apps.operations.figures import Disk, Figures, Queue, ServerFigure, Supervised, measure, measure_behind
 from apps.operations.metrics import describe
-from apps.operations.models import Alarm
+from apps.operations.models import MOST_MAIL_TRIES, Alarm
 from apps.operations.rules import RULES, Trouble, find_troubles
 from apps.operations.services import CALM_S, OPEN_COUNT, Watch
-from apps.operations.telling import tell_all
+from apps.operations.telling import MOST_AT_ONCE, tell_all
 from apps.outbox.models import Segment
 from tentalis.core.alarms import Rule
-from tests.factories import make_user
+from tests.factories import make_project, make_user
 
 FINE = Figures(
     queues=(Queue("work", open=9, held=4, expired=0, expired_s=0, oldest_s=20, dead=0),),
@@ -177,6 +178,35 @@ def test_a_mail_that_is_refused_keeps_no_other_from_being_sent(settings: Any) ->
         Alarm.objects.create(rule=rule, subject=subject, words="it waits")
     assert (tell_all(), tell_all()) == (1, 0)
     assert [message.subject for message in mail.outbox] == ["[Tentalis] queue.old work"]
+    refused = Alarm.objects.filter(rule="plugged")
+    assert refused.values_list("mail_tries", "mail_fault").get() == (1, "554 this looks like spam"), "put off"
+
+
+@pytest.mark.django_db
+def test_mails_that_are_refused_for_good_fill_no_round_and_are_given_up_with_the_reason_shown(
+    settings: Any, client: Client
+) -> None:
+    settings.EMAIL_BACKEND = f"{__name__}.Refusing"
+    settings.TENTALIS = settings.TENTALIS | {"ALARM_EMAILS": ["ops@example.org"]}
+    Alarm.objects.bulk_create(
+        Alarm(rule="plugged", subject=str(number), words="it waits") for number in range(MOST_AT_ONCE)
+    )
+    assert tell_all() == 0
+    Alarm.objects.create(rule="queue.old", subject="work", words="it waits")
+    Alarm.objects.update(mail_after=None)  # however long it is since
+    assert tell_all() == 1
+    client.force_login(make_user("olga", is_superuser=True, is_staff=True))
+    pages = reverse("admin:operations_alarm_changelist"), reverse("console:health", args=[make_project().slug])
+    for _ in range(MOST_MAIL_TRIES):
+        Alarm.objects.update(mail_after=None)
+        tell_all()
+    refused = Alarm.objects.filter(rule="plugged")
+    assert set(refused.values_list("mail_tries", flat=True)) == {MOST_MAIL_TRIES}, "nobody asks any more"
+    assert all(alarm.is_untellable for alarm in refused)
+    for page in pages:
+        assert "554 this looks like spam" in client.get(page).content.decode()
+    is_over(Watch())
+    assert set(refused.values_list("mail_tries", "mail_after")) == {(0, None)}, "that it is over is another mail"
 
 
 @pytest.fixture
