@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 RunId = Annotated[int, typer.Argument(min=1, help="Number of the run.")]
-ENDED = frozenset({"succeeded", "failed", "cancelled", "refused", "paused"})
+ENDED = frozenset({"succeeded", "failed", "cancelled", "refused"})
+WAITING = frozenset({"queued", "paused"})
 POLL_S = 1.0
 
 
@@ -115,7 +116,7 @@ def watch(
     run_id: RunId,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run's metrics as they come, until it ends; exit 1 when it fails."""
+    """Show a run's metrics as they come, and why it waits where it does, until it ends; exit 1 when it fails."""
     with open_client() as client:
         watch_run(client, run_id, as_json=as_json)
 
@@ -270,26 +271,45 @@ def _act(action: str, run_id: int, *, as_json: bool, **changes: Any) -> None:
     print_result(run, f"run {run['id']} is {run['state']}", as_json=as_json)
 
 
-def watch_run(client: "Client", run_id: int, *, as_json: bool) -> None:
-    """One line an update. Raises typer.Exit(1) where the run did not succeed."""
-    shown = 0
+def watch_run(client: "Client", run_id: int, *, as_json: bool, poll_s: float = POLL_S) -> None:
+    """One line an update, of each attempt from its first on, and why the run waits, where it does. Raises typer.Exit(1)
+    where it did not succeed."""
+    shown, attempt, waits = 0, 0, ""
     while True:
         answer = client.get_run_metrics(run_id)
+        if attempt and answer["attempt"] != attempt:
+            typer.echo(f"run {run_id} is tried again: attempt {answer['attempt']}", err=True)
+            shown = 0
+        attempt = answer["attempt"]
         for update in answer["metrics"][shown:]:
             shown += 1
             print_result(
-                {"run": run_id, "update": shown, **update},
+                {"run": run_id, "attempt": attempt, "update": shown, **update},
                 f"update {update.get('update', shown)}: {describe_update(update)}",
                 as_json=as_json,
             )
         if answer["state"] in ENDED:
             break
-        time.sleep(POLL_S)
+        waits = _tell_waiting("run", client.get_run(run_id) if answer["state"] in WAITING else answer, told=waits)
+        time.sleep(poll_s)
     if answer["state"] != "succeeded":
         typer.echo(f"run {run_id} {answer['state']}: {client.get_run(run_id)['failure']}", err=True)
         raise typer.Exit(1)
     if not as_json:
         typer.echo(f"run {run_id} succeeded")
+
+
+def _tell_waiting(what: str, row: Mapping[str, Any], *, told: str) -> str:
+    """Say why a run or course waits, where that is not what was `told`; what is told by now, "" where it does not."""
+    if row["state"] not in WAITING:
+        return ""
+    reason = row.get("waiting_reason") or row.get("reason") or f"it is {row['state']}"
+    words = f"{what} {row['id']}: {reason}"
+    if row["state"] == "paused":
+        words += f"; tentalis {what} resume {row['id']} lets it go on"
+    if words != told:
+        typer.echo(words, err=True)
+    return words
 
 
 def describe_contents(held: Mapping[str, Any]) -> str:
@@ -337,7 +357,7 @@ def learn_benchmark(
 
 def watch_course(client: "Client", course_id: int, *, as_json: bool) -> None:
     """Tell each round's end, and show the learning curve when the course has ended; exit 1 where it failed."""
-    told = 0
+    told, waits = 0, ""
     while True:
         course, curve = client.get_course(course_id), client.get_curve(course_id)["results"]
         for point in curve[1:]:
@@ -347,6 +367,7 @@ def watch_course(client: "Client", course_id: int, *, as_json: bool) -> None:
                 typer.echo(f"round {told}: {point['words']}{share}", err=True)
         if course["state"] not in ("running", "paused"):
             break
+        waits = _tell_waiting("course", course, told=waits)
         time.sleep(POLL_S)
     if as_json:
         print_json(course | {"curve": curve})

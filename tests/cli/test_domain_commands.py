@@ -25,6 +25,7 @@ from apps.tasks.models import Attempt, Step, Task
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.cli import COMMANDS
+from tentalis.cli.run import watch_run
 from tentalis.cli.task import follow_task
 from tentalis.client import Client
 from tentalis.platform.home import Home
@@ -191,6 +192,34 @@ def test_a_run_is_watched_to_its_end(signed_in: Run) -> None:
     assert signed_in("run", "describe", str(run.pk), "--name", "half the rate").code == 0
     noted = signed_in("run", "describe", str(run.pk), "--comment", "", "--tag", "rate", "--json")
     assert [noted.json[field] for field in ("name", "comment", "tags")] == ["half the rate", "", ["rate"]]
+
+
+def test_who_watches_a_run_hears_why_it_waits_and_sees_all_of_the_next_attempt(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = {"reward": 0.25}, {"reward": 0.5}
+    looks = [("running", 1, [first]), *2 * [("paused", 1, [first])], ("queued", 1, [first])]
+    looks += [("running", 2, [first]), ("succeeded", 2, [first, second])]
+    seen: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/metrics"):
+            state, attempt, metrics = looks[len(seen)]
+            seen.append(state)
+            return httpx.Response(200, json={"run": 7, "state": state, "attempt": attempt, "metrics": metrics})
+        reason = "paused by bob" if seen[-1] == "paused" else ""
+        return httpx.Response(200, json={"id": 7, "state": seen[-1], "waiting_reason": reason})
+
+    with Client("http://platform.test/", transport=httpx.MockTransport(answer)) as client:
+        watch_run(client, 7, as_json=False, poll_s=0)
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "run 7: paused by bob; tentalis run resume 7 lets it go on",
+        "run 7: it is queued",
+        "run 7 is tried again: attempt 2",
+    ]
+    updates = ["update 1: reward 0.250", "update 1: reward 0.250", "update 2: reward 0.500"]
+    assert said.out.splitlines() == [*updates, "run 7 succeeded"]
 
 
 def test_a_run_says_what_it_learns_from(signed_in: Run) -> None:

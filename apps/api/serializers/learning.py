@@ -188,6 +188,7 @@ class RunMetricsOut(serializers.Serializer[Any]):
 
     run = serializers.IntegerField()
     state = serializers.CharField()
+    attempt = serializers.IntegerField(help_text="0: none was sent yet. Metrics are those of this one.")
     metrics = serializers.ListField(child=serializers.DictField())
 
 

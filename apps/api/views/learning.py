@@ -234,7 +234,8 @@ class RunViewSet(ResourceViewSet):
     def metrics(self, request: Request, pk: str) -> Response:
         """The run's metrics, one mapping an update."""
         run = self.get_object()
-        return Response(RunMetricsOut({"run": run.pk, "state": run.state, "metrics": run.metrics}).data)
+        told = {"run": run.pk, "state": run.state, "attempt": run.attempt, "metrics": run.metrics}
+        return Response(RunMetricsOut(told).data)
 
     @extend_schema(responses=ReturnOut)
     @action(detail=True)
