@@ -16,7 +16,10 @@ pytest.importorskip("tinker", reason="the client of Tinker is not installed: pip
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, ProviderBusyError, ProviderRefusedError
 from gpu_workers.artifacts import path_from_uri
+from gpu_workers.backends.tinker.engine_adapter import RemoteModel, ServiceFailedError, TinkerEngine
+from gpu_workers.backends.tinker.service import find_service, open_client
 from gpu_workers.engine import Engine
+from gpu_workers.engine.jobs import Job, SamplingOptions
 from gpu_workers.runner import run
 from tentalis.core.contracts import TrainResult
 from tests.gpu_workers.learning.training_factory import make_rollouts, make_spec, tiny_model
@@ -187,6 +190,26 @@ def test_what_it_cannot_do_is_refused_in_words(client: ModelClient, url: str) ->
     metrics = httpx.get(f"{url}/metrics", timeout=30).text
     assert re.search(r'vllm:request_success_total\{finished_reason="(length|stop)",model_name="base"\} \d', metrics)
     assert "vllm:num_requests_running 0.0" in metrics
+
+
+class Unsendable:
+    """A sampler whose client does not even send what it is asked."""
+
+    def sample(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError("the event loop is closed")
+
+
+def test_what_the_client_does_not_even_send_is_under_way_no_more() -> None:
+    address = find_service()
+    client = open_client(address, name="tests")
+    engine = TinkerEngine(client, address, name="base", model=MODEL, base=tiny_model())
+    model = RemoteModel("base", engine.base.model, "", MODEL, sampler=Unsendable())
+    job = Job(model, [PROMPT], SamplingOptions(seed=0))
+    engine.submit(job)
+    assert isinstance(job.error, ServiceFailedError)
+    assert "sampling by base: RuntimeError: the event loop is closed" in str(job.error)
+    assert engine.scheduler.running_rows == 0
+    assert engine.stop(drain_s=0)
 
 
 def test_without_a_key_or_a_model_it_does_not_open(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -212,18 +212,23 @@ class TinkerEngine:
         with self._lock:
             self.scheduler.running_rows += job.unfinished
         for index, prompt in enumerate(job.prompts):
-            asked = sampler.sample(
-                types.ModelInput.from_ints(list(prompt)),
-                options.n if options.max_tokens else 1,
-                params,
-                include_prompt_logprobs=options.prompt_logprobs is not None,
-                topk_prompt_logprobs=options.prompt_logprobs or 0,
-                topk_sample_logprobs=options.top_logprobs or 0,
-            )
-            asked.future().add_done_callback(partial(self._settle, job, index))
+            answered: Future[types.SampleResponse]
+            try:
+                answered = sampler.sample(
+                    types.ModelInput.from_ints(list(prompt)),
+                    options.n if options.max_tokens else 1,
+                    params,
+                    include_prompt_logprobs=options.prompt_logprobs is not None,
+                    topk_prompt_logprobs=options.prompt_logprobs or 0,
+                    topk_sample_logprobs=options.top_logprobs or 0,
+                ).future()
+            except Exception as error:  # noqa: BLE001  what was not even sent has failed as any other
+                answered = Future()
+                answered.set_exception(error)
+            answered.add_done_callback(partial(self._settle, job, index))
 
     def _settle(self, job: Job, index: int, answered: "Future[types.SampleResponse]") -> None:
-        """Write one prompt's answer into its job, in the client's thread."""
+        """Write one prompt's answer into its job, in the client's thread; in ours where it was not even sent."""
         deltas: list[Delta] = []
         with self._idle:
             self.scheduler.running_rows -= job.options.n
