@@ -163,11 +163,15 @@ def _load_attempts(tasks: Collection[int]) -> Mapping[int, Attempts]:
     rows = Attempt.objects.filter(task__in=tasks, state=Attempt.State.ANSWERED).order_by("index")
     attempts: dict[int, dict[int, tuple[int, float | None]]] = defaultdict(dict)
     columns = ("task_id", "task__project_id", "index", "pk", "outcome", "score_details__checked_by")
-    trusts: dict[int, Trust] = {}
-    for task, project, index, pk, outcome, judges in rows.values_list(*columns):
-        if judges and trusts.setdefault(project, Trust(project)).find_aside({"checked_by": judges}):
-            outcome = None  # what the checks found is no truth: a judge that is below its bar said it
-        attempts[task][index] = pk, outcome
+    told = list(rows.values_list(*columns))
+    judged: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for _, project, _, pk, _, judges in told:
+        if judges:
+            judged[project][pk] = {"checked_by": judges}
+    asides = {pk: aside for project, of_it in judged.items() for pk, aside in Trust(project).find_asides(of_it).items()}
+    for task, _, index, pk, outcome, _ in told:
+        is_lost = pk in asides and asides[pk].has_outcome  # no truth: a judge that is below its bar said it
+        attempts[task][index] = pk, None if is_lost else outcome
     return attempts
 
 

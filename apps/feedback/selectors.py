@@ -29,10 +29,11 @@ def effective_judgement(task: Task) -> dict[int, EffectiveJudgement]:
 
 def effective_judgements(tasks: Sequence[Task], trust: Trust | None = None) -> dict[int, dict[int, EffectiveJudgement]]:
     """Task id -> attempt id -> judgement, for every attempt of tasks of one project. Five queries, one more where a
-    judge had a word.
+    judge had a word, and two where one that had is below its bar.
 
     What was retracted counts for nothing, and so does what was said of a gold item. What a judge that is below its bar
-    by now had said is set aside: an AI manager's words, and the scorers that asked it. Of one author only the last
+    by now had said is set aside: an AI manager's words, the scorers that asked it, and what checks come to where nobody
+    else settles it. Of one author only the last
     feedback with a number in it counts, trusted by its trust times the author's weight (how often they were right).
     How judgements become rewards: `tentalis.core.learning.rewards`.
     """
@@ -45,7 +46,7 @@ def effective_judgements(tasks: Sequence[Task], trust: Trust | None = None) -> d
     trust = trust or Trust(tasks[0].project_id)
     ratings, unheard = _load_ratings(tasks, trust)
     every = [attempt for of_task in attempts.values() for attempt in of_task]
-    asides = {one.pk: aside for one in every if (aside := trust.find_aside(one.score_details))}
+    asides = trust.find_asides({one.pk: one.score_details for one in every})
     scores = _load_scores(every, asides)
     found = {
         task: judge_attempts([scores[one.pk] for one in of_task], ratings[task], _find_copies(of_task))
@@ -149,7 +150,7 @@ def _load_scores(attempts: Sequence[Attempt], asides: Mapping[int, Aside]) -> di
     for pk, aside in asides.items():
         weights[pk] |= dict.fromkeys(aside.scorers, 0.0)
     unchecked = {pk for pk, aside in asides.items() if aside.has_outcome}
-    combined = _combine_others([one for one in attempts if one.pk in asides], asides)
+    combined = _combine_others([one for one in attempts if one.pk in asides and asides[one.pk].scorers], asides)
     rows = Attempt.objects.order_by().filter(
         pk__in=list(weights), step_scores__step__isnull=False, step_scores__score__isnull=False
     )
@@ -171,7 +172,7 @@ def _load_scores(attempts: Sequence[Attempt], asides: Mapping[int, Aside]) -> di
             score=combined.get(one.pk, one.score),
             outcome=None if one.pk in unchecked else one.outcome,
             step_votes=votes[one.pk],
-            verified_steps={} if one.pk in unchecked else verified[one.pk],
+            verified_steps=verified[one.pk],
         )
         for one in attempts
     }

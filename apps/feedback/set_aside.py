@@ -1,11 +1,12 @@
 """How far what was said counts, and what judges said that are below their bar by now: set aside, and said to be."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from apps.calibration.selectors import weights_of
+from apps.checks.withholding import withhold_fallen
 from apps.feedback.models import Feedback
 from apps.judges.models import JudgeProbe, name_llm_manager
 from apps.judges.selectors import JudgeKey, find_below, find_fallen, say_below
@@ -19,14 +20,22 @@ SUPERVISOR = "supervisor"
 MOST_AUTHOR_CHARS = 120
 OUTCOME_SCORERS = frozenset({"outcome", "step_verifier"})
 """Those that say what the checks found."""
+_VERIFIED = ("pk", "outcome", "verification__checks")
 
 
 class Aside(NamedTuple):
-    """What of an attempt is the word of a judge that is below its bar: of which scorers, and whether what the checks
-    found is among it; and which judge that is, in words."""
+    """What of an attempt is the word of a judge that is below its bar.
+
+    Args:
+        scorers: that asked it, or say what it said in the checks.
+        words: which judge that is.
+        checks: what the checks found without it, as a verification keeps it; None: it was not asked there.
+        has_outcome: whether nobody knows without it what they come to.
+    """
 
     scorers: frozenset[str]
     words: str
+    checks: Sequence[Mapping[str, Any]] | None = None
     has_outcome: bool = False
 
 
@@ -44,15 +53,28 @@ class Trust:
     def _below(self) -> Mapping[JudgeKey, JudgeProbe]:
         return find_below(self.project_id)
 
-    def find_aside(self, score_details: Mapping[str, Any]) -> Aside | None:
-        """What is set aside of an attempt's scores; None where all of them count."""
-        judge, checked_by = score_details.get("judge", {}), score_details.get("checked_by", [])
-        scored = find_fallen(self._below, [judge]) if judge else None
-        checked = find_fallen(self._below, checked_by) if checked_by else None
-        if (probe := scored or checked) is None:
-            return None
-        scorers = frozenset(judge["scorers"]) if scored else frozenset()
-        return Aside(scorers | OUTCOME_SCORERS if checked else scorers, say_below(probe), checked is not None)
+    def find_asides(self, score_details: Mapping[int, Mapping[str, Any]]) -> dict[int, Aside]:
+        """Attempt id -> what is set aside of its scores, of those where anything is. One query more where a judge had a
+        word in checks.
+
+        Args:
+            score_details: attempt id -> as it is stored; `judge` and `checked_by` are enough.
+        """
+        found: dict[int, Aside] = {}
+        for pk, details in score_details.items():
+            judge = details.get("judge", {})
+            if judge and (probe := find_fallen(self._below, [judge])) is not None:
+                found[pk] = Aside(frozenset(judge["scorers"]), say_below(probe))
+        checked = {pk: judges for pk, details in score_details.items() if (judges := details.get("checked_by"))}
+        fallen = [pk for pk, judges in checked.items() if find_fallen(self._below, judges) is not None]
+        for pk, outcome, checks in Attempt.objects.filter(pk__in=fallen).values_list(*_VERIFIED) if fallen else ():
+            without = withhold_fallen(self._below, checked[pk], outcome=outcome, checks=checks or [])
+            assert without is not None
+            is_lost = without.outcome is None
+            of_scorers = found.get(pk, Aside(frozenset(), without.words))
+            scorers = of_scorers.scorers | OUTCOME_SCORERS if is_lost else of_scorers.scorers
+            found[pk] = Aside(scorers, of_scorers.words, without.checks, is_lost)
+        return found
 
     def silence(self, feedback: Feedback, *, of_hint: bool = False) -> str:
         """Why what a judge said does not count, or does not teach as a hint; "" where it does.

@@ -9,8 +9,9 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from apps.audit.kinds import Kind
 from apps.audit.services import record
+from apps.checks.withholding import withhold_fallen
 from apps.evals.holding import find_held_out
-from apps.judges.selectors import find_below, find_fallen
+from apps.judges.selectors import find_below
 from apps.outbox.services import final_write
 from apps.scoring.answers import Answer, read_answers
 from apps.scoring.models import StepLabel
@@ -109,12 +110,14 @@ def _completions() -> int:
 def _verify(attempts: QuerySet[Attempt]) -> Iterator[Verified]:
     found = list(attempts)
     below = find_below(found[0].task.project_id) if any("checked_by" in one.score_details for one in found) else {}
-    found = [one for one in found if find_fallen(below, one.score_details.get("checked_by", [])) is None]
     answers = read_answers(attempt.pk for attempt in found)
     for attempt in found:
         answer, said = answers[attempt.pk], read_verification(attempt)
         if said is not None and isinstance(answer, Answer):
-            yield Verified(attempt, answer, said)
+            judges = attempt.score_details.get("checked_by", [])
+            without = withhold_fallen(below, judges, outcome=said.outcome, checks=said.checks)
+            if without is None or without.outcome is not None:
+                yield Verified(attempt, answer, said)
 
 
 def _complete(worker: Worker, verified: Sequence[Verified]) -> dict[int, float]:

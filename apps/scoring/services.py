@@ -15,6 +15,7 @@ from apps.audit.services import record_many, write_entry
 from apps.base.inserting import insert
 from apps.calibration.services import record_comparisons
 from apps.checks.graders import ATTEMPTS_AT_ONCE, Graders, convene_graders
+from apps.checks.withholding import name_asked
 from apps.inference.errors import raise_if_paced
 from apps.inference.judges import VOTES, Voter, find_voter
 from apps.inference.metering import charge
@@ -194,12 +195,11 @@ def score_attempts(task: Task, attempts: Sequence[Attempt], panel: ScoringPanel)
 def _find_heard(judges: Sequence[Mapping[str, Any]], verification: Verification | None) -> Sequence[Mapping[str, Any]]:
     """Those of the judges that had a word in what was found out of an answer: who was asked is named with its model
     (`Graders.name`)."""
-    parts, named = list(verification.checks) if verification and judges else [], set()
+    parts, named = list(verification.checks) if verification and judges else [], set[str]()
     while parts:
         part = parts.pop()
         parts += part.get("parts", [])
-        if part.get("share") is not None:
-            named |= set(part.get("grader", "").removeprefix("judge ").split(", "))
+        named |= name_asked(part)
     return [judge for judge in judges if judge["model"] in named]
 
 

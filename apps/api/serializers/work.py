@@ -1,5 +1,6 @@
 """Workers, tasks, attempts and steps."""
 
+from functools import cached_property
 from typing import Any
 
 from django.core.validators import RegexValidator
@@ -18,6 +19,7 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
+from apps.feedback.set_aside import OUTCOME_SCORERS, Trust
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.training.provenance import trace_attempts
@@ -302,17 +304,34 @@ class AttemptOut(RowOut[Attempt]):
 
     project = serializers.CharField(source="task.project.slug")
     scores = serializers.SerializerMethodField(help_text="Of the attempt as a whole, by scorer.")
+    withheld = serializers.SerializerMethodField(
+        help_text="What of outcome and scores counts no more, for the judge that said it is below its bar: outcome, "
+        'names of scorers, and why. "": all of it counts.'
+    )
 
     class Meta:
         model = Attempt
         fields = (
             "id project task index worker adapter exchange state text answer error outcome score score_details scores "
-            "missing_steps elapsed_s created_at"
+            "withheld missing_steps elapsed_s created_at"
         )
 
     def get_scores(self, attempt: Attempt) -> list[dict[str, Any]]:
         whole = [score for score in attempt.step_scores.all() if score.step_id is None]
         return list(ScoreOut(whole, many=True).data)
+
+    @cached_property
+    def _trusts(self) -> dict[int, Trust]:
+        """By project, each read once for all that is shown."""
+        return {}
+
+    def get_withheld(self, attempt: Attempt) -> str:
+        trust = self._trusts.setdefault(attempt.task.project_id, Trust(attempt.task.project_id))
+        aside = trust.find_asides({attempt.pk: attempt.score_details}).get(attempt.pk)
+        if aside is None or not aside.scorers:
+            return ""
+        names = [*(["outcome"] if aside.has_outcome else []), *sorted(aside.scorers - OUTCOME_SCORERS)]
+        return f"{', '.join(names)}: {aside.words}"
 
 
 class AttemptDetailOut(AttemptOut):

@@ -11,7 +11,7 @@ from django.db.models import Count, Prefetch, QuerySet, prefetch_related_objects
 from apps.accounts.models import Project, User
 from apps.audit.models import AuditEntry
 from apps.feedback.models import Feedback, Hint, Review, StepFeedback
-from apps.feedback.set_aside import Trust
+from apps.feedback.set_aside import Aside, Trust
 from apps.outbox.kinds import OF_A_TASK
 from apps.outbox.models import Segment
 from apps.scoring.models import StepScore
@@ -46,6 +46,13 @@ class AttemptView:
     words: Sequence[StepFeedback]
     rollout: Any
     uses: Sequence[Use] = ()
+    aside: Aside | None = None
+
+    @property
+    def checks(self) -> Sequence[Mapping[str, Any]]:
+        """What the checks found; the word of a judge that is below its bar by now is unscored."""
+        kept = (self.attempt.verification or {}).get("checks", ())
+        return kept if self.aside is None or self.aside.checks is None else self.aside.checks
 
     @property
     def turns(self) -> Sequence[EpisodeTurn]:
@@ -172,11 +179,12 @@ def show_task(task: Task, *, user: User) -> TaskView:
         words[word.attempt_id, word.step_id].append(word)
     history = AuditEntry.objects.filter(subject_type="task", subject_id=task.pk).order_by("-id")[:HISTORY]
     trust = Trust(task.project_id)
+    asides = trust.find_asides({attempt.pk: attempt.score_details for attempt in attempts})
     return TaskView(
         task=task,
         withheld={one.pk: why for one in feedback if (why := trust.silence(one, of_hint=True))},
         user=user,
-        attempts=[_view_attempt(attempt, scores, words, uses[attempt.pk]) for attempt in attempts],
+        attempts=[_view_attempt(one, scores, words, uses[one.pk], asides.get(one.pk)) for one in attempts],
         feedback=feedback,
         hints=list(Hint.objects.filter(feedback__in=feedback)),
         reviews=list(Review.objects.filter(task=task).select_related("claimed_by")),
@@ -222,6 +230,7 @@ def _view_attempt(
     scores: Mapping[tuple[int, int | None], Sequence[StepScore]],
     words: Mapping[tuple[int, int | None], Sequence[StepFeedback]],
     uses: Sequence[Use],
+    aside: Aside | None,
 ) -> AttemptView:
     steps = [
         StepView(step, scores.get((attempt.pk, step.pk), ()), words.get((attempt.pk, step.pk), ()))
@@ -234,4 +243,5 @@ def _view_attempt(
         words=words.get((attempt.pk, None), ()),
         rollout=getattr(attempt, "rollout", None),
         uses=uses,
+        aside=aside,
     )

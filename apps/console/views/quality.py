@@ -16,6 +16,7 @@ from apps.feedback import gold, rules
 from apps.feedback.favours import screen_project
 from apps.feedback.judges import find_named_judges
 from apps.feedback.models import Feedback, GoldItem
+from apps.feedback.unnamed import count_unnamed
 from apps.judges.selectors import list_judges
 from apps.pipeline import flow
 
@@ -24,12 +25,15 @@ from apps.pipeline import flow
 @project_view(Right.REVIEWS_READ)
 def show_quality(request: HttpRequest, scene: Scene) -> HttpResponse:
     only = "" if _sees_all(scene) else scene.user.handle
+    probed = list_judges(scene.project, find_named_judges(scene.project)) if _sees_probes(scene) else []
+    below = [one.standing.probe for one in probed if one.standing.probe and one.standing.barred]
     context = {
         "view": quality.show_quality(scene.project, only=only),
         "sees_all": _sees_all(scene),
         "fits": find_fits(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
         "scorers": quality.find_scorers(scene.project) if _sees_all(scene) and scene.may(Right.RUNS_READ) else (),
-        "probed": list_judges(scene.project, find_named_judges(scene.project)) if _sees_probes(scene) else (),
+        "probed": probed,
+        "unnamed": count_unnamed(scene.project, below),
         "favours": FavourScreen.objects.filter(project=scene.project).first() if _sees_all(scene) else None,
         "may_probe": scene.may(Right.EVALS_WRITE),
         "gold": gold.list_gold(scene.project) if _sees_all(scene) else (),

@@ -26,6 +26,7 @@ from apps.feedback.managers import ManagerWord
 from apps.feedback.managers.verdict import VerdictManager
 from apps.feedback.models import Feedback, Hint, Review
 from apps.feedback.selectors import effective_judgement, find_hint
+from apps.feedback.unnamed import count_unnamed
 from apps.inference.models import Exchange, Provider
 from apps.judges.models import JudgeProbe, tell_judge
 from apps.judges.selectors import find_standing
@@ -359,6 +360,32 @@ def test_whoever_asked_a_judge_that_fell_is_set_aside_and_shown_as_withheld(
         assert f"Withheld: {said}" in client.get(page).content.decode()
 
 
+def test_words_that_name_no_judge_are_counted_and_shown_where_one_fell(
+    project: Project, box: Provider, alice: User
+) -> None:
+    """By managers that ask a judge, before its probe ended; they count on, unless the manager is quarantined."""
+    words = JudgementInput(score=0.9)
+
+    def say(author: str, judge: dict[str, object] | None = None) -> None:
+        task = make_chat_task(project, ["first"], state=Task.State.LEARNING)
+        store_feedback(task, words, source="ai", author=author, judge=judge or {})
+
+    for author in ("agent:rubric:chat", "agent:rubric:chat", "agent:rubric:desk", "agent:verdict:echo", "agent:llm:a"):
+        say(author)
+    say("agent:rubric:chat", tell_judge(box.pk, "judge"))
+    client = Client()
+    client.force_login(alice)
+    page = reverse("console:quality", args=["shop"])
+    assert "name no judge" not in client.get(page).content.decode()
+    row = note_probe(project, "below", provider=box)
+    say("agent:rubric:chat")
+    assert count_unnamed(project, [row]) == {"agent:rubric:chat": 2, "agent:verdict:echo": 1}
+    told = " ".join(client.get(page).content.decode().split())
+    assert "they count on: 2 words of" in told
+    Rater.objects.create(project=project, handle="agent:rubric:chat", kind="agent", quarantined_at=timezone.now())
+    assert count_unnamed(project, [row]) == {"agent:verdict:echo": 1}
+
+
 def test_of_a_signal_that_a_rule_gave_only_the_judges_hint_is_withheld(project: Project, box: Provider) -> None:
     task = make_chat_task(project, ["first"], state=Task.State.LEARNING)
     words = JudgementInput(steps=[StepRating(attempt_index=0, step_index=None, score=0.1)], hint_text="Be brief.")
@@ -414,6 +441,34 @@ def test_a_check_that_no_judge_was_asked_for_stays_a_truth(
     score_tasks([task.pk])
     (attempt,) = task.attempts.all()
     assert attempt.score_details["checked_by"] == [tell_judge(box.pk, "judge")], "the other's name begins like its own"
+
+
+def test_what_another_settles_stands_when_a_judge_that_was_asked_too_falls(
+    project: Project, box: Provider, server: FakeModelServer, alice: User
+) -> None:
+    """The judge's own word is withheld, where it counts and where it is shown."""
+    project.weight_profiles = {"chat": {"outcome": 1.0}}
+    project.save()
+    judge = {"check": "judge", "rubric": "Be right.", "model": "box/judge", "min": 1.0}
+    checks = [{"any": [judge, judge | {"model": "box/second", "min": 0.1}]}]
+    server.models.append("second")
+    settled, alone = (make_chat_task(project, ["first"], checks=given) for given in (checks, [judge]))
+    score_tasks([settled.pk])
+    score_tasks([alone.pk])
+    row = note_probe(project, "below", provider=box)
+    said = f"the judge box/judge is below its bar (probe {row.pk}), and trains nothing"
+    (judged,) = effective_judgement(settled).values()
+    assert (judged.reward, judged.reward_source, judged.set_aside) == (1.0, "verified", said)
+    (judged,) = effective_judgement(alone).values()
+    assert (judged.reward, judged.set_aside) == (None, said)
+    caller = Caller(create_token(user=alice, name="test", scopes=Right.values, project=None, by=alice)[1])
+    client = Client()
+    client.force_login(alice)
+    for task, withheld, is_verified in ((settled, "", True), (alone, f"outcome: {said}", False)):
+        (attempt,) = task.attempts.all()
+        assert caller.send("GET", f"attempts/{attempt.pk}").body["withheld"] == withheld
+        page = client.get(reverse("console:task", args=["shop", task.pk])).content.decode()
+        assert (said in page, "<span>Verified <" in page) == (True, is_verified)
 
 
 def test_a_verdict_manager_says_which_model_it_judged_by(project: Project) -> None:
