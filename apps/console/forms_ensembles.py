@@ -6,6 +6,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project
+from apps.workers.kinds import find_kind
 from apps.workers.models import Ensemble
 from tentalis.core.field_limits import (
     ENSEMBLE_WAIT_S,
@@ -23,10 +24,7 @@ class EnsembleForm(forms.Form):
         max_length=64,
         help_text=_("Lower-case letters, digits, - and _. Callers of the gateway ask for the model ensemble/name."),
     )
-    members = forms.CharField(
-        label=_("Members"),
-        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"}),
-    )
+    members = forms.MultipleChoiceField(label=_("Members"), widget=forms.CheckboxSelectMultiple)
     wait_s = forms.IntegerField(
         label=_("Seconds to wait for the others"),
         min_value=1,
@@ -37,18 +35,17 @@ class EnsembleForm(forms.Form):
 
     def __init__(self, *args: Any, project: Project, ensemble: Ensemble | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        names = ", ".join(project.workers.filter(is_active=True).values_list("name", flat=True))
-        self.fields["members"].help_text = _(
-            "Names of %(least)s to %(most)s workers, one a line. Where their answers leave it open, a lot decides for "
-            "each conversation. There are: %(names)s."
-        ) % {"least": MIN_ENSEMBLE_MEMBERS, "most": MAX_ENSEMBLE_MEMBERS, "names": names or "–"}
+        offered = [one.name for one in project.workers.filter(is_active=True) if find_kind(one.kind).asks_model]
+        kept = [] if ensemble is None else ensemble.members
+        field: Any = self.fields["members"]
+        field.choices = [(name, name) for name in sorted({*offered, *kept})]
+        field.help_text = _(
+            "%(least)s to %(most)s. Where their answers leave it open, a lot decides for each conversation."
+        ) % {"least": MIN_ENSEMBLE_MEMBERS, "most": MAX_ENSEMBLE_MEMBERS}
         if ensemble is not None:
             del self.fields["name"]
-
-    def clean_members(self) -> list[str]:
-        return str(self.cleaned_data["members"]).replace(",", " ").split()
 
 
 def read_ensemble(ensemble: Ensemble) -> dict[str, Any]:
     """The form's initial values."""
-    return {"members": "\n".join(ensemble.members), "wait_s": ensemble.wait_s}
+    return {"members": ensemble.members, "wait_s": ensemble.wait_s}

@@ -214,6 +214,7 @@ def find_manager_pages(scene: Scene) -> dict[str, str]:
         "worker_change": path("worker-change", scene.worker.name),
         "ensemble_new": path("ensemble-new"),
         "ensemble_change": path("ensemble-change", _ask_together(scene).name),
+        "ensemble_remove": path("ensemble-remove", _ask_together(scene).name),
         "provider_new": path("provider-new"),
         "provider_change": path("provider-change", scene.project.providers.earliest("pk").pk),
         "token_limits": path("token-limits", ApiToken.objects.get(key_id="e2e").pk),
@@ -258,7 +259,8 @@ def _experiment(scene: Scene, asked: QuerySet[Evaluation]) -> Experiment:
 
 
 def _ask_together(scene: Scene) -> Ensemble:
-    return Ensemble.objects.create(project=scene.project, name="both", members=[scene.worker.name, "trial"])
+    members = [scene.worker.name, "trial"]
+    return Ensemble.objects.get_or_create(project=scene.project, name="both", defaults={"members": members})[0]
 
 
 def _ask_at_length(scene: Scene) -> Task:

@@ -3,11 +3,22 @@
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from apps.accounts.rights import Right
 from apps.console.forms_ensembles import EnsembleForm, read_ensemble
-from apps.console.views.frame import Scene, fill_in, leave, posted, project_view, show
+from apps.console.views.frame import (
+    Confirmation,
+    Scene,
+    act,
+    ask,
+    fill_in,
+    find_page,
+    leave,
+    posted,
+    project_view,
+    show,
+)
 from apps.workers import ensembles
 from apps.workers.models import Ensemble
 
@@ -41,13 +52,28 @@ def change_ensemble(request: HttpRequest, scene: Scene, name: str) -> HttpRespon
     return show(request, scene, "ensemble_form", {"form": form, "ensemble": ensemble}, status=status)
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 @project_view(Right.WORKERS_WRITE)
 def delete_ensemble(request: HttpRequest, scene: Scene, name: str) -> HttpResponse:
     ensemble = ensemble_or_404(scene, name)
-    ensembles.delete_ensemble(ensemble=ensemble, by=scene.user)
-    messages.success(request, _("%(name)s is removed; its members stay.") % {"name": ensemble.model})
+    if request.method == "GET":
+        return ask(request, scene, _ask_to_delete(scene, ensemble))
+    done = _("%(name)s is deleted; its members stay.") % {"name": ensemble.model}
+    act(request, done, lambda: ensembles.delete_ensemble(ensemble=ensemble, by=scene.user))
     return leave(scene, "worker-list")
+
+
+def _ask_to_delete(scene: Scene, ensemble: Ensemble) -> Confirmation:
+    return Confirmation(
+        title=_("Delete %(name)s?") % {"name": ensemble.model},
+        lines=(
+            _("Callers of the gateway that ask for it are refused from then on."),
+            _("Its members stay, and so does what they answered: %(names)s.") % {"names": ", ".join(ensemble.members)},
+        ),
+        button=_("Delete"),
+        back=find_page(scene, "ensemble-change", ensemble.name),
+        back_words=ensemble.model,
+    )
 
 
 def ensemble_or_404(scene: Scene, name: str) -> Ensemble:

@@ -65,6 +65,7 @@ def test_managers_pages_are_shown_to_managers_and_refused_to_reviewers(scene: Sc
         "worker_change",
         "ensemble_new",
         "ensemble_change",
+        "ensemble_remove",
     }
     bob = sign_in(make_user("bob"))
     for name in readable | writing:

@@ -140,6 +140,7 @@ QUERIES: Mapping[str, int] = {
     "worker_change": 14,
     "ensemble_new": 12,
     "ensemble_change": 12,
+    "ensemble_remove": 12,
     "provider_new": 10,
     "provider_change": 10,
     "attempt_compare": 12,
