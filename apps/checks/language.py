@@ -627,9 +627,9 @@ def _asks_nobody(run: Run) -> RunAsking:
 
 
 def read_checks(
-    specs: Any, *, where: str = "checks", find: Find | None = None, facts: Facts = MappingProxyType({})
+    specs: Any, *, where: str = "checks", find: Find | None = None, facts: Facts | None = MappingProxyType({})
 ) -> list[Check]:
-    """One check, or a list of them, with the facts of the task or item they are for."""
+    """One check, or a list of them, with the facts of the task or item they are for; None: not known yet."""
     if isinstance(specs, Mapping):
         return [read_check(specs, where=where, find=find, facts=facts)]
     if not isinstance(specs, Sequence) or isinstance(specs, str) or len(specs) > MOST_PARTS:

@@ -102,6 +102,14 @@ def read_written(project: Project, spec: Any) -> Check:
     return check
 
 
+def require_readable(project: Project, specs: Any) -> None:
+    """Raises BadInputError at `checks`, where these cannot check many tasks whose facts are not known yet."""
+    try:
+        read_checks(specs, find=find_named(project), facts=None)
+    except CheckError as error:
+        raise BadInputError.at("checks", str(error)) from None
+
+
 def settle_checks(
     project: Project, specs: Any, *, find: Find | None = None, facts: Facts | None = None
 ) -> list[Any] | None:

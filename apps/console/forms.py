@@ -219,7 +219,15 @@ class TaskFileForm(PlacedForm):
         ],
     )
 
-    field_order = ("worker", "environment", "file", "text", "form", "rows", "group_size")
+    checks = CheckField(
+        help_text=_("Of tasks whose row brings none. What it wants of each, {order}, is a column of the file.")
+    )
+
+    field_order = ("worker", "environment", "file", "text", "form", "rows", "checks", "group_size")
+
+    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
+        super().__init__(*args, project=project, **kwargs)
+        self.fields["checks"].offer(project)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
@@ -230,6 +238,7 @@ class TaskFileForm(PlacedForm):
             "text": text,
             "form": data.get("form") or guess_form(name, text),
             "rows": data.get("rows") or "",
+            "checks": data.get("checks"),
         }
         data["said"]["name"] = getattr(self.files.get("file"), "name", "")
         return data

@@ -26,8 +26,9 @@ from apps.accounts.services import require_right
 from apps.adapters import jobs as adapter_jobs
 from apps.adapters import services as adapters
 from apps.adapters.models import Adapter
-from apps.base.errors import BadInputError, ConflictError, TentalisError, log_and_continue
+from apps.base.errors import ConflictError, TentalisError, log_and_continue
 from apps.calibration import jobs as calibration_jobs
+from apps.checks.services import require_readable
 from apps.conversations import asked
 from apps.evals import asking
 from apps.evals import importing as runs_of_others
@@ -355,7 +356,7 @@ def submit_rows(*, rows: Sequence[TaskRow], **to: Unpack[tasks.Submission]) -> l
 
 
 def import_file(
-    *, text: str, form: str, rows: str = "", name: str = "", **to: Unpack[tasks.Submission]
+    *, text: str, form: str, rows: str = "", name: str = "", checks: Any = None, **to: Unpack[tasks.Submission]
 ) -> list[Task] | RowImport:
     """Accept what a file holds, all of it or none: tasks to be done, or finished work with its judgement.
 
@@ -363,6 +364,7 @@ def import_file(
         form: see `tentalis.core.task_files`.
         rows: what it holds (`tentalis.core.judged_files`); "" tells that by its first line.
         name: the file's.
+        checks: of tasks whose row says none; None: the project's defaults for the environment.
     Returns:
         The tasks, whose work is started; of finished work the import that makes tasks of it in the background.
     Raises:
@@ -370,9 +372,9 @@ def import_file(
     """
     kind = importing.find_kind(text, form=form, rows=rows)
     if kind == TASKS:
-        return submit_rows(rows=tasks.read_file(text, form=form), **to)
-    if (group_size := to.get("group_size")) is not None:
-        raise BadInputError.at("group_size", f"wanted none: {kind} are done already, found {group_size}")
+        require_readable(to["project"], checks or ())
+        return submit_rows(rows=tasks.read_file(text, form=form, checks=checks), **to)
+    importing.require_none_of_tasks(kind, group_size=to.get("group_size"), checks=checks)
     return importing.start(
         project=to["project"],
         by=to["by"],

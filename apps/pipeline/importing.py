@@ -1,6 +1,7 @@
 """Finished work out of a file: made into tasks that learn, chunk by chunk, so that a killed process costs one chunk."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import transaction
 
@@ -27,10 +28,24 @@ def find_kind(text: str, *, form: str, rows: str) -> str:
     return kind
 
 
-def look_into(text: str, *, form: str, rows: str) -> Sequence[TaskRow | JudgedRow]:
-    """What would be imported. Raises BadInputError naming each line that is not what is wanted."""
+def look_into(text: str, *, form: str, rows: str, checks: Any = None) -> Sequence[TaskRow | JudgedRow]:
+    """What would be imported. Raises BadInputError naming each line that is not what is wanted.
+
+    Args:
+        checks: of tasks whose row says none.
+    """
     kind = find_kind(text, form=form, rows=rows)
-    return read_file(text, form=form) if kind == TASKS else importing.read_judged(text, kind=kind)
+    if kind == TASKS:
+        return read_file(text, form=form, checks=checks)
+    require_none_of_tasks(kind, checks=checks)
+    return importing.read_judged(text, kind=kind)
+
+
+def require_none_of_tasks(kind: str, **told: Any) -> None:
+    """Raises BadInputError for what is said of tasks to be done, where work is done already."""
+    for name, value in told.items():
+        if value is not None:
+            raise BadInputError.at(name, f"wanted none: {kind} are done already, found {value!r:.80}")
 
 
 def start(

@@ -264,12 +264,17 @@ def keep_tasks(made: Sequence[Task], by: User) -> None:
     )
 
 
-def read_file(text: str, *, form: str) -> list[TaskRow]:
-    """The tasks of a file, which are not checked further. Raises BadInputError naming lines, at `text`."""
+def read_file(text: str, *, form: str, checks: Any = None) -> list[TaskRow]:
+    """The tasks of a file, which are not checked further. Raises BadInputError naming lines, at `text`.
+
+    Args:
+        checks: of those whose row says none.
+    """
     try:
-        return read_task_rows(text, form=form, most=LIMITS.import_tasks)
+        rows = read_task_rows(text, form=form, most=LIMITS.import_tasks)
     except TaskFileError as error:
         raise _refuse_file(error) from None
+    return [row if row.checks is not None else row._replace(checks=checks) for row in rows]
 
 
 def _refuse_file(error: TaskFileError) -> BadInputError:

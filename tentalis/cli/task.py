@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, Worker, print_json, print_result, print_row, print_rows
+from tentalis.cli.output import AsJson, Check, Limit, Project, Worker, print_json, print_result, print_row, print_rows
 from tentalis.cli.reading import read_bytes, read_text
 from tentalis.cli.session import choose_project, list_rows, open_client
 from tentalis.core.field_limits import MAX_GROUP
@@ -93,6 +93,7 @@ def import_tasks(
     rows: Annotated[
         str, typer.Option(help="tasks, preferences, sft, kto or stepwise; default: as its first line looks.")
     ] = "",
+    check: Check = "",
     as_json: AsJson = False,
 ) -> None:
     """Submit the tasks of a file, or finished work with its judgement, all of it or none.
@@ -113,6 +114,7 @@ def import_tasks(
             environment=environment or _fit_environment(client, slug, worker),
             worker=worker or None,
             group_size=group_size,
+            checks={"use": check} if check else None,
         )
     _print_made(made, as_json=as_json)
 

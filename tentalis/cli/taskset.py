@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tentalis.cli.output import AsJson, Limit, Project, print_result, print_row, print_rows
+from tentalis.cli.output import AsJson, Check, Limit, Project, print_result, print_row, print_rows
 from tentalis.cli.session import choose_project, list_rows, open_client
 from tentalis.cli.task import read_rows_file
 
@@ -48,7 +48,7 @@ def add(
         str, typer.Argument(help="FILE.csv, .jsonl, .txt, .parquet or .zip; -: input; empty: one of the options.")
     ] = "",
     split: Split = "held_out",
-    check: Annotated[str, typer.Option(help="NAME or NAME@VERSION of a check: of rows that bring none.")] = "",
+    check: Check = "",
     tasks: Annotated[list[int] | None, typer.Option("--task", help="Tasks of the project, by number.")] = None,
     sessions: Annotated[list[int] | None, typer.Option("--session", help="Sessions, by number.")] = None,
     count: Annotated[int | None, typer.Option(min=1, help="So many that the environment makes up.")] = None,

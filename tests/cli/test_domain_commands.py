@@ -72,6 +72,8 @@ def test_who_follows_a_task_hears_that_it_waits_for_a_person_and_where(capsys: p
 def test_a_file_of_tasks_goes_in(signed_in: Run, tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text('{"prompt": "One", "reference": "1"}\n{"prompt": "Two"}\n')
+    refused = signed_in("task", "import", str(file), "--check", "short")
+    assert "checks.use: wanted a check of this project, found none named 'short'" in refused.err
     made = signed_in("task", "import", str(file), "--group-size", "2", "--json")
     assert made.json["count"] == 2
     assert [task.prompt for task in Task.objects.filter(pk__in=made.json["tasks"]).order_by("pk")] == ["One", "Two"]

@@ -252,6 +252,11 @@ class TaskFileIn(ManyTasksIn):
         help_text="What it holds; the others than tasks as jsonl or packed, in TRL's formats. Default: as it looks.",
     )
     name = TextField(required=False, max_length=200, help_text="The file's, which is kept with what is imported.")
+    checks = AnyJSONField(
+        required=False, allow_null=True,
+        help_text='Of tasks whose row says none: a check or a list of them, such as {"use": "polite@2"}. '
+        "Default: the project's for the environment; []: none.",
+    )  # fmt: skip
     text = TextField(
         max_length=LIMITS.import_chars,
         help_text=f"At most {LIMITS.import_tasks:,} tasks, or {LIMITS.import_rows:,} rows of finished work.",

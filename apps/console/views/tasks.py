@@ -110,7 +110,7 @@ def import_tasks(request: HttpRequest, scene: Scene) -> HttpResponse:
         try:
             if "check" in request.POST:
                 said = form.cleaned_data["said"]
-                rows = look_into(said["text"], form=said["form"], rows=said["rows"])
+                rows = look_into(said["text"], form=said["form"], rows=said["rows"], checks=said["checks"])
                 context |= {"count": len(rows), "rows": rows[:PREVIEWED], "is_kept": form.keep_file()}
                 status = 200
             elif isinstance(made := _submit_file(scene, form.cleaned_data), RowImport):

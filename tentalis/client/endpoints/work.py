@@ -91,8 +91,10 @@ class Work(Sender[Answer]):
         name: str | None = None,
         worker: str | None = None,
         group_size: int | None = None,
+        checks: Any = None,
     ) -> Answer:
-        """Submit what a file holds, all of it or none: tasks, or finished work with its judgement."""
+        """Submit what a file holds, all of it or none: tasks, or finished work with its judgement; `checks`: of tasks
+        whose row says none."""
         return self._post(
             "tasks/import",
             project=project,
@@ -103,6 +105,7 @@ class Work(Sender[Answer]):
             name=name,
             worker=worker,
             group_size=group_size,
+            checks=checks,
         )
 
     def take_from_sessions(

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Member, Project, Role, User
 from apps.audit.models import AuditEntry
+from apps.checks.models import NamedCheck
 from apps.console.models import SavedView
 from apps.evals.holding import is_held_out
 from apps.evals.models import Evaluation
@@ -163,6 +164,17 @@ def test_a_file_of_tasks_is_taken_whole_or_not_at_all(as_alice: Caller, project:
     assert as_alice.post("tasks/import", body | {"environment": "moon", "text": good}).status == 400
     assert Task.objects.count() == 2
 
+    short = {"check": "length", "max": 9}
+    NamedCheck.objects.create(project=project, name="short", version=1, spec=short)
+    own = {"check": "exact", "value": "a"}
+    rows = [{"prompt": "One?", "checks": own}, {"prompt": "Two?"}, {"prompt": "Three?", "checks": []}]
+    sent = body | {"form": "jsonl", "text": "\n".join(map(json.dumps, rows)), "checks": {"use": "short"}}
+    checked = as_alice.post("tasks/import", sent)
+    found = Task.objects.filter(pk__in=checked.body["tasks"]).order_by("pk").values_list("checks", flat=True)
+    assert list(found) == [[own], [{"use": "short@1", "is": short}], None]
+    unknown = as_alice.post("tasks/import", sent | {"checks": {"use": "long"}})
+    assert unknown.body["errors"] == {"checks": ["checks.use: wanted a check of this project, found none named 'long'"]}
+
 
 def test_a_packed_file_of_tasks_is_read_and_what_is_none_is_refused_by_name(
     as_alice: Caller, project: Project, worker: Worker
@@ -193,6 +205,8 @@ def test_finished_work_comes_in_by_the_door_of_tasks(
     assert as_bob.post("tasks/import", body).status == 403
     refused = as_alice.post("tasks/import", body | {"rows": "sft"})
     assert (refused.status, refused.body["errors"]["text"][0][:7]) == (400, "line 1:"), refused
+    refused = as_alice.post("tasks/import", body | {"checks": []})
+    assert refused.body["errors"] == {"checks": ["wanted none: preferences are done already, found []"]}
 
 
 def test_a_task_of_a_taskset_takes_what_is_right_from_its_item(

@@ -8,6 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from apps.accounts.models import Project, User
+from apps.checks.models import NamedCheck
 from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from apps.workers.models import Worker
@@ -127,10 +128,14 @@ def test_a_file_of_tasks_is_looked_at_then_taken(alice: User, project: Project, 
     told = " ".join(seen.content.decode().split())
     assert "<td>has at most 20 characters</td><td>customer: Ann</td>" in told
     assert "Name a fruit.,&quot;{" in told, "a browser chooses no file again, so the text stands in the form"
+    NamedCheck.objects.create(project=project, name="short", version=1, spec={"check": "length", "max": 9})
+    data["checks"] = "short@1"
+    assert "<td>passes short@1</td>" in client.post(address, data | pasted | {"check": "1"}).content.decode()
     file = SimpleUploadedFile("tasks.txt", "Say hello.\n\nSay goodbye.\n".encode("utf-8-sig"))
     taken = client.post(address, data | pasted | {"file": file}, follow=True).content.decode()
     assert "2 tasks are queued." in taken
     assert [task.prompt for task in Task.objects.order_by("pk")] == ["Say hello.", "Say goodbye."]
+    assert {task.checks[0]["use"] for task in Task.objects.all()} == {"short@1"}
 
 
 @pytest.mark.parametrize(

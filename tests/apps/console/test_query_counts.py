@@ -27,7 +27,7 @@ QUERIES: Mapping[str, int] = {
     "task_long": 21,
     "failed_task": 17,
     "task_new": 15,  # checks to choose from
-    "task_import": 15,
+    "task_import": 16,
     "feedback": 18,  # what its tokens and the reviewer's word are worth
     "reviews": 24,  # names for its filters, and the time it may take
     "review": 18,
@@ -36,7 +36,7 @@ QUERIES: Mapping[str, int] = {
     "proposal": 10,
     "proposals_decided": 10,
     "proposal_rules": 10,
-    "quality": 19,  # judges and their probes, who favours whom
+    "quality": 20,  # judges and their probes, who favours whom
     "manager_run": 13,
     "manager_adapter": 13,
     "rater": 14,
