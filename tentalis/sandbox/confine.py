@@ -11,7 +11,7 @@ from typing import Final
 
 from tentalis.sandbox import kernel
 from tentalis.sandbox.copying import copy_tree
-from tentalis.sandbox.limits import Limits, Wall
+from tentalis.sandbox.limits import LEFT_BEHIND, Limits, Wall
 
 INNER_ID: Final = 1000
 """Everybody's user and group in a sandbox."""
@@ -23,8 +23,6 @@ PROXY_ENVIRONMENT: Final = dict.fromkeys(("https_proxy", "HTTPS_PROXY"), f"http:
 MOUNT_POINT: Final = "mnt"
 """In the store: where every sandbox mounts its own tmpfs, seen by nobody else."""
 MAX_DESCRIPTORS: Final = 1024
-_LEFT_BEHIND: Final = {"shm_rmid_forced": b"1", "msgmni": b"16", "sem": b"250 32000 32 128"}
-"""Limits of an IPC namespace: 16 queues; 128 sets of 250 semaphores."""
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _HIDDEN: Final = ("kcore", "keys", "timer_list", "sysrq-trigger", "kallsyms", "kmsg", "latency_stats", "sched_debug")
 _BOUND: Final = kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_NOSUID | kernel.MS_NODEV
@@ -124,10 +122,10 @@ def _limit_what_stays() -> bool:
     to goes with the last one, so that whoever is ended for want of memory leaves none full. False where the kernel lets
     nobody but root say so."""
     try:
-        for name, value in _LEFT_BEHIND.items():
+        for name, value in LEFT_BEHIND.items():
             descriptor = os.open(f"/proc/sys/kernel/{name}", os.O_WRONLY | os.O_CLOEXEC)
             try:
-                os.write(descriptor, value)
+                os.write(descriptor, value.encode())
             finally:
                 os.close(descriptor)
     except OSError:

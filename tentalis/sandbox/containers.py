@@ -23,11 +23,11 @@ from tentalis.sandbox.contained import ROOT, START
 from tentalis.sandbox.embedded import OUTER_ID
 from tentalis.sandbox.engine import MAX_WORDS_CHARS, Engine, EngineError
 from tentalis.sandbox.errors import SandboxError, SandboxLostError, SandboxRefusedError, SandboxUnavailableError
-from tentalis.sandbox.limits import Limits
+from tentalis.sandbox.limits import LEFT_BEHIND, Limits
 from tentalis.sandbox.packing import ENTRY_COSTS_BYTES, PIECE_BYTES
 from tentalis.sandbox.sandbox import Sandbox
 from tentalis.sandbox.store import SKELETON, Image, Store
-from tentalis.sandbox.system_calls import compile_filters
+from tentalis.sandbox.system_calls import compile_filters, compile_outliving_filter
 
 LABEL: Final = "tentalis.sandbox.host"
 _NO_WAY_OUT: Final = "has no proxy: its sandboxes have no network at all"
@@ -43,6 +43,9 @@ LACKS: Final = {
     },
 }
 """Of what `Limits` promises."""
+OWN_ROOTS: Final = frozenset({"name=rootless", "name=userns"})
+"""What a daemon says of itself whose containers' root is not the machine's: kernels may refuse it limits of what stays
+behind (`LEFT_BEHIND`), and a container that is to have them would not start."""
 BEGIN_WITHIN_S: Final = 60.0
 GONE_WITHIN_S: Final = 30.0
 _NOT_IN_IMAGES: Final = ("dev", "proc")
@@ -151,9 +154,10 @@ class Containers:
             raise SandboxUnavailableError(
                 f"wanted a {self.name} that limits memory and processes, found one that does not"
             )
+        self._may_limit = OWN_ROOTS.isdisjoint(self._info.get("SecurityOptions") or ())
         self._filters: Sequence[bytes] = ()
         with contextlib.suppress(SandboxUnavailableError):  # the daemon's own filter is there without us
-            self._filters = compile_filters()
+            self._filters = [*compile_filters(), *(() if self._may_limit else (compile_outliving_filter(),))]
         self.swept = self._sweep()
         self._importing: dict[str, asyncio.Task[str]] = {}
 
@@ -250,6 +254,7 @@ class Containers:
                 "MemorySwap": limits.memory_bytes,
                 "PidsLimit": limits.processes,
                 "ShmSize": limits.disk_bytes,
+                "Sysctls": {f"kernel.{name}": value for name, value in LEFT_BEHIND.items() if self._may_limit},
                 "Tmpfs": dict.fromkeys(OWN_DIRECTORIES, self._file_system(limits)),
                 "LogConfig": {"Type": "none"},  # what its agent answers is nobody else's
                 "Binds": [] if has_system else ["/usr:/usr:ro"],

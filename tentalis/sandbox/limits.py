@@ -17,6 +17,9 @@ _RANGES: Final = {
     "network_bytes": (0, 2**40),
     "connections": (1, 256),
 }
+LEFT_BEHIND: Final = {"shm_rmid_forced": "1", "msgmni": "16", "sem": "250 32000 32 128"}
+"""Of a sandbox's own IPC namespace, by the names in /proc/sys/kernel: memory that nobody is attached to is free; 16
+queues; 128 sets of 250 semaphores."""
 MAX_ALLOWED: Final = 64
 MAX_PLACE_CHARS: Final = 260
 

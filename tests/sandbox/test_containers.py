@@ -86,6 +86,8 @@ def test_a_container_is_asked_for_with_everything_that_holds_it_in(engine: str, 
     assert not held["Privileged"]
     assert not {"CapAdd", "Devices", "PidMode", "VolumesFrom"} & set(held)
     assert (held["Memory"], held["MemorySwap"], held["PidsLimit"]) == (64 * 2**20, 64 * 2**20, 10)
+    left_behind = {"kernel.shm_rmid_forced": "1", "kernel.msgmni": "16", "kernel.sem": "250 32000 32 128"}
+    assert (held["IpcMode"], held["Sysctls"]) == ("private", left_behind)
     assert int(order["User"].partition(":")[0]) > 1000
     assert set(held["Tmpfs"]) == {"/work", "/tmp"}
     for told in held["Tmpfs"].values():
@@ -95,6 +97,17 @@ def test_a_container_is_asked_for_with_everything_that_holds_it_in(engine: str, 
     assert held["LogConfig"] == {"Type": "none"}
     assert (held["AutoRemove"], order["StdinOnce"]) == (True, True)
     assert not any(name.startswith("TENTALIS") for name in order["Env"])
+
+
+@pytest.mark.parametrize("told", ["name=rootless", "name=userns"])
+def test_a_daemon_whose_root_is_not_the_machines_is_not_asked_for_what_kernels_refuse_it(
+    engine: str, tape: Tape, tmp_path: Path, told: str
+) -> None:
+    ((status, text),) = tape.answers["GET /info"]
+    tape.answers["GET /info"] = [[status, json.dumps(json.loads(text) | {"SecurityOptions": [told]})]]
+    ask(engine, tape, tmp_path)
+    (order,) = tape.bodies(CREATE)
+    assert order["HostConfig"]["Sysctls"] == {}
 
 
 def test_what_another_host_left_is_removed_first(engine: str, tape: Tape, tmp_path: Path) -> None:
