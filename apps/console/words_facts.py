@@ -1,16 +1,21 @@
 """What runs, verdicts, manifests and settings call things, in words: one table for every page that lists such facts."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext as now_in_words
 from django.utils.translation import gettext_lazy as _
 
 from apps.console.selectors.metrics import WORDS
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS
 from apps.evals.models import Item
+from apps.worlds.registry import WORLDS
 
 Words = str | Promise
+_OWN_PANEL, _DRAWN_PANEL = re.compile(r"own/([^/]+)/[0-9a-f]+(?:/[0-9a-f]+)?"), re.compile(r"([^/]+)/(\d+)/(\d+)")
+"""Names of panels, as `apps.evals.panels` gives them: environment; environment, size and draw."""
 
 
 class Named(NamedTuple):
@@ -185,10 +190,23 @@ def name_fact(name: str) -> Named:
     return Named(said[:1].upper() + said[1:])
 
 
-def say_item_set(name: str) -> str:
-    """`rates@1/held_out` as "rates@1, held out"; any other set by its name."""
+def say_item_set(name: str, tasksets: Sequence[str] = ()) -> str:
+    """`rates@1/held_out` as "rates@1, held out", a gate's panel by what is on it; any other set by its name.
+
+    Args:
+        tasksets: those that the items of a project's own panel may be of.
+    """
     taskset, _slash, split = name.rpartition("/")
-    return f"{taskset}, {Item.Split(split).label.lower()}" if "@" in taskset and split in Item.Split.values else name
+    if "@" in taskset and split in Item.Split.values:
+        return f"{taskset}, {Item.Split(split).label.lower()}"
+    if (own := _OWN_PANEL.fullmatch(name)) and (world := WORLDS.get(own[1])):
+        if len(tasksets) == 1:
+            return now_in_words("held-out items of %(taskset)s") % {"taskset": tasksets[0]}
+        return now_in_words("own held-out items, %(world)s") % {"world": world.label}
+    if (drawn := _DRAWN_PANEL.fullmatch(name)) and (world := WORLDS.get(drawn[1])):
+        told = {"size": drawn[2], "world": world.label, "draw": int(drawn[3]) + 1}
+        return now_in_words("%(size)s made-up tasks, %(world)s, draw %(draw)s") % told
+    return name
 
 
 def name_choice(name: str, value: Any) -> Words:

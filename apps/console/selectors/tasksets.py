@@ -11,6 +11,7 @@ from django.db.models import Count, Max, Q, QuerySet
 from apps.accounts.models import Project
 from apps.base.pages import take_page
 from apps.console.words_checks import say_check
+from apps.console.words_facts import say_item_set
 from apps.evals.models import Evaluation, Item, Taskset
 from tentalis.core.learning.gate import find_items_needed, minimum_detectable_effect
 
@@ -24,9 +25,9 @@ EFFECTS = (0.2, 0.1, 0.05, 0.02)
 
 @dataclass(frozen=True)
 class PanelRow:
-    """Tasks a world made up for the gate, and how many models have met them."""
+    """Held-out tasks of the gate, in words, and how many models have met them."""
 
-    name: str
+    words: str
     worker: str
     items: int
     models: int
@@ -82,7 +83,26 @@ def find_panels(project: Project) -> list[PanelRow]:
         .annotate(most=Max("items"), models=Count("pk"), last=Max("created_at"))
         .order_by("-last")[:PANELS]
     )
-    return [PanelRow(row["item_set"], row["worker__name"], row["most"], row["models"], row["last"]) for row in rows]
+    tasksets = _find_held_out_names(project) if any(row["item_set"].startswith("own/") for row in rows) else {}
+    return [
+        PanelRow(
+            say_item_set(row["item_set"], tasksets.get(row["item_set"].removeprefix("own/").partition("/")[0], ())),
+            row["worker__name"],
+            row["most"],
+            row["models"],
+            row["last"],
+        )
+        for row in rows
+    ]
+
+
+def _find_held_out_names(project: Project) -> Mapping[str, Sequence[str]]:
+    """Environment -> the names of the project's tasksets with held-out items there, but for those of benchmarks."""
+    rows = Taskset.objects.filter(project=project, benchmarks=None, items__split=Item.Split.HELD_OUT)
+    found: dict[str, list[str]] = {}
+    for environment, name in rows.order_by("name").values_list("environment", "name").distinct():
+        found.setdefault(environment, []).append(name)
+    return found
 
 
 def find_tasksets(project: Project, *, before: int | None = None) -> tuple[list[TasksetRow], int | None]:

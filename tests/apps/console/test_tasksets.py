@@ -14,7 +14,7 @@ from apps.feedback.models import Feedback
 from apps.tasks.models import Task
 from apps.workers.models import Worker
 from tests.apps.console.builders import sign_in
-from tests.factories import make_judged_task
+from tests.factories import make_judged_task, make_measured
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +53,18 @@ def test_a_taskset_is_made_filled_split_and_frozen(client: Client, project: Proj
     client.post(path("taskset-add", taskset.pk), {"split": "skills", "text": "Name a lake."})
     assert [str(one) for one in Taskset.objects.order_by("version")] == ["exam@1", "exam@2"]
     assert "exam@2" in client.get(path("taskset-list")).content.decode()
+
+
+def test_what_the_gate_measured_on_is_named_as_people_name_it(client: Client, project: Project, worker: Worker) -> None:
+    make_measured(worker, None, [1.0] * 3, items="own/chat/1f0c")
+    make_measured(worker, None, [1.0] * 3, items="desk/300/0")
+    asked = path("taskset-list")
+    page = client.get(asked).content.decode()
+    assert "own held-out items, Chat" in page, "nobody knows which they are"
+    assert "300 made-up tasks, Ticket desk, draw 1" in page
+    taskset = Taskset.objects.create(project=project, name="exam", version=1, environment="chat")
+    Item.objects.create(taskset=taskset, prompt="Two?", split="held_out", content_hash="0", bands=[0])
+    assert "held-out items of exam" in client.get(asked).content.decode()
 
 
 def test_an_item_is_deleted_by_who_may_while_its_set_changes_and_nothing_was_measured(
