@@ -37,6 +37,7 @@ def login(
     if token_file is not None:
         token = _read_token(token_file)
     else:
+        typer.echo(f"signing in to {address}", err=True)
         name = username or typer.prompt("User name")
         password = typer.prompt("Password", hide_input=True)
         with Client(address) as client:

@@ -314,6 +314,7 @@ def test_signing_in_by_password(run: Run, live_server: LiveServer, monkeypatch: 
     monkeypatch.setattr("getpass.getpass", lambda prompt="", stream=None: sys.stdin.readline().strip())
     outcome = run("login", "--url", live_server.url, "-u", "alice")
     assert outcome.code == 0, outcome
+    assert f"signing in to {live_server.url}\n" in outcome.err
     assert "signed in" in outcome.out
     assert run("whoami", "--json").json["username"] == "alice"
 

@@ -20,6 +20,10 @@ def attempt(username: str, password: str, *, address: str = "192.0.2.1", **data:
     return answer.status_code
 
 
+def test_the_page_says_where_one_signs_in() -> None:
+    assert "To the Tentalis at testserver" in Client().get(SIGN_IN).content.decode()
+
+
 def test_the_right_password_signs_in_and_is_audited(alice: User) -> None:
     assert attempt("alice", "alice-has-a-password") == 302
     entry = AuditEntry.objects.get(kind=Kind.USER_SIGNED_IN)

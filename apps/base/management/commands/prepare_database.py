@@ -38,11 +38,30 @@ class Command(BaseCommand):
             if admin_url:
                 prepare_roles(admin_url, owner=owner, app=app)
         except psycopg.Error as error:
-            raise CommandError(f"the roles cannot be made: {' '.join(str(error).split())}") from None
+            said = " ".join(str(error).split())
+            raise CommandError(f"the roles cannot be made: {said}{_say_cause(error, owner=owner[0])}") from None
         _connect_as_owner(owner_url)
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
         with transaction.atomic(), connection.cursor() as cursor:
             grant_rights(cursor, app=app[0], append_only=find_append_only(), read_only=READ_ONLY)
+
+
+def _say_cause(error: psycopg.Error, *, owner: str) -> str:
+    """What another installation has to do with it, as far as the words of Postgres tell; "" where nothing.
+
+    The roles are the cluster's, and what keeps two starts apart is a lock of one database.
+    """
+    if isinstance(error, psycopg.errors.UniqueViolation) or "concurrently updated" in str(error):
+        return (
+            f". Another installation makes roles of these names ({owner}, …) in the same Postgres just now: give each "
+            "roles of its own in TENTALIS_DATABASE_URL and TENTALIS_MIGRATION_DATABASE_URL, or a Postgres"
+        )
+    if "password authentication failed" in str(error):
+        return (
+            ". A Postgres answers there that does not know this password: another installation's, which took the port "
+            "first? Start this one again, or say TENTALIS_POSTGRES_PORT"
+        )
+    return ""
 
 
 def find_append_only() -> list[str]:
