@@ -91,7 +91,7 @@ FIELD_WORDS: dict[str, tuple[Words, Words]] = {
     ),
     "least_pair_accuracy": (
         _("Minimum pair accuracy"),
-        _("Share of pairs of which more must be ordered right: refused where the validation pairs show that fewer are."),
+        _("Share of pairs of which more must be ordered right; refused where the validation pairs show fewer."),
     ),
     "most_logprob_drop": (
         _("Maximum log-prob drop"),

@@ -5,7 +5,7 @@ better answer gained on the other since the policy it is compared with. A policy
 prefer may move far, but as far one way as the other.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import NormalDist, fmean
 from typing import Final, NamedTuple
@@ -79,7 +79,7 @@ class PairOrder(NamedTuple):
         }
 
 
-def find_order(margins: Mapping[Hashable, Sequence[float]]) -> PairOrder | None:
+def find_order(margins: Mapping[int, Sequence[float]]) -> PairOrder | None:
     """Sum up how pairs are ordered; None of none.
 
     Args:

@@ -93,8 +93,8 @@ class Recipe(Checked):
         nll_coef: weight of the chosen answer's negative log-likelihood a token, beside DPO's and IPO's loss.
         kto_desirable, kto_undesirable: weight of KTO's good and bad answers, once both sides weigh the same.
         held_out_share: share of the tasks that preferences and demonstrations are checked on instead of learnt from.
-        least_pair_accuracy: share of pairs of which more must be ordered right: what is not shown by the held-out ones to
-            fall short of it is left to the gate; of preferences and single judgements alone.
+        least_pair_accuracy: share of pairs of which more must be ordered right: what held-out pairs do not show to fall
+            short of it is left to the gate; of preferences and single judgements alone.
         most_logprob_drop: nats a token that the held-out good answers may lose.
         most_length_drift: by how much the mean length of answers may change, relative.
     """
