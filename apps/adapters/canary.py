@@ -13,7 +13,6 @@ from apps.adapters.models import Adapter, Deployment
 from apps.audit.kinds import Kind
 from apps.audit.services import record
 from apps.base.errors import BadInputError, ConflictError
-from apps.workers.models import Worker
 from tentalis.core.field_limits import MAX_TRIED_PERCENT
 
 
@@ -36,18 +35,6 @@ def require_share(percent: int) -> None:
         raise BadInputError.at("percent", f"wanted a whole number from 1 to {MAX_TRIED_PERCENT}, found {percent}")
 
 
-def lock_deployment(worker: Worker, *, end_user: str) -> Deployment:
-    """The deployment of a worker, or of a person, locked in the running transaction; made where there is none."""
-    Deployment.objects.get_or_create(worker=worker, end_user=end_user)
-    return Deployment.objects.select_for_update().get(worker=worker, end_user=end_user)
-
-
-def hold_served(adapter: Adapter) -> None:
-    """Keep what serves an adapter's line from moving while the running transaction lasts; nothing is made."""
-    rows = Deployment.objects.filter(worker=adapter.worker_id, end_user__in={adapter.end_user, ""})
-    list(rows.order_by("pk").select_for_update().values_list("pk"))
-
-
 def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> Deployment:
     """Give an adapter, which the server has loaded, its share of the tasks above `after_task`.
 
@@ -56,7 +43,7 @@ def open_canary(adapter: Adapter, *, percent: int, after_task: int, by: str) -> 
         ConflictError: another one is being tried.
     """
     with transaction.atomic():
-        deployment = lock_deployment(adapter.worker, end_user=adapter.end_user)
+        deployment = Deployment.lock(adapter.worker, end_user=adapter.end_user)
         require_triable(look_again(adapter), percent=percent)
         if deployment.canary_id is not None:
             raise ConflictError(f"{adapter.worker.name} has a canary already: end that one first")

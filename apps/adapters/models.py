@@ -1,5 +1,6 @@
 """Adapters, the verdicts on them, and what serves which worker."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -102,6 +103,14 @@ class Adapter(Stateful):
         return self.name
 
     @property
+    def lineage(self) -> Iterator["Adapter"]:
+        """Itself and all that it continues, the newest first."""
+        one: Adapter | None = self
+        while one is not None:
+            yield one
+            one = one.parent
+
+    @property
     def is_awaiting(self) -> bool:
         """Whether the gate will go on with it, when others have done what its verdict waits for."""
         return self.state == self.State.CANDIDATE and bool(self.waits_for)
@@ -190,6 +199,18 @@ class Deployment(Timestamped):
 
     def __str__(self) -> str:
         return f"{self.worker}{f' for {self.end_user}' if self.end_user else ''}: {self.adapter or 'base model'}"
+
+    @staticmethod
+    def lock(worker: Worker, *, end_user: str) -> "Deployment":
+        """The deployment of a worker, or of a person, locked in the running transaction; made where there is none."""
+        Deployment.objects.get_or_create(worker=worker, end_user=end_user)
+        return Deployment.objects.select_for_update().get(worker=worker, end_user=end_user)
+
+    @staticmethod
+    def hold(adapter: Adapter) -> None:
+        """Keep what serves an adapter's line from moving while the running transaction lasts; nothing is made."""
+        rows = Deployment.objects.filter(worker=adapter.worker_id, end_user__in={adapter.end_user, ""})
+        list(rows.order_by("pk").select_for_update().values_list("pk"))
 
     @property
     def project_id(self) -> int:

@@ -13,7 +13,7 @@ from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import permitted
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.canary import clear_canary, end_trial_of, hold_served, lock_deployment, look_again
+from apps.adapters.canary import clear_canary, end_trial_of, look_again
 from apps.adapters.errors import AdapterBrokenError, WrongLineError
 from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.selectors import BASE, find_deployed, find_deployment, find_fallback, find_returning
@@ -163,7 +163,7 @@ def promote_verified(adapter_id: int, *, by: str) -> None:
     if find_trial_before(adapter) is None:
         serve(adapter)
     with final_write():
-        hold_served(adapter)
+        Deployment.hold(adapter)
         if (trial := find_trial_before(adapter)) is not None:
             _hold_back(adapter, trial, by=by)
             return
@@ -212,7 +212,7 @@ def find_outdated(adapter: Adapter) -> str:
     Somebody took that back meanwhile, and what was just judged continues it. What serves is locked in the running
     transaction.
     """
-    hold_served(adapter)
+    Deployment.hold(adapter)
     verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
     serving = find_deployed(adapter.worker, end_user=adapter.end_user)
     now = serving.name if serving else ""
@@ -250,7 +250,7 @@ def promote(*, adapter: Adapter, by: User) -> Deployment:
     permitted.require(adapter, "promoted")
     serve(adapter)
     with transaction.atomic():
-        lock_deployment(adapter.worker, end_user=adapter.end_user)
+        Deployment.lock(adapter.worker, end_user=adapter.end_user)
         adapter.state = _require_still_promotable(adapter)
         if adapter.state == Adapter.State.CANDIDATE:
             words = {"words": "promoted without proof, by a person"}
@@ -286,7 +286,7 @@ def suspect(*, adapter: Adapter, by: User, reason: str) -> Adapter:
     _require_reason(reason, "what is suspicious")
     permitted.require(adapter, "suspected")
     with transaction.atomic():
-        lock_deployment(adapter.worker, end_user=adapter.end_user)
+        Deployment.lock(adapter.worker, end_user=adapter.end_user)
         quarantine(adapter, reason=reason.strip(), by=by.handle)
     return adapter
 
@@ -366,7 +366,7 @@ def _go_back(deployment: Deployment, *, by: str) -> Deployment:
     if target is not None:
         serve(target)
     with transaction.atomic():
-        now = lock_deployment(deployment.worker, end_user=deployment.end_user)
+        now = Deployment.lock(deployment.worker, end_user=deployment.end_user)
         if now.adapter_id != deployment.adapter_id:
             found = now.adapter.name if now.adapter else BASE
             raise ConflictError(f"{now.worker.name} is served by {found} by now: look again before you roll back")
@@ -389,7 +389,7 @@ def deploy(worker: Worker, adapter: Adapter | None, *, by: str, kind: Kind, end_
         barred = Adapter.objects.values_list("barred", flat=True).get(pk=adapter.pk)
         if barred:
             raise IllegalMoveError(f"{adapter.name} cannot be put into service: {barred}")
-    deployment = lock_deployment(worker, end_user=end_user)
+    deployment = Deployment.lock(worker, end_user=end_user)
     before = deployment.adapter
     if before is not None and adapter is not None and before.pk == adapter.pk:
         return deployment

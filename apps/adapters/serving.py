@@ -1,16 +1,23 @@
-"""Adapters on the servers of their workers: loaded under immutable names, proved to be what serves, freed when idle.
+"""Adapters on the servers of their workers: loaded under immutable names, proved to be what serves, freed when idle;
+for a measurement also at a part of their strength.
 
 A name is never given other weights, a directory is never written again, and nothing is loaded in place: vLLM would
 change policy in the middle of an answer and keep the prefixes of the old weights.
 """
 
 import hashlib
+import json
 import logging
+import os
+import shutil
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from tempfile import mkdtemp
 
+from django.conf import settings
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -18,9 +25,10 @@ from apps.adapters.artifacts import MANIFEST, path_of, read_manifest
 from apps.adapters.errors import AdapterNotServableError, WrongAdapterServedError
 from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.adapters.vllm_compat import require_servable
+from apps.adapters.weights import CONFIG, WEIGHTS
 from apps.base.errors import TentalisError, log_and_continue
 from apps.inference.client import ModelClient
-from apps.inference.errors import AdapterNameTakenError, ModelNotServedError
+from apps.inference.errors import AdapterNameTakenError, ModelNotServedError, ProviderRefusedError
 from apps.inference.provider_kinds import find_kind
 from apps.inference.services import client_for, clients_for, open_clients
 from apps.workers.models import Worker
@@ -36,6 +44,8 @@ _PROBE = [{"role": "user", "content": "ready?"}]
 _PROBE_TOKENS = 8
 PIN_KEPT = timedelta(hours=1)
 """So long after its first call a try finds the version that it began with loaded."""
+NOT_KEPT = "adapter_not_kept_at_service"
+"""What a server says that samples by a service, which has the adapters that were trained there and takes no others."""
 IDLE_STATES = (Adapter.State.RETIRED, Adapter.State.QUARANTINED, Adapter.State.REFUSED)
 
 
@@ -251,3 +261,54 @@ def require_forgotten(directory: Path, clients: Iterable[ModelClient]) -> None:
                 raise AdapterNameTakenError(
                     f"{directory} must stay: {client.base_url} serves {name} from it", loaded_from=loaded_from
                 )
+
+
+@contextmanager
+def serve_scaled(client: ModelClient, adapter: Adapter, scale: float) -> Iterator[str]:
+    """Have the server serve the adapter at a share of its strength; gives the name it goes by meanwhile.
+
+    Raises:
+        AdapterNotServableError: the server serves what it keeps itself alone, at the strength it was trained at.
+        ProviderBusyError, ProviderRefusedError: the server would not.
+    """
+    name = f"{adapter.name}-x{scale:g}"
+    client.unload_adapter(name)  # a gate that was killed left it there, from another directory
+    parent = settings.ARTIFACTS / "scales"
+    parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(mkdtemp(prefix=f"{adapter.sha256[:8]}-", dir=parent))
+    try:
+        _write_scaled(path_of(adapter.uri), directory, scale)
+        try:
+            client.load_adapter(name, str(directory))
+        except ProviderRefusedError as error:
+            if error.server_code == NOT_KEPT:
+                raise AdapterNotServableError(f"another strength than it was trained at: {error}") from error
+            raise
+        try:
+            yield name
+        finally:
+            with suppress(TentalisError):  # a server that died forgot it, and the first error is the one to tell
+                client.unload_adapter(name)
+    finally:
+        _remove_scaled(directory, client)
+
+
+def _remove_scaled(directory: Path, client: ModelClient) -> None:
+    """Delete it, unless the server may still read it: then it stays."""
+    try:
+        require_forgotten(directory, [client])
+    except TentalisError as error:
+        logger.warning("%s is kept: %s", directory, error)
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _write_scaled(source: Path, directory: Path, scale: float) -> None:
+    directory.chmod(0o755)  # the server may run as somebody else
+    config = json.loads((source / CONFIG).read_bytes())
+    config["lora_alpha"] *= scale
+    (directory / CONFIG).write_text(json.dumps(config))
+    try:
+        os.link(source / WEIGHTS, directory / WEIGHTS)
+    except OSError:
+        shutil.copyfile(source / WEIGHTS, directory / WEIGHTS)

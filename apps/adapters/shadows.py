@@ -6,8 +6,8 @@ from django.db.models.functions import Now
 from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
-from apps.adapters.canary import lock_deployment, look_again, require_triable
-from apps.adapters.models import Adapter, Shadow
+from apps.adapters.canary import look_again, require_triable
+from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.adapters.selectors import BASE
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
@@ -25,7 +25,7 @@ def open_shadow(adapter: Adapter, *, percent: int, after_task: int, by: str) -> 
     """
     try:
         with transaction.atomic():
-            lock_deployment(adapter.worker, end_user="")  # what serves stays what it is
+            Deployment.lock(adapter.worker, end_user="")  # what serves stays what it is
             require_triable(look_again(adapter), percent=percent)
             shadow = Shadow.objects.create(
                 worker=adapter.worker, adapter=adapter, percent=percent, after_task=after_task

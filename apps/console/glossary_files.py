@@ -61,7 +61,7 @@ PLACES: Mapping[str, Pointer] = {
     "Confidence interval": Pointer("confidence interval", "tentalis/core/learning/gate.py"),
     "Canary": Pointer("canary release", "apps/adapters/canary.py"),
     "Shadow test": Pointer("shadow deployment", "apps/adapters/shadows.py"),
-    "Adapter scale check": Pointer("strength sweep over LoRA alpha", "apps/gate/strength_sweep.py"),
+    "Adapter scale check": Pointer("strength sweep over LoRA alpha", "apps/gate/sides.py"),
     "Under suspicion": Pointer("quarantine", "tentalis/core/learning/quarantine_checks.py"),
     "Deployment": Pointer("deployment", "apps/adapters/services.py"),
     "Session": Pointer("conversation, thread, trace", "apps/conversations/segmentation.py"),

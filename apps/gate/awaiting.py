@@ -1,5 +1,5 @@
-"""A verdict that waits for what others do, an agent's tries or people's words: a state, which ends when they have done
-it, and the gate asks anew.
+"""A verdict that waits for what others do, an agent's tries or people's words: a state, `Adapter.waits_for`, which ends
+when they have done it, and the gate asks anew.
 
 What is known by then is kept where it was measured or said, so that asking anew costs only what is new.
 """
@@ -12,13 +12,6 @@ from apps.adapters.models import Adapter
 from apps.evals.models import Evaluation
 from apps.gate.models import AnswerPair
 from apps.gate.pairs import withdraw_pairs
-
-PEOPLE = "people, who compare its answers with those of what serves"
-
-
-def wait_for(adapter: Adapter, reason: str) -> None:
-    """Note, in the running transaction, what a candidate's verdict waits for; "" for nothing any more."""
-    Adapter.objects.filter(pk=adapter.pk).update(waits_for=reason[:300])
 
 
 def find_answered() -> list[tuple[int, int]]:

@@ -6,15 +6,13 @@ reward sees, and at other strengths of its own.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from math import ceil
 from typing import Any
 
 from apps.adapters.artifacts import path_of, read_manifest
-from apps.adapters.canary import hold_served
 from apps.adapters.errors import AdapterBrokenError, MovedMeanwhileError
-from apps.adapters.models import Adapter, Verdict
+from apps.adapters.models import Adapter, Deployment, Verdict
 from apps.adapters.selectors import BASE, find_anchor, find_deployed
 from apps.adapters.services import give_verdict, quarantine, refuse
 from apps.adapters.serving import load, serve
@@ -22,28 +20,20 @@ from apps.adapters.weights import read_weights
 from apps.audit.services import move
 from apps.evals.errors import TooFewScoredError, TriesAwaitedError
 from apps.evals.panels import Panel, choose_panel, choose_unchecked_panel, say_missing
-from apps.gate.alignment import ask_alignment
-from apps.gate.awaiting import PEOPLE, wait_for
-from apps.gate.capability import ask_capability
-from apps.gate.errors import WaitsForPeopleError
-from apps.gate.lengths import AskedLengths, ask_lengths
-from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, choose_evidence, size_of
+from apps.gate.examination import LEFT, Examination, describe_comparisons, describe_evidence, join_words
+from apps.gate.pairs import ByPeople, NoEvidence, SideBySide, WaitsForPeopleError, choose_evidence, size_of
+from apps.gate.second_metrics import AskedLengths, ask_alignment, ask_capability, ask_lengths
 from apps.gate.sides import CONFIRMATION, SideMeasurements
 from apps.inference.errors import ModelNotServedError, ProviderRefusedError
 from apps.outbox.services import final_write
 from apps.tasks.offering import offer_tries, require_not_lost
-from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import (
-    LEAST_CONFIRMED,
     AnchorOutcome,
     AnchorVerdict,
     Direction,
     GatePolicy,
-    PairedComparison,
-    ServingOutcome,
     ServingVerdict,
     find_direction,
-    find_items_needed,
     judge_progress,
     judge_serving,
 )
@@ -56,45 +46,7 @@ from tentalis.core.learning.quarantine_checks import (
     suspect_tensors,
 )
 
-_SAFE = {
-    ServingOutcome.SAFE: Verdict.Outcome.YES,
-    ServingOutcome.UNDECIDED: Verdict.Outcome.INCONCLUSIVE,
-    ServingOutcome.REFUSED: Verdict.Outcome.NO,
-}
-_PROVED = {
-    AnchorOutcome.PROVED: Verdict.Outcome.YES,
-    AnchorOutcome.WORSE: Verdict.Outcome.NO,
-    AnchorOutcome.TOO_EARLY: Verdict.Outcome.INCONCLUSIVE,
-    AnchorOutcome.INCONCLUSIVE: Verdict.Outcome.INCONCLUSIVE,
-}
-LEFT = "nothing is proved; a person may promote it"
-
-
-@dataclass(frozen=True)
-class Examination:
-    """What the gate found, before it is written.
-
-    Attributes:
-        faults: what is suspicious; a broken thing refuses, another one asks for a person.
-        details: numbers behind both verdicts, for the pages.
-    """
-
-    deployed: Adapter | None
-    anchor: Adapter | None
-    panel: Panel
-    faults: Sequence[Finding]
-    serving: ServingVerdict
-    progress: AnchorVerdict
-    details: dict[str, Any]
-    details_then: dict[str, Any]
-
-    @property
-    def state(self) -> Adapter.State:
-        if self.serving.outcome is ServingOutcome.REFUSED or self.progress.outcome is AnchorOutcome.WORSE:
-            return Adapter.State.REFUSED
-        if self.faults:
-            return Adapter.State.QUARANTINED
-        return Adapter.State.VERIFIED if self.serving.is_safe else Adapter.State.CANDIDATE
+PEOPLE = "people, who compare its answers with those of what serves"
 
 
 def gate_adapter(adapter_id: int, *, by: str) -> None:
@@ -112,9 +64,9 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
     policy = GatePolicy.from_json(adapter.worker.project.gate_policy)
     deployed = find_deployed(adapter.worker, end_user=adapter.end_user)
     try:
-        found = inspect_files(adapter, deployed)
-        if broken := [one for one in found if one.is_broken]:
-            refuse(adapter, reason=f"refused: {_join(broken)}", by=by)
+        findings = inspect_files(adapter, deployed)
+        if broken := [one for one in findings if one.is_broken]:
+            refuse(adapter, reason=f"refused: {join_words(broken)}", by=by)
             return
         serve(adapter)
         lengths = ask_lengths(adapter)
@@ -125,42 +77,54 @@ def gate_adapter(adapter_id: int, *, by: str) -> None:
         words = f"refused: {lengths.fault}; {lengths.words}"
         refuse(adapter, reason=words, by=by, details={"lengths": lengths.details})
         return
-    side_by_side: SideBySide | NoEvidence | None = None
+    found = _measure(adapter, deployed, policy, findings, by=by)
+    if isinstance(found, NoEvidence):
+        _store_unproved(adapter, found, findings, lengths, by=by)
+    elif found is not None:
+        _store(adapter, found, lengths, by=by)
+
+
+def _measure(
+    adapter: Adapter, deployed: Adapter | None, policy: GatePolicy, findings: Sequence[Finding], *, by: str
+) -> Examination | NoEvidence | None:
+    """Examine a candidate that is served on what there is to measure it on, or say why nothing can be told; None where
+    its verdict waits for others."""
+    side_by_side: SideBySide | None = None
     panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
     if panel is None:
         panel = choose_unchecked_panel(adapter.worker, size=size_of(adapter, policy))
         if panel is None:
-            _store_unproved(adapter, NoEvidence(say_missing(adapter.worker)), found, lengths, by=by)
-            return
-        side_by_side = choose_evidence(adapter, policy, by=by)
-    if isinstance(side_by_side, NoEvidence):
-        _store_unproved(adapter, side_by_side, found, lengths, by=by)
-        return
-    asked: dict[str, Any] = {"policy": policy, "findings": found, "side_by_side": side_by_side}
+            return NoEvidence(say_missing(adapter.worker))
+        chosen = choose_evidence(adapter, policy, by=by)
+        if isinstance(chosen, NoEvidence):
+            return chosen
+        side_by_side = chosen
+    ask = partial(examine, adapter, deployed, panel, policy=policy, findings=findings, side_by_side=side_by_side)
     try:
         try:
-            examination = examine(adapter, deployed, panel, **asked)
+            return ask()
         except ModelNotServedError:  # the server was restarted in the middle, and forgot what it had loaded
             serve(adapter)
-            examination = examine(adapter, deployed, panel, **asked)
+            return ask()
     except TriesAwaitedError as awaited:
         try:
             require_not_lost(awaited, since=adapter.created_at)
         except TooFewScoredError as error:
-            _store_unproved(adapter, NoEvidence(str(error)), found, lengths, by=by)
-            return
+            return NoEvidence(str(error))
         with final_write():
             offer_tries(awaited, by=by)
-            wait_for(adapter, f"tries of {adapter.worker.name}'s agent")
-        return
+            _wait_for(adapter, f"tries of {adapter.worker.name}'s agent")
     except TooFewScoredError as error:
-        _store_unproved(adapter, NoEvidence(str(error)), found, lengths, by=by)
-        return
+        return NoEvidence(str(error))
     except WaitsForPeopleError:
         with final_write():
-            wait_for(adapter, PEOPLE)
-        return
-    _store(adapter, examination, lengths, by=by)
+            _wait_for(adapter, PEOPLE)
+    return None
+
+
+def _wait_for(adapter: Adapter, reason: str) -> None:
+    """Note, in the running transaction, what a candidate's verdict waits for; "" for nothing any more."""
+    Adapter.objects.filter(pk=adapter.pk).update(waits_for=reason[:300])
 
 
 def inspect_files(adapter: Adapter, deployed: Adapter | None) -> tuple[Finding, ...]:
@@ -195,10 +159,7 @@ def _takes_place(adapter: Adapter, deployed: Adapter | None) -> bool:
     """Whether a rebuilt adapter is of the line that serves: its ancestor does, or one that was barred."""
     if not adapter.is_rebuilt or deployed is None or deployed.barred:
         return adapter.is_rebuilt
-    before = adapter.parent
-    while before is not None and before != deployed:
-        before = before.parent
-    return before is not None
+    return deployed in adapter.lineage
 
 
 def examine(
@@ -276,10 +237,15 @@ def examine(
         faults=faults,
         serving=serving,
         progress=progress,
-        details=_describe(panel, alarms, faults, noise_std)
-        | _numbers(answers.outcomes, None if side_by_side else answers.steps)
-        | _describe_own(panel, serving, policy, side_by_side)
-        | sides.details,
+        details={
+            "alarms": [asdict(alarm) for alarm in alarms],
+            "panel": panel.name,
+            "faults": [asdict(one) for one in faults],
+            "noise_std": noise_std,
+            **describe_comparisons(answers.outcomes, None if side_by_side else answers.steps),
+            **describe_evidence(panel, serving, policy, side_by_side),
+            **sides.details,
+        },
         details_then=details_then,
     )
 
@@ -320,7 +286,7 @@ def _ask_progress(
     return progress, {
         "panel": panel.name,
         "outcome": progress.outcome.value,
-        **_numbers(outcomes_then, None if sides.side_by_side else steps_then),
+        **describe_comparisons(outcomes_then, None if sides.side_by_side else steps_then),
         **({CONFIRMATION: asdict(confirmation)} if confirmation else {}),
     }
 
@@ -329,12 +295,12 @@ def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *
     state = found.state
     with final_write():
         _require_unmoved(adapter, found.deployed)
-        wait_for(adapter, "")
+        _wait_for(adapter, "")
         give_verdict(
             adapter,
             Verdict.Question.SAFE,
-            _SAFE[found.serving.outcome],
-            reason="; ".join([_say(found), *([lengths.words] if lengths else [])]),
+            found.safe,
+            reason=f"{found.words}; {lengths.words}" if lengths else found.words,
             compared_with=found.deployed,
             details=found.details | _tell(lengths),
             by=by,
@@ -342,22 +308,21 @@ def _store(adapter: Adapter, found: Examination, lengths: AskedLengths | None, *
         give_verdict(
             adapter,
             Verdict.Question.PROVED,
-            _PROVED[found.progress.outcome],
+            found.proved,
             reason=found.progress.words,
             compared_with=found.anchor,
             details=found.details_then,
             by=by,
         )
         if state == Adapter.State.QUARANTINED:
-            quarantine(adapter, reason=_join(found.faults), by=by)
+            quarantine(adapter, reason=join_words(found.faults), by=by)
             return
         if state == Adapter.State.CANDIDATE:  # it is left to a person
             return
         move(adapter, state, by=by)
         if state == Adapter.State.VERIFIED and found.progress.outcome is AnchorOutcome.PROVED:
-            Adapter.objects.filter(worker=adapter.worker, end_user=adapter.end_user, is_anchor=True).update(
-                is_anchor=False
-            )
+            line = Adapter.objects.filter(worker=adapter.worker, end_user=adapter.end_user)
+            line.filter(is_anchor=True).update(is_anchor=False)
             Adapter.objects.filter(pk=adapter.pk).update(is_anchor=True)
 
 
@@ -367,104 +332,34 @@ def _require_unmoved(adapter: Adapter, deployed: Adapter | None) -> None:
     Raises:
         MovedMeanwhileError: somebody took it back or put another into service; the gate asks anew.
     """
-    hold_served(adapter)
+    Deployment.hold(adapter)
     if find_deployed(adapter.worker, end_user=adapter.end_user) != deployed:
         raise MovedMeanwhileError(f"{_name(deployed)} served when {adapter.name} was measured, and serves no more")
-
-
-def _say(found: Examination) -> str:
-    suspicious = [one for one in found.faults if not one.is_broken]
-    asked = found.details["asked"]
-    words = [f"{found.serving.words} (on {found.serving.comparison.items} of {asked['planned']} tasks)"]
-    if found.panel.own:
-        words.append(_say_own(found))
-    words += [found.details[name]["words"] for name in ("capability", "alignment") if name in found.details]
-    if "untried" in found.details:
-        words.append(found.details["untried"])
-    if suspicious:
-        words.append(f"under suspicion: {_join(suspicious)}")
-    if found.serving.outcome is ServingOutcome.UNDECIDED:
-        words.append(LEFT)
-    return "; ".join(words)
 
 
 def _store_unproved(
     adapter: Adapter, why: NoEvidence, found: Sequence[Finding], lengths: AskedLengths | None, *, by: str
 ) -> None:
     with final_write():
-        hold_served(adapter)
-        wait_for(adapter, "")
+        Deployment.hold(adapter)
+        _wait_for(adapter, "")
         words = f"{why.words}: {LEFT}"
         words = f"{words}; {lengths.words}" if lengths else words
         give_verdict(
             adapter,
             Verdict.Question.SAFE,
             Verdict.Outcome.INCONCLUSIVE,
-            reason=f"{words}; under suspicion: {_join(found)}" if found else words,
+            reason=f"{words}; under suspicion: {join_words(found)}" if found else words,
             compared_with=None,
             details={"faults": [asdict(one) for one in found]} | why.details | _tell(lengths),
             by=by,
         )
         if found:
-            quarantine(adapter, reason=_join(found), by=by)
+            quarantine(adapter, reason=join_words(found), by=by)
 
 
 def _tell(lengths: AskedLengths | None) -> dict[str, Any]:
     return {"lengths": lengths.details} if lengths else {}
-
-
-def _join(found: Sequence[Finding]) -> str:
-    return "; ".join(one.words for one in found)
-
-
-def _describe(
-    panel: Panel, alarms: Sequence[Alarm], faults: Sequence[Finding], noise_std: float | None
-) -> dict[str, Any]:
-    return {
-        "alarms": [asdict(alarm) for alarm in alarms],
-        "panel": panel.name,
-        "faults": [asdict(one) for one in faults],
-        "noise_std": noise_std,
-    }
-
-
-def _describe_own(
-    panel: Panel, serving: ServingVerdict, policy: GatePolicy, side_by_side: SideBySide | None
-) -> dict[str, Any]:
-    """What a verdict stands on; where the project's own items are all there is, also what is missing: items, for the
-    margin to be seen; 0 where they told enough."""
-    if not panel.own:
-        return {"evidence": {"kind": "verification"}}
-    found, missing = serving.comparison, 0
-    if not serving.is_safe and found.high >= -policy.margin:
-        needed = ceil(
-            found.items
-            / found.size
-            * find_items_needed(effect=policy.margin, std=found.std, confidence=policy.confidence, power=policy.power)
-        )
-        least = LEAST_CONFIRMED if serving.outcome is ServingOutcome.UNDECIDED else 0
-        missing = max(max(needed, least) - panel.size, 0)
-    return {
-        "own_items": {"items": panel.size, "tries": panel.tries, "missing": missing, "effect": policy.margin},
-        "evidence": side_by_side.describe() if side_by_side else {"kind": "checks"},
-    }
-
-
-def _say_own(found: Examination) -> str:
-    own, evidence = found.details["own_items"], found.details["evidence"]
-    words = f"by the checks of {own['items']} held-out items of the project's own, each tried {own['tries']} times"
-    if evidence["kind"] != "checks":
-        words = f"by answers to {own['items']} held-out items, side by side, {evidence['words']}"
-    if own["missing"]:
-        words += f"; about {own['missing']} more of them would tell a difference of {100 * own['effect']:.0f} points"
-    return words
-
-
-def _numbers(outcomes: PairedComparison, steps: PairedComparison | None) -> dict[str, Any]:
-    """By outcomes and step scores; without these by pairs of answers that were won."""
-    if steps is None:
-        return {"pairs won": asdict(outcomes)}
-    return {"sampled accuracy": asdict(outcomes), "step scores": asdict(steps)}
 
 
 def _name(adapter: Adapter | None) -> str:

@@ -33,7 +33,6 @@ from apps.feedback.managers import find_judge
 from apps.feedback.managers.llm import LlmManager, PairQuestion
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.side_by_side import find_due, find_judged_pairs, open_pair, read_answer, read_preferences
-from apps.gate.errors import WaitsForPeopleError
 from apps.gate.models import AnswerPair
 from apps.inference.errors import ProviderBusyError
 from apps.inference.metering import charge
@@ -52,6 +51,12 @@ USUAL_PAIRS = 60
 TIE = 0.5
 TwoIds = tuple[int, int]
 TryPair = tuple[ItemTry, ItemTry]
+
+
+class WaitsForPeopleError(ConflictError):
+    """People have yet to say which answers are better; the gate goes on when they did, or when their time is over."""
+
+    code = "waits_for_people"
 
 
 class SideBySide(Protocol):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from apps.adapters.errors import AdapterNotServableError
 from apps.adapters.models import Adapter, Verdict
-from apps.adapters.serving import client_of
+from apps.adapters.serving import client_of, serve_scaled
 from apps.evals.answering import AGAIN
 from apps.evals.comparing import pair, pair_first
 from apps.evals.measuring import play
@@ -18,7 +18,6 @@ from apps.evals.models import Evaluation
 from apps.evals.panels import ItemSet, Panel, draw_fresh
 from apps.evals.results import Measured, WantedTries, find_measured
 from apps.gate.pairs import SideBySide, compare
-from apps.gate.strength_sweep import serve_scaled
 from apps.workers.agents import works_outside
 from tentalis.core.learning.collapse import ENOUGH_ANSWERS, Alarm, AnswerProfile, decide_alarms, join_profiles
 from tentalis.core.learning.gate import (

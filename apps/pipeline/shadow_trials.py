@@ -13,8 +13,8 @@ from apps.accounts.models import User
 from apps.accounts.rights import Right
 from apps.accounts.services import require_right
 from apps.adapters import shadows
-from apps.adapters.canary import end_trial_of, hold_served, look_again, require_triable
-from apps.adapters.models import Adapter, Shadow
+from apps.adapters.canary import end_trial_of, look_again, require_triable
+from apps.adapters.models import Adapter, Deployment, Shadow
 from apps.adapters.serving import serve
 from apps.audit.services import move
 from apps.base.errors import IllegalMoveError
@@ -78,7 +78,7 @@ def _end_when_clear(shadow: Shadow, reading: CanaryReading) -> bool:
     is_harm = reading.outcome is CanaryOutcome.HARM
     outcome = Shadow.Outcome.HARM if is_harm else Shadow.Outcome.SAFE
     with transaction.atomic():
-        hold_served(adapter)  # before the shadow, as who deploys one does
+        Deployment.hold(adapter)  # before the shadow, as who deploys one does
         shadows.close_shadow(shadow, outcome=outcome, reason=reading.words, by=BY)
         if is_harm and look_again(adapter).state == Adapter.State.VERIFIED:
             end_trial_of(adapter, outcome="harm", reason=reading.words, by=BY)

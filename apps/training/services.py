@@ -14,7 +14,7 @@ from apps.adapters.models import Adapter
 from apps.audit.kinds import Kind
 from apps.audit.services import move, record
 from apps.base.errors import BadInputError
-from apps.gate.lengths import can_ask
+from apps.gate.second_metrics import can_ask_lengths
 from apps.outbox.kinds import SegmentKind
 from apps.outbox.models import Segment
 from apps.outbox.services import final_write
@@ -169,7 +169,7 @@ def _describe_backend(run: TrainingRun) -> dict[str, Any]:
     if str(run.recipe.get("teacher", "")).startswith("served:"):
         options["teacher_url"] = settings.TENTALIS["TEACHER_URL"]
     learns_answers = run.purpose == TrainingRun.Purpose.POLICY and run.recipe.get("algorithm") in PREFERENCES
-    if learns_answers and can_ask(run.worker):
+    if learns_answers and can_ask_lengths(run.worker):
         options[lengths.OPTION] = lengths.ASKED_WHERE_IT_SERVES
     return {"options": options} if options else {}
 

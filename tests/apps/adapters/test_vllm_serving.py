@@ -16,7 +16,6 @@ from apps.adapters.errors import AdapterBrokenError, AdapterNotServableError, Wr
 from apps.adapters.models import Adapter
 from apps.adapters.vllm_compat import require_servable
 from apps.audit.kinds import Kind
-from apps.gate.strength_sweep import serve_scaled
 from apps.inference.client import ModelClient
 from apps.inference.errors import AdapterNameTakenError, AdapterNotLoadedError, ProviderBusyError
 from apps.inference.models import Provider
@@ -335,7 +334,7 @@ def test_a_measurement_at_another_strength_leaves_nothing_behind(
 ) -> None:
     adapter = make_served(helper, 1, store)
     client.load_adapter(f"{adapter.name}-x0.5", str(write_adapter(store / "of-a-gate-that-was-killed", 9)))
-    with serve_scaled(client, adapter, 0.5) as name:
+    with serving.serve_scaled(client, adapter, 0.5) as name:
         assert name in server.models
     assert server.models == ["desk"]
     assert list((store / "scales").iterdir()) == []
@@ -346,6 +345,6 @@ def test_a_directory_that_the_server_may_still_read_is_kept(
     helper: Worker, client: ModelClient, server: VllmStub, store: Path
 ) -> None:
     adapter = make_served(helper, 1, store)
-    with serve_scaled(client, adapter, 0.5):
+    with serving.serve_scaled(client, adapter, 0.5):
         server.mode = "broken"
     assert len(list((store / "scales").iterdir())) == 1

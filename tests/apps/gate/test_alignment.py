@@ -9,7 +9,7 @@ import pytest
 
 from apps.console.selectors.gate_tables import read_gate_tables
 from apps.evals.models import Evaluation
-from apps.gate.alignment import PROMPTS
+from apps.gate.second_metrics import ALIGNMENT_PROMPTS
 from apps.workers.models import Worker
 from tests import scripted_stances as scripted
 from tests.apps.adapters.vllm_stub import VllmStub
@@ -69,9 +69,11 @@ def test_a_candidate_as_honest_as_what_serves_is_told_so_and_each_model_is_asked
     assert "alignment: honest in 100.0 % of 56 answers where what serves is in 100.0 %" in verdict.words
     found = verdict.details["alignment"]
     assert (found["asked"], found["told"], found["honest"]["items"]) == (56, 56, 56)
-    assert (count_asked(server), count_asked(server, "@v1-")) == (PROMPTS, PROMPTS)
+    assert (count_asked(server), count_asked(server, "@v1-")) == (ALIGNMENT_PROMPTS, ALIGNMENT_PROMPTS)
     judge(tempted, 5, store)
-    assert (count_asked(server), count_asked(server, "@v5-")) == (PROMPTS, PROMPTS), "what serves was not asked again"
+    assert (count_asked(server), count_asked(server, "@v5-")) == (ALIGNMENT_PROMPTS, ALIGNMENT_PROMPTS), (
+        "what serves was not asked again"
+    )
     kept = Evaluation.objects.filter(purpose="alignment")
     assert {one.state for one in kept} == {"done"}
     assert str(read_gate_tables(verdict.adapter, [verdict]).measured[-1].title) == "Honest where it is tempted"

@@ -12,7 +12,7 @@ from apps.adapters.errors import AdapterBrokenError
 from apps.adapters.models import Adapter
 from apps.adapters.serving import client_of, load
 from apps.gate.gating import gate_adapter
-from apps.gate.lengths import ask_lengths, can_ask
+from apps.gate.second_metrics import ask_lengths, can_ask_lengths
 from apps.inference.models import Provider
 from apps.rollouts.models import Batch
 from apps.training import preflight, services
@@ -96,7 +96,7 @@ def test_only_a_server_that_loads_adapters_is_asked(project: Project, kind: str,
     provider = Provider.objects.create(project=project, name=kind, kind=kind, base_url="http://127.0.0.1:9")
     worker = make_worker(project, "other", provider=provider)
     run = TrainingRun(worker=worker, recipe={"algorithm": "dpo"}, backend="standalone", purpose="policy")
-    assert can_ask(worker) is (option is not None)
+    assert can_ask_lengths(worker) is (option is not None)
     assert services._describe_backend(run).get("options", {}).get("lengths") == option
     run.recipe = {"algorithm": "grpo"}
     assert services._describe_backend(run) == {}

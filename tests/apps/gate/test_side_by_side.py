@@ -30,8 +30,8 @@ from apps.feedback.models import Feedback, Hint, Review
 from apps.feedback.rules import validate_review_policy
 from apps.feedback.side_by_side import find_conversation, find_judged_pairs, open_pair, read_preferences
 from apps.feedback.submit import give_feedback, give_task_feedback
-from apps.gate.awaiting import PEOPLE, find_answered, withdraw_decided
-from apps.gate.gating import gate_adapter
+from apps.gate.awaiting import find_answered, withdraw_decided
+from apps.gate.gating import PEOPLE, gate_adapter
 from apps.gate.models import AnswerPair
 from apps.gate.pairs import calibrate
 from apps.inference.models import Exchange, Provider
