@@ -65,7 +65,7 @@ from apps.tasks import handing_in, offering, playing
 from apps.tasks import jobs as task_jobs
 from apps.tasks import services as tasks
 from apps.tasks.models import Attempt, Task
-from apps.training import box, cluster, preflight, rebuilding, results, retrying, schedule, scorers
+from apps.training import box, cluster, rebuilding, results, retrying, schedule, scorers
 from apps.training import jobs as training_jobs
 from apps.training import services as training
 from apps.training.learners import LEARNERS
@@ -154,8 +154,7 @@ def train_after_adoption(adapter_ids: Sequence[int]) -> None:
     if adapter.is_awaiting:
         go_on_gating()
         return
-    preflight.note_lengths(adapter)
-    preflight.note_skills(adapter)
+    results.note_measured(adapter)
     train_waiting()
     if adapter.run_id:
         learn_managers(adapter.project_id, adapter.run_id)

@@ -22,7 +22,7 @@ from apps.rollouts.tokens import list_exchanges
 from apps.tasks.drafts import rebuild_draft, with_tokens
 from apps.tasks.models import WITH_CALLS, Attempt
 from apps.training.models import TrainingRun
-from apps.training.monitoring import raise_alarms
+from apps.training.results import raise_alarms
 from tentalis.core.field_limits import MAX_GROUP
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, profile_answers
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic

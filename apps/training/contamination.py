@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 
-from apps.adapters.models import Adapter
 from apps.evals.asking import reopen_items
 from apps.evals.holding import READS, find_held_out, is_kept_by_world, list_held_out_prompts
 from apps.evals.models import Evaluation
@@ -132,16 +131,6 @@ def _read_words(row: Rollout | PreferencePair | Demonstration) -> Iterable[str]:
     return list_texts([row.text, row.messages, getattr(row, "rejected_text", "")])
 
 
-def list_runs(adapter: Adapter) -> list[int]:
-    """Its run and those of all it continues."""
-    runs = list[int]()
-    one: Adapter | None = adapter
-    while one is not None:
-        runs += [] if one.run_id is None else [one.run_id]
-        one = one.parent
-    return runs
-
-
 def find_contamination(evaluation: Evaluation) -> Leaks | None:
     """What its adapter, and those that this continues, learnt of the very items that it is measured on; None for the
     base model, of which nobody knows.
@@ -151,5 +140,6 @@ def find_contamination(evaluation: Evaluation) -> Leaks | None:
     """
     if evaluation.adapter is None:
         return None
-    batches = Batch.objects.filter(run__in=list_runs(evaluation.adapter)).select_related("project").order_by("pk")
+    runs = [one.run_id for one in evaluation.adapter.lineage]
+    batches = Batch.objects.filter(run__in=runs).select_related("project").order_by("pk")
     return find_leaks(batches, [item.prompt for item in reopen_items(evaluation).items], world=None)

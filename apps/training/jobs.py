@@ -1,7 +1,7 @@
 """Jobs of training on queue `control`: what goes out. What comes back ends in `apps.pipeline.jobs`."""
 
 from apps.outbox.links import link
-from apps.training import managers, preflight, scorers, services, verdict_managers
+from apps.training import managers, preflight, results, scorers, services, verdict_managers
 
 
 @link("training.ask")
@@ -16,7 +16,7 @@ def dispatch(run_id: int) -> None:
 
 @link("training.ask_measured")
 def ask_measured(adapter_id: int) -> None:
-    preflight.ask_measured(adapter_id, by="gate")
+    results.ask_measured(adapter_id, by="gate")
 
 
 @link("training.meta_train")

@@ -1,24 +1,17 @@
-"""Monitor runs: what each tells while it trains, and the alarms of that and of what it was taught with."""
+"""Monitor runs: what each tells while it trains, and the alarms of that."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
 
-from apps.adapters.models import Adapter
-from apps.audit.kinds import Kind
-from apps.audit.services import record
-from apps.outbox.services import held_write
-from apps.rollouts.contents import describe_taught
 from apps.training.models import TrainingRun
-from apps.training.results import SAMPLING_BACKENDS, join_updates
+from apps.training.results import SAMPLING_BACKENDS, join_updates, raise_alarms
 from apps.training.schedule import renew_place
 from tentalis.core.canon import canonical_json
 from tentalis.core.learning.collapse import Alarm
-from tentalis.core.learning.monitors import BatchFacts, watch_batch, watch_update
-from tentalis.core.learning.recipes import Recipe
+from tentalis.core.learning.monitors import watch_update
 
 
 def note_heartbeat(run_id: int, attempt: int, metrics: Mapping[str, Any], number: int) -> None:
@@ -58,37 +51,3 @@ def watch_training(run: TrainingRun, metrics: Sequence[Mapping[str, Any]], *, by
     """What the newest update says; in the running transaction."""
     alarms = watch_update(metrics, samples_anew=run.backend in SAMPLING_BACKENDS)
     return raise_alarms(run, alarms, update=len(metrics), by=by)
-
-
-def note_taught(adapter: Adapter, run: TrainingRun, *, by: str) -> None:
-    """Note on an adapter what it was taught with, as the ledger knows it by then, and on its run the alarms of that."""
-    taught = describe_taught(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
-    if run.backend == "standalone":  # others count updates and scale tensors in their own way
-        taught = replace(taught, reach=Recipe.from_json(run.recipe).reach)
-    with held_write():
-        Adapter.objects.filter(pk=adapter.pk).update(taught=asdict(taught))
-        sequences, stale = (int(run.summary.get(name) or 0) for name in ("rollouts", "refused_stale"))
-        alarms = watch_batch(taught, sequences=sequences, stale=stale)
-        raise_alarms(run, alarms, update=None, by=by)
-
-
-def raise_alarms(run: TrainingRun, alarms: Iterable[Alarm], *, update: int | None, by: str) -> list[Alarm]:
-    """Put those on the run that are not there yet, and tell the audit; webhooks hear of it from there.
-
-    Returns:
-        The new ones.
-    """
-    found = list(alarms)
-    if not found:
-        return []
-    with transaction.atomic():
-        locked = TrainingRun.objects.select_for_update(no_key=True).only("alarms").get(pk=run.pk)
-        known = {one["detector"] for one in locked.alarms}
-        new = list({one.detector: one for one in found if one.detector not in known}.values())
-        if new:
-            told = [*locked.alarms, *({**asdict(one), "update": update} for one in new)]
-            TrainingRun.objects.filter(pk=run.pk).update(alarms=told)
-            for one in new:
-                payload = {"detector": one.detector, "words": one.words[:300], "update": update}
-                record(Kind.RUN_ALARMED, subject=run, by=by, payload=payload)
-    return new

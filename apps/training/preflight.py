@@ -1,4 +1,4 @@
-"""Preflight, G1 to G13 of `preflight_rules`, but for what results are asked: before a training, and before the gate."""
+"""Preflight: what of G1 to G13 (`preflight_rules`) is asked before a training. What results are asked: `results.py`."""
 
 import json
 from collections.abc import Sequence
@@ -7,12 +7,9 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
-from apps.adapters.artifacts import path_of
-from apps.adapters.models import Adapter, Verdict
-from apps.adapters.services import refuse
+from apps.adapters.models import Adapter
 from apps.audit.services import move
 from apps.base.errors import TentalisError
-from apps.evals.models import Evaluation
 from apps.evals.panels import choose_panel
 from apps.gate.sides import list_measured
 from apps.inference.services import client_for
@@ -21,28 +18,24 @@ from apps.rollouts.contents import list_taught
 from apps.rollouts.models import Batch, Demonstration, TrainingUse
 from apps.rollouts.tokens import load_conversations, read_parts
 from apps.tasks.models import Attempt, Task
-from apps.training.contamination import find_leaks, list_runs
+from apps.training.contamination import find_leaks
 from apps.training.models import TrainingRun
-from apps.training.monitoring import note_taught
 from apps.training.results import end_now
 from apps.workers.base_names import count_parameters
 from apps.workers.bases import compare_base
 from apps.workers.selectors import find_base_model
 from apps.worlds.certificates import settle_standing
 from apps.worlds.registry import WORLDS
-from tentalis.core.learning import lengths
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.preflight_rules import (
     IMITATING,
     GateAnswer,
     ask_base,
     ask_environment,
-    ask_finishing,
     ask_leak,
     ask_learning_rate,
     ask_quantised,
     ask_replay,
-    ask_skills,
     ask_solved,
     ask_split,
     ask_worlds,
@@ -95,41 +88,6 @@ def ask_before(run: TrainingRun, batch: Batch) -> list[GateAnswer]:
         ask_learning_rate(float(run.recipe.get("learning_rate", 0.0)), count_parameters(run.worker)),
         _ask_worlds(tasks),
     ]
-
-
-def note_lengths(adapter: Adapter) -> None:
-    """G5, once the server that would serve the adapter said how long its answers are: onto the run it came from.
-
-    The question itself, prompts of people's, is not kept any longer.
-    """
-    run = TrainingRun.objects.filter(pk=adapter.run_id or 0).first()
-    verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
-    if run is None or verdict is None:
-        return
-    if found := verdict.details.get("lengths"):
-        told = {name: found[name] for name in ("length_before_tokens", "length_after_tokens", "length_drift")}
-        TrainingRun.objects.filter(pk=run.pk).update(summary={**run.summary, **told})
-        first, last = told["length_before_tokens"], told["length_after_tokens"]
-        _note(run, ask_finishing(first, last, least=GatePolicy.from_json(run.project.gate_policy).least_length_ratio))
-    (path_of(adapter.uri).parent / lengths.FILE).unlink(missing_ok=True)
-
-
-def note_skills(adapter: Adapter) -> None:
-    """G9, once the adapter was measured: onto the run it came from."""
-    run = TrainingRun.objects.filter(pk=adapter.run_id or 0).first()
-    verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
-    if run is None or verdict is None:
-        return
-    found = verdict.details.get("skills") or {}
-    most = GatePolicy.from_json(adapter.project.gate_policy).skills_margin
-    answer = ask_skills(found.get("difference"), found.get("high"), most=most)
-    _note(run, answer)
-
-
-def _note(run: TrainingRun, answer: GateAnswer) -> None:
-    """Onto the run, in the place of what the same gate said before."""
-    others = [one for one in run.gates if one["gate"] != answer.gate]
-    TrainingRun.objects.filter(pk=run.pk).update(gates=[*others, answer.to_json()])
 
 
 def _count_solved(run: TrainingRun) -> int:
@@ -192,35 +150,6 @@ def _ask_leak(run: TrainingRun, batch: Batch, policy: GatePolicy) -> GateAnswer:
     found = find_leaks([batch], list_measured(panel, policy) if panel else (), world=panel.world if panel else None)
     what = ANSWERS.get(Batch.Kind(batch.kind), batch.kind)
     return ask_leak(found.held_out, found.measured, found.answers, what=what, tasks=found.tasks)
-
-
-def ask_measured(adapter_id: int, *, by: str) -> None:
-    """Note what a candidate was taught with, and ask G8 once more: it must know none of the tasks drawn for it.
-
-    What is drawn follows from its hash, so that nobody could ask before it was trained. Asked of what its own run
-    learnt from, and, where its panel is not the one that its parent was measured on, of all that it continues too: so
-    every panel is asked of the whole line once, and an update costs the same on a long line as on a short one. One
-    that knows a task is refused for it, unmeasured.
-    """
-    adapter = Adapter.objects.select_related("worker__project", "parent").get(pk=adapter_id)
-    run = TrainingRun.objects.select_related("batch").filter(pk=adapter.run_id or 0).first()
-    if run is not None and not adapter.taught:
-        note_taught(adapter, run, by=by)
-    if adapter.state != Adapter.State.CANDIDATE:
-        return
-    policy = GatePolicy.from_json(adapter.worker.project.gate_policy)
-    panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
-    if panel is None:
-        return
-    known = Evaluation.objects.on_panels().filter(adapter=adapter.parent_id, item_set=panel.name).exists()
-    runs = [adapter.run_id] if known else list_runs(adapter)
-    batches = Batch.objects.filter(run__in=runs).order_by("pk")
-    found = find_leaks(batches, list_measured(panel, policy, sha256=adapter.sha256), world=None)
-    answer = ask_leak(0, found.measured, found.answers, what="answers that it learnt from", tasks=found.tasks)
-    if answer.passed is False:
-        if run is not None:
-            _note(run, answer)
-        refuse(adapter, reason=f"refused: {answer.gate}: {answer.words}", by=by)
 
 
 def _ask_base(run: TrainingRun, attempts: Sequence[Attempt]) -> GateAnswer:

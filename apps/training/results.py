@@ -1,9 +1,12 @@
-"""Results of the training box: what came of a run is recorded, asked about and added up, or kept as why nothing did."""
+"""Results of the training box: what came of a run is recorded, asked about and added up, or kept as why nothing did.
 
-import dataclasses
+What it trained is asked about once more before the gate measures it, and what the gate measured is noted on the run.
+"""
+
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -12,20 +15,40 @@ from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from apps.adapters.artifacts import path_of
 from apps.adapters.errors import AdapterBrokenError
-from apps.adapters.models import Adapter
+from apps.adapters.models import Adapter, Verdict
 from apps.adapters.services import refuse
-from apps.audit.services import move
+from apps.audit.kinds import Kind
+from apps.audit.services import move, record
+from apps.evals.models import Evaluation
+from apps.evals.panels import choose_panel
 from apps.feedback.models import Feedback
+from apps.gate.sides import list_measured
 from apps.inference.costs import Bill, Cost, cost_of_tasks
+from apps.outbox.services import held_write
+from apps.rollouts.contents import describe_taught
 from apps.rollouts.models import Batch, TrainingUse
 from apps.scoring.models import RewardModel
 from apps.training import cluster, run_control
+from apps.training.contamination import find_leaks
 from apps.training.learners import LEARNERS, Trained
 from apps.training.models import TrainingRun
 from tentalis.core.contracts import Outcome, TrainResult
+from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import GatePolicy
-from tentalis.core.learning.preflight_rules import GateAnswer, ask_finishing, ask_finite, ask_losses, find_refusal
+from tentalis.core.learning.lengths import FILE
+from tentalis.core.learning.monitors import BatchFacts, watch_batch
+from tentalis.core.learning.preflight_rules import (
+    GateAnswer,
+    ask_finishing,
+    ask_finite,
+    ask_leak,
+    ask_losses,
+    ask_skills,
+    find_refusal,
+)
+from tentalis.core.learning.recipes import Recipe
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +99,7 @@ def record_result(run: TrainingRun, result: TrainResult, *, by: str) -> Trained 
 
 
 def _fail(result: TrainResult, outcome: Outcome, error_type: str, words: str) -> TrainResult:
-    return dataclasses.replace(result, outcome=outcome, error_type=error_type, error_message=words)
+    return replace(result, outcome=outcome, error_type=error_type, error_message=words)
 
 
 def fail_result(data: object, *, reason: str, by: str) -> bool:
@@ -111,13 +134,103 @@ def ask_after(run: TrainingRun, metrics: Sequence[dict[str, Any]], summary: dict
     policy = GatePolicy.from_json(run.project.gate_policy)
     first, last = summary.get("length_before_tokens"), summary.get("length_after_tokens")
     if first is None and run.backend in SAMPLING_BACKENDS:
-        lengths = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
-        first, last = (lengths[0], lengths[-1]) if lengths else (None, None)
+        told = [one["mean_length_tokens"] for one in metrics if one.get("mean_length_tokens") is not None]
+        first, last = (told[0], told[-1]) if told else (None, None)
     return [
         ask_losses(summary, most=policy.most_loss_ratio),
         ask_finishing(first, last, least=policy.least_length_ratio),
         ask_finite(metrics, most_norm=policy.most_grad_norm),
     ]
+
+
+def ask_measured(adapter_id: int, *, by: str) -> None:
+    """Note what a candidate was taught with, and ask G8 once more: it must know none of the tasks drawn for it.
+
+    What is drawn follows from its hash, so that nobody could ask before it was trained. Asked of what its own run
+    learnt from, and, where its panel is not the one that its parent was measured on, of all that it continues too: so
+    every panel is asked of the whole line once, and an update costs the same on a long line as on a short one. One
+    that knows a task is refused for it, unmeasured.
+    """
+    adapter = Adapter.objects.select_related("worker__project", "parent").get(pk=adapter_id)
+    run = TrainingRun.objects.select_related("batch").filter(pk=adapter.run_id or 0).first()
+    if run is not None and not adapter.taught:
+        _note_taught(adapter, run, by=by)
+    if adapter.state != Adapter.State.CANDIDATE:
+        return
+    policy = GatePolicy.from_json(adapter.worker.project.gate_policy)
+    panel = choose_panel(adapter.worker, version=adapter.line_version, policy=policy)
+    if panel is None:
+        return
+    known = Evaluation.objects.on_panels().filter(adapter=adapter.parent_id, item_set=panel.name).exists()
+    line = [adapter] if known else adapter.lineage
+    batches = Batch.objects.filter(run__in=[one.run_id for one in line]).order_by("pk")
+    found = find_leaks(batches, list_measured(panel, policy, sha256=adapter.sha256), world=None)
+    answer = ask_leak(0, found.measured, found.answers, what="answers that it learnt from", tasks=found.tasks)
+    if answer.passed is False:
+        if run is not None:
+            _note(run, answer)
+        refuse(adapter, reason=f"refused: {answer.gate}: {answer.words}", by=by)
+
+
+def _note_taught(adapter: Adapter, run: TrainingRun, *, by: str) -> None:
+    """Note on an adapter what it was taught with, as the ledger knows it by then, and on its run the alarms of that."""
+    taught = describe_taught(run.batch) if run.batch is not None else BatchFacts(rollouts=0)
+    if run.backend == "standalone":  # others count updates and scale tensors in their own way
+        taught = replace(taught, reach=Recipe.from_json(run.recipe).reach)
+    with held_write():
+        Adapter.objects.filter(pk=adapter.pk).update(taught=asdict(taught))
+        sequences, stale = (int(run.summary.get(name) or 0) for name in ("rollouts", "refused_stale"))
+        alarms = watch_batch(taught, sequences=sequences, stale=stale)
+        raise_alarms(run, alarms, update=None, by=by)
+
+
+def note_measured(adapter: Adapter) -> None:
+    """Note what the gate measured on the run that an adapter came from: G5, how long the answers are by the server that
+    would serve it, where that was asked, and G9.
+
+    The question of lengths, prompts of people's, is not kept any longer.
+    """
+    run = TrainingRun.objects.filter(pk=adapter.run_id or 0).first()
+    verdict = adapter.verdicts.filter(question=Verdict.Question.SAFE).first()
+    if run is None or verdict is None:
+        return
+    policy = GatePolicy.from_json(run.project.gate_policy)
+    if found := verdict.details.get("lengths"):
+        told = {name: found[name] for name in ("length_before_tokens", "length_after_tokens", "length_drift")}
+        TrainingRun.objects.filter(pk=run.pk).update(summary={**run.summary, **told})
+        first, last = told["length_before_tokens"], told["length_after_tokens"]
+        _note(run, ask_finishing(first, last, least=policy.least_length_ratio))
+    skills = verdict.details.get("skills") or {}
+    _note(run, ask_skills(skills.get("difference"), skills.get("high"), most=policy.skills_margin))
+    (path_of(adapter.uri).parent / FILE).unlink(missing_ok=True)
+
+
+def _note(run: TrainingRun, answer: GateAnswer) -> None:
+    """Onto the run, in the place of what the same gate said before."""
+    run.gates = [*(one for one in run.gates if one["gate"] != answer.gate), answer.to_json()]
+    TrainingRun.objects.filter(pk=run.pk).update(gates=run.gates)
+
+
+def raise_alarms(run: TrainingRun, alarms: Iterable[Alarm], *, update: int | None, by: str) -> list[Alarm]:
+    """Put those on the run that are not there yet, and tell the audit; webhooks hear of it from there.
+
+    Returns:
+        The new ones.
+    """
+    found = list(alarms)
+    if not found:
+        return []
+    with transaction.atomic():
+        locked = TrainingRun.objects.select_for_update(no_key=True).only("alarms").get(pk=run.pk)
+        known = {one["detector"] for one in locked.alarms}
+        new = list({one.detector: one for one in found if one.detector not in known}.values())
+        if new:
+            told = [*locked.alarms, *({**asdict(one), "update": update} for one in new)]
+            TrainingRun.objects.filter(pk=run.pk).update(alarms=told)
+            for one in new:
+                payload = {"detector": one.detector, "words": one.words[:300], "update": update}
+                record(Kind.RUN_ALARMED, subject=run, by=by, payload=payload)
+    return new
 
 
 def describe_result(run: TrainingRun, result: TrainResult) -> dict[str, Any]:

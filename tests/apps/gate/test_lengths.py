@@ -15,7 +15,7 @@ from apps.gate.gating import gate_adapter
 from apps.gate.second_metrics import ask_lengths, can_ask_lengths
 from apps.inference.models import Provider
 from apps.rollouts.models import Batch
-from apps.training import preflight, services
+from apps.training import results, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.learning.lengths import FILE, LengthQuestion
@@ -147,9 +147,9 @@ def test_answers_of_another_length_are_refused_by_the_gate_in_words(
     verdict = candidate.verdicts.get(question="safe")
     assert verdict.words.startswith("refused: answers have ")
     assert "% off, 0% are allowed; answers to 10 held-out prompts have " in verdict.words
-    preflight.note_lengths(candidate)
+    results.note_measured(candidate)
     run.refresh_from_db()
     assert run.summary["updates"] == 1
     assert run.summary["length_drift"] == verdict.details["lengths"]["length_drift"] > 0
-    assert [one["gate"] for one in run.gates] == ["G5"]
+    assert [one["gate"] for one in run.gates] == ["G5", "G9"]
     assert not (store / FILE).exists(), "people's prompts are kept no longer than they are asked"

@@ -19,7 +19,7 @@ from apps.inference.models import Exchange
 from apps.rollouts.contents import describe_taught
 from apps.rollouts.models import Batch, Demonstration, PreferencePair, Rollout, TrainingUse
 from apps.tasks.models import FurtherExchange, Task
-from apps.training import preflight, services
+from apps.training import preflight, results, services
 from apps.training.contamination import find_leaks
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
@@ -228,7 +228,7 @@ def draw(adapter: Adapter) -> str:
 
 def test_a_candidate_that_learnt_what_is_drawn_for_it_is_refused_unmeasured(batch: Batch, adapter: Adapter) -> None:
     task = plant_talk(batch, draw(adapter))
-    preflight.ask_measured(adapter.pk, by="gate")
+    results.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     words = "0 of 10 answers that it learnt from are on held-out tasks, 2 hold one that is measured on"
     assert adapter.state == Adapter.State.REFUSED
@@ -249,11 +249,11 @@ def child(worker: Worker, adapter: Adapter) -> Adapter:
 
 
 def test_what_it_continues_counts_as_what_it_learnt(batch: Batch, child: Adapter) -> None:
-    preflight.ask_measured(child.pk, by="gate")
+    results.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.CANDIDATE
     plant_talk(batch, draw(child))
-    preflight.ask_measured(child.pk, by="gate")
+    results.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.REFUSED
 
@@ -263,13 +263,13 @@ def test_a_line_is_asked_once_for_each_panel(batch: Batch, child: Adapter) -> No
     panel = choose(child.worker, child.line_version)
     make_measured(child.worker, child.parent, [1.0], items=panel.name)
     plant_talk(batch, draw(child))
-    preflight.ask_measured(child.pk, by="gate")
+    results.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.CANDIDATE
     own = TrainingRun.objects.get(pk=child.run_id or 0).batch
     assert own is not None
     plant_talk(own, draw(child))
-    preflight.ask_measured(child.pk, by="gate")
+    results.ask_measured(child.pk, by="gate")
     child.refresh_from_db()
     assert child.state == Adapter.State.REFUSED
 
@@ -277,12 +277,12 @@ def test_a_line_is_asked_once_for_each_panel(batch: Batch, child: Adapter) -> No
 def test_an_honest_candidate_goes_on_to_the_gate_and_one_that_was_judged_is_left_alone(
     batch: Batch, adapter: Adapter
 ) -> None:
-    preflight.ask_measured(adapter.pk, by="gate")
+    results.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     assert (adapter.state, Verdict.objects.count()) == ("candidate", 0)
     plant_talk(batch, draw(adapter))
     Adapter.objects.update(state="verified")
-    preflight.ask_measured(adapter.pk, by="gate")
+    results.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     assert adapter.state == "verified"
 
@@ -290,6 +290,6 @@ def test_an_honest_candidate_goes_on_to_the_gate_and_one_that_was_judged_is_left
 def test_where_nothing_is_measured_nothing_leaks(project: Project, batch: Batch, adapter: Adapter) -> None:
     plant_talk(batch, draw(adapter))
     Worker.objects.update(kind="echo")
-    preflight.ask_measured(adapter.pk, by="gate")
+    results.ask_measured(adapter.pk, by="gate")
     adapter.refresh_from_db()
     assert adapter.state == "candidate"

@@ -20,7 +20,7 @@ from apps.rollouts.models import Demonstration, PreferencePair
 from apps.rollouts.services import build_rollouts
 from apps.tasks.models import Attempt, Task
 from apps.tasks.services import save_steps
-from apps.training import preflight, services
+from apps.training import preflight, results, services
 from apps.training.models import TrainingRun
 from apps.training.provenance import trace_attempts, trace_feedback
 from apps.workers.models import Worker
@@ -124,8 +124,7 @@ def adopt(run: TrainingRun) -> Adapter:
     adapter = Adapter.objects.get(run_id=run.pk)
     gate_adapter(adapter.pk, by="gate")
     promote_verified(adapter.pk, by="gate")
-    preflight.note_lengths(adapter)
-    preflight.note_skills(adapter)
+    results.note_measured(adapter)
     Segment.objects.update(state=Segment.State.DONE)
     adapter.refresh_from_db()
     run.refresh_from_db()

@@ -24,7 +24,7 @@ from apps.rollouts.rejudging import rejudge_rollouts
 from apps.rollouts.selectors import why_nothing_trains
 from apps.rollouts.services import build_rollouts, close_open_batch
 from apps.tasks.models import Task
-from apps.training import monitoring, preflight, retrying, schedule, services
+from apps.training import monitoring, preflight, results, retrying, schedule, services
 from apps.training.models import TrainingRun
 from apps.workers.models import Worker
 from tentalis.core.contracts import Outcome
@@ -132,7 +132,7 @@ def send_home(run: TrainingRun, store: Path, **changes: Any) -> Adapter:
     TrainingRun.objects.filter(pk=run.pk).update(state="running", attempt=1, heartbeat_at=Now())
     run.refresh_from_db()
     flow.handle_training_result(make_result(run, store, **changes), by="control")
-    preflight.ask_measured(Adapter.objects.get(run_id=run.pk).pk, by="gate")
+    results.ask_measured(Adapter.objects.get(run_id=run.pk).pk, by="gate")
     run.refresh_from_db()
     return Adapter.objects.get(run_id=run.pk)
 

@@ -21,7 +21,7 @@ from apps.pipeline import flow, sweep, trainings
 from apps.rollouts import services as ledger
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.rollouts.selectors import why_nothing_trains
-from apps.training import monitoring, preflight, retrying, services
+from apps.training import monitoring, retrying, services
 from apps.training.learners import TOLD_TWICE
 from apps.training.models import TrainingRun
 from apps.training.naming import describe_run
@@ -33,10 +33,6 @@ from tentalis.core.contracts import TRAIN_RESULT_SCHEMA, AdapterManifest, Contra
 from tentalis.core.learning.recipes import Recipe
 from tests.apps.training.boxes import leave_result, send_out
 from tests.factories import make_judged_task, make_worker
-from tests.support.walk import list_files
-
-MOST_FILES = 14
-"""Five of them every change of any row goes through: the contract and its types, audit, outbox and its kinds."""
 
 
 @pytest.fixture(autouse=True)
@@ -100,17 +96,6 @@ def test_a_result_brings_its_adapter_to_the_gate(run: TrainingRun, store: Path) 
     assert (adapter.state, adapter.run_id) == ("candidate", run.pk)
     assert TrainingRun.objects.get().state == "succeeded"
     assert Segment.objects.filter(kind="adopt", subject_id=adapter.pk).count() == 1
-
-
-def test_from_a_result_to_its_adapter_few_files_are_gone_through(run: TrainingRun, store: Path, alice: User) -> None:
-    fill(run, alice)
-    result = make_result(run, store)
-    files = list_files(lambda: flow.handle_training_result(result, by="control"))
-    assert len(files) <= MOST_FILES, "\n".join(files)
-    adapter = Adapter.objects.get()
-    preflight.ask_measured(adapter.pk, by="gate")
-    adapter.refresh_from_db()
-    assert adapter.taught["rollouts"]
 
 
 def test_a_result_that_comes_twice_counts_once(run: TrainingRun, store: Path) -> None:
