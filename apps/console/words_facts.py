@@ -1,6 +1,5 @@
 """What runs, verdicts, manifests and settings call things, in words: one table for every page that lists such facts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,11 +10,9 @@ from django.utils.translation import gettext_lazy as _
 from apps.console.selectors.metrics import WORDS
 from apps.console.words_settings import CHOICE_WORDS, FIELD_WORDS
 from apps.evals.models import Item
-from apps.worlds.registry import WORLDS
+from apps.worlds.registry import WORLDS, find_world
 
 Words = str | Promise
-_OWN_PANEL, _DRAWN_PANEL = re.compile(r"own/([^/]+)/[0-9a-f]+(?:/[0-9a-f]+)?"), re.compile(r"([^/]+)/(\d+)/(\d+)")
-"""Names of panels, as `apps.evals.panels` gives them: environment; environment, size and draw."""
 
 
 class Named(NamedTuple):
@@ -199,13 +196,14 @@ def say_item_set(name: str, tasksets: Sequence[str] = ()) -> str:
     taskset, _slash, split = name.rpartition("/")
     if "@" in taskset and split in Item.Split.values:
         return f"{taskset}, {Item.Split(split).label.lower()}"
-    if (own := _OWN_PANEL.fullmatch(name)) and (world := WORLDS.get(own[1])):
-        if len(tasksets) == 1:
-            return now_in_words("held-out items of %(taskset)s") % {"taskset": tasksets[0]}
-        return now_in_words("own held-out items, %(world)s") % {"world": world.label}
-    if (drawn := _DRAWN_PANEL.fullmatch(name)) and (world := WORLDS.get(drawn[1])):
-        told = {"size": drawn[2], "world": world.label, "draw": int(drawn[3]) + 1}
-        return now_in_words("%(size)s made-up tasks, %(world)s, draw %(draw)s") % told
+    match name.split("/"):  # as `apps.evals.panels` names them
+        case ["own", environment, _hash, *_fresh] if environment in WORLDS:
+            if len(tasksets) == 1:
+                return now_in_words("held-out items of %(taskset)s") % {"taskset": tasksets[0]}
+            return now_in_words("own held-out items, %(world)s") % {"world": find_world(environment).label}
+        case [environment, size, draw] if environment in WORLDS and size.isdecimal() and draw.isdecimal():
+            told = {"size": size, "world": find_world(environment).label, "draw": int(draw) + 1}
+            return now_in_words("%(size)s made-up tasks, %(world)s, draw %(draw)s") % told
     return name
 
 

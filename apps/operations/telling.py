@@ -62,10 +62,12 @@ def _put_off(alarm: Alarm, error: Exception) -> None:
 
 def _say_refusal(error: Exception) -> str:
     """What the server said, without the addresses that the mail went to."""
+    said: tuple[int, bytes | str]
     if isinstance(error, SMTPRecipientsRefused):
-        code, words = next(iter(error.recipients.values()))
+        said = next(iter(error.recipients.values()))
     elif isinstance(error, SMTPResponseException):
-        code, words = error.smtp_code, error.smtp_error
+        said = error.smtp_code, error.smtp_error
     else:
         return str(error)
+    code, words = said
     return f"{code} {words.decode(errors='replace') if isinstance(words, bytes) else words}"

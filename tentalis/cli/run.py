@@ -290,7 +290,8 @@ def watch_run(client: "Client", run_id: int, *, as_json: bool, poll_s: float = P
             )
         if answer["state"] in ENDED:
             break
-        waits = _tell_waiting("run", client.get_run(run_id) if answer["state"] in WAITING else answer, told=waits)
+        now = client.get_run(run_id) if answer["state"] in WAITING else answer
+        waits = _tell_waiting(f"run {run_id}", now, told=waits, advice=f"tentalis run resume {run_id}")
         time.sleep(poll_s)
     if answer["state"] != "succeeded":
         typer.echo(f"run {run_id} {answer['state']}: {client.get_run(run_id)['failure']}", err=True)
@@ -299,14 +300,18 @@ def watch_run(client: "Client", run_id: int, *, as_json: bool, poll_s: float = P
         typer.echo(f"run {run_id} succeeded")
 
 
-def _tell_waiting(what: str, row: Mapping[str, Any], *, told: str) -> str:
-    """Say why a run or course waits, where that is not what was `told`; what is told by now, "" where it does not."""
+def _tell_waiting(what: str, row: Mapping[str, Any], *, told: str, advice: str) -> str:
+    """Say why a run or course waits, where that is not what was `told`; what is told by now, "" where it does not.
+
+    Args:
+        advice: what lets it go on where it is paused.
+    """
     if row["state"] not in WAITING:
         return ""
     reason = row.get("waiting_reason") or row.get("reason") or f"it is {row['state']}"
-    words = f"{what} {row['id']}: {reason}"
+    words = f"{what}: {reason}"
     if row["state"] == "paused":
-        words += f"; tentalis {what} resume {row['id']} lets it go on"
+        words += f"; {advice} lets it go on"
     if words != told:
         typer.echo(words, err=True)
     return words
@@ -367,7 +372,8 @@ def watch_course(client: "Client", course_id: int, *, as_json: bool) -> None:
                 typer.echo(f"round {told}: {point['words']}{share}", err=True)
         if course["state"] not in ("running", "paused"):
             break
-        waits = _tell_waiting("course", course, told=waits)
+        advice = f"tentalis course resume {course_id}"
+        waits = _tell_waiting(f"course {course_id}", course, told=waits, advice=advice)
         time.sleep(POLL_S)
     if as_json:
         print_json(course | {"curve": curve})

@@ -128,14 +128,15 @@ def test_a_file_of_tasks_is_looked_at_then_taken(alice: User, project: Project, 
     told = " ".join(seen.content.decode().split())
     assert "<td>has at most 20 characters</td><td>customer: Ann</td>" in told
     assert "Name a fruit.,&quot;{" in told, "a browser chooses no file again, so the text stands in the form"
-    NamedCheck.objects.create(project=project, name="short", version=1, spec={"check": "length", "max": 9})
+    short = {"check": "length", "max": 9}
+    NamedCheck.objects.create(project=project, name="short", version=1, spec=short)
     data["checks"] = "short@1"
     assert "<td>passes short@1</td>" in client.post(address, data | pasted | {"check": "1"}).content.decode()
     file = SimpleUploadedFile("tasks.txt", "Say hello.\n\nSay goodbye.\n".encode("utf-8-sig"))
     taken = client.post(address, data | pasted | {"file": file}, follow=True).content.decode()
     assert "2 tasks are queued." in taken
     assert [task.prompt for task in Task.objects.order_by("pk")] == ["Say hello.", "Say goodbye."]
-    assert {task.checks[0]["use"] for task in Task.objects.all()} == {"short@1"}
+    assert [task.checks for task in Task.objects.all()] == 2 * [[{"use": "short@1", "is": short}]]
 
 
 @pytest.mark.parametrize(
