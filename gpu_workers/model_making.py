@@ -56,6 +56,7 @@ them, calls as the built-in models write theirs."""
 KEEP, PLAIN_TEMPLATE = "keep", "plain"
 TEMPLATES = (KEEP, PLAIN_TEMPLATE, "none")
 BLANK_LINE = "\n\n"
+TEMPLATE_FIELD = "tokenizer.chat_template"
 ROPE_FREQS, LONG_FACTORS = "rope_freqs.weight", "rope_factors_long.weight"
 LLAMA_3_LOW, LLAMA_3_HIGH, LLAMA_3_CONTEXT = 1.0, 4.0, 8192
 """Of every Llama 3.1, 3.2 and 3.3; their factors differ."""
@@ -75,44 +76,52 @@ def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
         MakingError: it is no whole GGUF file, of an architecture or a type of weights that cannot be read, or without
             a chat template; or it stretches positions in a way that the directory could not say.
     """
+    place, name = str(file.parent), file.name
+    try:
+        header = _read_header(file)
+    except Exception as error:  # the reader raises anything for what is no such file
+        raise _cannot_read(name, error) from error
+    if not header.has_template and template == KEEP:
+        raise MakingError(f"{name} holds no chat template: say which, `plain` for a model that only goes on with text")
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     set_verbosity_error()  # type: ignore[no-untyped-call]
-    place, name = str(file.parent), file.name
     try:
-        stretch = _read_stretch(file)
         model: Any = AutoModelForCausalLM.from_pretrained(
             place, gguf_file=name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
         )
         tokenizer: Any = AutoTokenizer.from_pretrained(place, gguf_file=name)
     except Exception as error:  # the readers raise anything for what is no model
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise MakingError(f"{name} cannot be read as a model: {reason}") from error
-    if not tokenizer.chat_template and template == KEEP:
-        raise MakingError(f"{name} holds no chat template: say which, `plain` for a model that only goes on with text")
-    _carry_stretch(stretch, model.config, name)
+        raise _cannot_read(name, error) from error
+    _carry_stretch(header, model.config, name)
     model.to(torch.bfloat16).save_pretrained(out)
     tokenizer.save_pretrained(out)
     write_template(out, template)
 
 
-class _Stretch(NamedTuple):
-    """How a GGUF file stretches positions: Hugging Face's reader drops it.
+def _cannot_read(name: str, error: Exception) -> MakingError:
+    return MakingError(f"{name} cannot be read as a model: {' '.join(str(error).split()) or type(error).__name__}")
+
+
+class _Header(NamedTuple):
+    """What is wanted of a GGUF file before its weights are read, and how it stretches positions: Hugging Face's
+    reader drops that.
 
     Args:
-        kind: "none", "linear", "yarn" or "longrope".
+        kind: of stretching: "none", "linear", "yarn" or "longrope".
         divisors: of the frequencies, one each; None: it holds none.
     """
 
+    has_template: bool
     architecture: str
     kind: str
     factor: float
     divisors: Tensor | None
 
 
-def _read_stretch(file: Path) -> _Stretch:
+def _read_header(file: Path) -> _Header:
     import gguf
 
     reader = gguf.GGUFReader(file)
@@ -126,7 +135,9 @@ def _read_stretch(file: Path) -> _Stretch:
     freqs = tensors.get(ROPE_FREQS)
     factor = float(read("scaling.factor", read("scale_linear", 1.0)))
     kind = str(read("scaling.type", "longrope" if LONG_FACTORS in tensors else "linear"))
-    return _Stretch(
+    template = reader.fields.get(TEMPLATE_FIELD)
+    return _Header(
+        template is not None and bool(template.contents()),
         architecture,
         "none" if kind == "linear" and factor in (0.0, 1.0) else kind,
         factor,
@@ -134,7 +145,7 @@ def _read_stretch(file: Path) -> _Stretch:
     )
 
 
-def _carry_stretch(stretch: _Stretch, config: Any, name: str) -> None:
+def _carry_stretch(stretch: _Header, config: Any, name: str) -> None:
     """Write into a config what a GGUF file keeps elsewhere. llama.cpp has Llama 3's way as divisors alone.
 
     Raises:
