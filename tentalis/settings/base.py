@@ -8,10 +8,11 @@ from urllib.parse import unquote, urlsplit
 from csp.constants import NONCE, NONE, SELF
 
 from tentalis.env import EnvironmentVariableError, read_environment
-from tentalis.garbage import spare_imports
+from tentalis.garbage import load_sparely, spare_imports
 from tentalis.settings.timeouts import choose_timeouts, find_process, say_options
 
 spare_imports()
+load_sparely()
 
 try:
     TENTALIS: dict[str, Any] = read_environment()

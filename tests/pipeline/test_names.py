@@ -77,12 +77,14 @@ def test_the_box_tends_the_runs_on_a_cluster_by_the_name_and_the_queue_we_send_t
     assert run_python(code, without="DJANGO_SETTINGS_MODULE").split() == ["True", cluster.QUEUE]
 
 
-def test_the_web_side_loads_no_torch() -> None:
+def test_the_web_side_loads_no_torch_and_nothing_that_only_its_libraries_would_have() -> None:
+    """A plug-in may: it is there when somebody asks."""
     code = (
         "import sys, tentalis.asgi; from tentalis.celery import app; app.loader.import_default_modules(); "
-        "print('torch' in sys.modules, 'gpu_workers' in sys.modules)"
+        "print([name for name in ('torch', 'gpu_workers', 'opentelemetry.sdk.metrics', 'h2') if name in sys.modules]); "
+        "import opentelemetry.sdk.metrics, h2.connection, httpcore; httpcore.ConnectionPool(http2=True).close()"
     )
-    assert run_python(code) == "False False"
+    assert run_python(code) == "[]"
 
 
 def test_the_box_loads_no_django() -> None:
