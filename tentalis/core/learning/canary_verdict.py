@@ -4,7 +4,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import sub
-from statistics import fmean, pvariance
+from statistics import fmean
 
 from tentalis.core.learning.sequential import find_valid_reach
 
@@ -81,8 +81,10 @@ def judge_shadow(deployed: Sequence[float], shadow: Sequence[float], *, margin: 
     if not tasks:
         return _read(Arm(tasks=0), Arm(tasks=0), None, margin=margin)
     before, unseen = (Arm(tasks=tasks, mean=fmean(scores)) for scores in (deployed, shadow))
-    gaps = Arm(tasks=tasks, variance=pvariance(map(sub, shadow, deployed)))
-    return _read(before, unseen, _variance_of_mean(gaps) if tasks >= LEAST_TASKS else None, margin=margin)
+    gaps = list(map(sub, shadow, deployed))
+    mean = fmean(gaps)
+    gaps_of = Arm(tasks=tasks, variance=fmean([(gap - mean) ** 2 for gap in gaps]))
+    return _read(before, unseen, _variance_of_mean(gaps_of) if tasks >= LEAST_TASKS else None, margin=margin)
 
 
 def _read(deployed: Arm, canary: Arm, variance: float | None, *, margin: float) -> CanaryReading:

@@ -22,24 +22,29 @@ def arm_of(scores: list[float]) -> Arm:
 
 
 def watch(seed: int, *, deployed: float, canary: float, group: int = 1) -> CanaryOutcome:
-    """A canary that is looked at after every tenth task until something is said; task scores are means of `group`."""
-    chance = random.Random(seed)
-    sides: tuple[list[float], list[float]] = ([], [])
-    for outcome in _looks(chance, sides, deployed, canary, group):
+    """A canary that is looked at until something is said."""
+    for sides in _looks(random.Random(seed), deployed, canary, group):
+        outcome = judge_canary(*sides, margin=1e-9).outcome  # never safe: it watches on
         if outcome is not CanaryOutcome.WATCHING:
             return outcome
     return CanaryOutcome.WATCHING
 
 
-def _looks(
-    chance: random.Random, sides: tuple[list[float], list[float]], deployed: float, canary: float, group: int
-) -> Iterator[CanaryOutcome]:
+def _looks(chance: random.Random, deployed: float, canary: float, group: int = 1) -> Iterator[tuple[Arm, Arm]]:
+    """Both sides after every tenth task; task scores are means of `group`."""
+    tasks, totals, squares = [0, 0], [0.0, 0.0], [0.0, 0.0]
     for count in range(1, TASKS + 1):
         side = chance.random() < SHARE
         rate = canary if side else deployed
-        sides[side].append(fmean(chance.random() < rate for _ in range(group)))
+        score = sum(chance.random() < rate for _ in range(group)) / group
+        tasks[side] += 1
+        totals[side] += score
+        squares[side] += score * score
         if count % 10 == 0:
-            yield judge_canary(arm_of(sides[0]), arm_of(sides[1]), margin=1e-9).outcome  # never safe: it watches on
+            means = [total / max(n, 1) for total, n in zip(totals, tasks, strict=True)]
+            spreads = [max(square / max(n, 1) - m * m, 0.0) for square, n, m in zip(squares, tasks, means, strict=True)]
+            one, other = (Arm(tasks=tasks[n], mean=means[n], variance=spreads[n]) for n in (0, 1))
+            yield one, other
 
 
 @pytest.mark.thorough
@@ -58,12 +63,8 @@ def test_looking_after_every_task_with_a_fixed_interval_would_alarm_too_often() 
     """The control: what the always valid interval is for."""
     alarms = 0
     for seed in range(SIMULATIONS):
-        chance = random.Random(seed)
-        sides: tuple[list[float], list[float]] = ([], [])
-        for count in range(1, TASKS + 1):
-            sides[chance.random() < SHARE].append(float(chance.random() < 0.5))
-            if count % 10 == 0 and min(map(len, sides)) >= 20:
-                one, other = arm_of(sides[0]), arm_of(sides[1])
+        for one, other in _looks(random.Random(seed), 0.5, 0.5):
+            if min(one.tasks, other.tasks) >= 20:
                 reach = 1.645 * (one.variance / one.tasks + other.variance / other.tasks) ** 0.5
                 if other.mean - one.mean < -reach:
                     alarms += 1
