@@ -38,6 +38,8 @@ REPO_TASK = {
     "schema": "tentalis.repo-task.v1", "name": "calc-3", "issue": "Sums come out wrong.",
     "fail_to_pass": ["tests.test_calc.CalcTest.test_add"], "parser": "unittest",
 }  # fmt: skip
+ROW = json.dumps({"question": "What are 2 and 2?", "answer": "#### 4"})
+"""All that a benchmark is made of."""
 EVERY_ROLE = {role.value: f"{role.value}-of-shop" for role in Role}
 
 
@@ -201,9 +203,9 @@ def make_bodies(ids: dict[str, Any]) -> dict[str, Any]:
         },
         "POST repo-tasks": {"text": json.dumps(REPO_TASK), "split": "train", "repository": ids["upload"]},
         "POST uploads/{upload}": {"size_bytes": 2, "offset": 0, "part": "YWI="},
-        "POST benchmarks": {"project": slug, "name": "desk"},
+        "POST benchmarks": {"project": slug, "name": "gsm8k", "text": ROW},
         "POST benchmarks/pieces": {"project": slug, "packed": "UEsDBA=="},
-        "POST datasets": {"project": slug, "name": "desk"},
+        "POST datasets": {"project": slug, "name": "gsm8k", "text": ROW},
         "POST courses": {"project": slug, "worker": "echo", "benchmark": ids["benchmark"]},
         "POST experiments": {
             "project": slug,

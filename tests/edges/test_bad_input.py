@@ -17,8 +17,9 @@ from apps.base.counting import forget_callers
 from apps.outbox.models import Segment
 from apps.tasks.models import Task
 from tests.edges.caller import Caller
-from tests.edges.lived_in import EVERY_ROLE, make_bodies, make_lived_in
+from tests.edges.lived_in import EVERY_ROLE, make_bodies
 from tests.edges.routes import TABLE
+from tests.factories import make_worker
 
 WRONG_TYPES: dict[str, tuple[Any, ...]] = {
     "string": (3, 1.5, True, [], {}, ["x"]),
@@ -72,11 +73,6 @@ def wrong_values(field: dict[str, Any]) -> Iterator[Any]:
         yield "no such word"
     if kinds[0] == "string" and "minLength" in field:
         yield ""
-
-
-@pytest.fixture
-def ids(project: Project) -> dict[str, Any]:
-    return make_lived_in(project)
 
 
 def call_as_owner() -> Caller:
@@ -210,11 +206,9 @@ TASK = {"project": "shop", "prompt": "Say hello.", "environment": "chat", "worke
     ],
 )
 def test_a_task_that_cannot_be_is_refused_by_the_name_of_the_fault(
-    ids: dict[str, Any], owner: Caller, project: Project, changes: Any, status: int, field: str, words: str
+    ids: dict[str, Any], owner: Caller, changes: Any, status: int, field: str, words: str
 ) -> None:
-    from tests.factories import make_worker
-
-    make_worker(project, "idle", is_active=False)
+    make_worker(Project.objects.get(slug="shop"), "idle", is_active=False)
     Project.objects.create(slug="secret", name="Secret")
     before = Task.objects.count()
     answer = owner.post("tasks", {**TASK, **changes})
