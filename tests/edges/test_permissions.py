@@ -21,10 +21,10 @@ from apps.base.counting import forget_callers
 from apps.worlds.repos import uploads
 from tentalis.verification.store import DIRECTORY
 from tests.edges.caller import Answer, Caller
-from tests.edges.lived_in import EVERY_ROLE, QUERIES, make_bodies, make_lived_in
+from tests.edges.lived_in import EVERY_ROLE, QUERIES, make_bodies
 from tests.edges.routes import TABLE, find_unclassified, list_api_routes, list_other_paths
 from tests.edges.writes import noting_writes
-from tests.factories import make_project, make_user
+from tests.factories import make_user
 
 ROUTES: dict[str, str] = TABLE["routes"]
 RAN = frozenset({200, 201, 204, 409, 422})
@@ -33,13 +33,12 @@ REQUEST_ID = {"X-Request-Id": "the-same"}
 
 
 @pytest.fixture
-def ids(project: Project, tmp_path: Path, settings: Any) -> dict[str, Any]:
+def ids(ids: dict[str, Any], tmp_path: Path, settings: Any) -> dict[str, Any]:
     settings.ARTIFACTS = tmp_path
-    rows = make_lived_in(project)
-    (tmp_path / DIRECTORY / "train" / rows["repo_task"]).mkdir(parents=True)
+    (tmp_path / DIRECTORY / "train" / ids["repo_task"]).mkdir(parents=True)
     (tmp_path / uploads.DIRECTORY).mkdir()
-    (tmp_path / uploads.DIRECTORY / rows["upload"]).write_bytes(b"sent")
-    return rows
+    (tmp_path / uploads.DIRECTORY / ids["upload"]).write_bytes(b"sent")
+    return ids
 
 
 class Sender:
@@ -209,8 +208,9 @@ class Forgetful(ApiView):
         return Response({"secret": 1})
 
 
-def test_a_view_that_names_no_right_is_closed(project: Project, alice: User) -> None:
-    request = APIRequestFactory().get("/", headers={"Authorization": f"Bearer {token_of(alice)}"})
+def test_a_view_that_names_no_right_is_closed(ids: dict[str, Any]) -> None:
+    token = token_of(User.objects.get(username="alice"))
+    request = APIRequestFactory().get("/", headers={"Authorization": f"Bearer {token}"})
     answer = Forgetful.as_view()(request)
     assert answer.status_code == 403
     assert "secret" not in str(answer.data)
@@ -241,11 +241,9 @@ OPEN_PATHS = frozenset(
 )
 
 
-@pytest.mark.django_db
-def test_every_other_page_sends_the_anonymous_to_sign_in() -> None:
+def test_every_other_page_sends_the_anonymous_to_sign_in(ids: dict[str, Any]) -> None:
     import re
 
-    make_project("shop")
     for pattern in list_other_paths():
         if pattern in OPEN_PATHS:
             continue
