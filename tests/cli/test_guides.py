@@ -33,8 +33,8 @@ def find_commands() -> Iterator[tuple[str, str]]:
 def test_every_command_of_the_documents_is_understood(run: Run) -> None:
     asked: dict[tuple[str, ...], str] = {}
     for document, line in find_commands():
-        words = shlex.split(line.split(" && ")[0].split(" -- ")[0], comments=True)[1:]  # behind --: somebody else's
-        asked.setdefault(tuple(words), f"{document}: {line}")
+        words = tuple(shlex.split(line.split(" && ")[0].split(" -- ")[0], comments=True)[1:])  # behind --: another's
+        asked.setdefault(words, f"{document}: {line}")
     assert len(asked) > 100
     wrong = []
     for words, where in asked.items():
