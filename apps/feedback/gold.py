@@ -25,6 +25,7 @@ from apps.feedback.models import Feedback, GoldItem, Review
 from apps.feedback.queue import QueueFilter
 from apps.feedback.rights import MANAGERS
 from apps.feedback.rules import validate_review_policy
+from apps.feedback.set_aside import Trust
 from apps.tasks.models import Attempt, Task
 from tentalis.core.scoring.calibration import APPROVES
 
@@ -69,7 +70,7 @@ def add_gold(
         expected: {"score": in [0, 1] or None, "attempts": {index: in [0, 1]}}, where `by` knows it; a score alone is
             that of each attempt;
         reference: a feedback on the task that is taken for the truth. With neither, what the world verified of the
-            attempts is.
+            attempts is, but for what a judge said that is below its bar.
     Raises:
         NotFoundError, NotAllowedError: `by` is no manager of the project.
         BadInputError: nothing is known of the task, or it says something impossible.
@@ -84,7 +85,9 @@ def add_gold(
         expected, rests_on = {"score": reference.score, "attempts": _read_reference(reference, attempts)}, reference
     elif expected is None:
         truth = GoldItem.Truth.VERIFIED
-        known = {index: one.outcome for index, one in attempts.items() if one.outcome is not None}
+        asides = Trust(task.project_id).find_asides({one.pk: one.score_details for one in attempts.values()})
+        lost = {pk for pk, aside in asides.items() if aside.has_outcome}
+        known = {index: one.outcome for index, one in attempts.items() if one.outcome is not None and one.pk not in lost}
         expected = {"score": None, "attempts": known}
     if expected.get("score") is not None and not expected.get("attempts"):
         expected = {**expected, "attempts": dict.fromkeys(_list_answered(attempts), expected["score"])}

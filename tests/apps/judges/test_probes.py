@@ -19,6 +19,7 @@ from apps.calibration.selectors import find_words_beside_people
 from apps.checks.graders import convene_graders
 from apps.feedback.comparing import compare
 from apps.feedback.create_reviews import open_reviews
+from apps.feedback.gold import add_gold
 from apps.feedback.hints import extract_hints
 from apps.feedback.judgement import JudgementInput, StepRating, store_feedback
 from apps.feedback.judges import find_judges
@@ -402,7 +403,7 @@ def test_of_a_signal_that_a_rule_gave_only_the_judges_hint_is_withheld(project: 
 def test_what_a_check_found_by_a_judge_that_fell_is_no_truth_any_more(
     project: Project, box: Provider, server: FakeModelServer, alice: User
 ) -> None:
-    """It gives no reward, no rater is measured by it, and no step scorer learns of it."""
+    """It gives no reward, no rater is measured by it, it makes no gold item, and no step scorer learns of it."""
     project.weight_profiles = {"chat": {"outcome": 1.0}}
     project.save()
     task = make_chat_task(project, ["first"], checks=[{"check": "judge", "rubric": "Be right.", "model": "box/judge"}])
@@ -419,6 +420,8 @@ def test_what_a_check_found_by_a_judge_that_fell_is_no_truth_any_more(
     words = JudgementInput(score=1.0 - outcome)
     compare([store_feedback(task, words, source="human", author=alice.handle)])
     assert not Comparison.objects.filter(source="verified").exists()
+    with pytest.raises(BadInputError):
+        add_gold(task=task, by=alice)
     attempt.refresh_from_db()
     assert attempt.outcome == outcome, "it is withheld, and stays"
     note_probe(project, "above", provider=box)
