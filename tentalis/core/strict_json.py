@@ -33,7 +33,12 @@ def read_json(text: str, *, most_levels: int, most_digits: int) -> Any:
 
 def check_text(text: str) -> None:
     """Raise StrictJsonError for a text that the database cannot store."""
-    if "\x00" in text or any("\ud800" <= sign <= "\udfff" for sign in text if sign >= "\ud800"):
+    try:
+        text.encode()  # half of a surrogate pair has no bytes
+        is_whole = "\x00" not in text
+    except UnicodeEncodeError:
+        is_whole = False
+    if not is_whole:
         raise StrictJsonError("texts may hold no NUL character and no half of a surrogate pair")
 
 

@@ -185,6 +185,10 @@ def test_texts_of_few_repeated_lines_do_not_take_minutes() -> None:
     old, new = "\n".join(["a", "b"] * 2500), "\n".join(["b", "a", "a"] * 1600)
     started = time.process_time()
     assert "repeat" in diff_lines(old, new).note
+    emoji = "\U0001f3f3\ufe0f\u200d\U0001f308" * 200
+    assert str(diff_words(emoji, emoji[::-1])).count("<del>") == 1
+    lines = "\n".join(["1. " * 130] * 150)
+    assert diff_lines(lines, lines.replace("1. ", " .1")).added == 150
     assert time.process_time() - started < 10
 
 
