@@ -25,9 +25,6 @@ pytestmark = pytest.mark.django_db
 
 # what everybody may do: change their own console, take home what they see
 OWN_FORMS = re.compile(r"^/(sign-out|preferences/theme|p/desk/(views|tour|exports))/")
-MOST_QUERIES = 30
-MOST_SEARCHING = 54
-"""Each kind of thing is searched by itself, within a time of its own that is set and taken back."""
 OWNERS = {"repo_task_add"}
 """Pages that a manager may not open."""
 ROW_ACTIONS = (
@@ -48,15 +45,6 @@ def count_queries(client: Client, path: str) -> int:
         answer = client.get(path)
     assert answer.status_code == 200, path
     return len(queries)
-
-
-def test_a_manager_sees_every_page_in_a_bounded_number_of_queries(scene: Scene) -> None:
-    client = sign_in(scene.alice)
-    for name, path in find_pages(scene).items():
-        if name in OWNERS:
-            assert client.get(path).status_code == 403, name
-            continue
-        assert count_queries(client, path) <= (MOST_SEARCHING if name == "search" else MOST_QUERIES), name
 
 
 def test_pages_cost_the_same_however_much_there_is_to_show(scene: Scene) -> None:
