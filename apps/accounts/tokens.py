@@ -86,7 +86,7 @@ def create_token(
 
 
 def find_token(text: str) -> ApiToken:
-    """The token this text is, with its user and project, its use noted.
+    """The token this text is, with its user, its use noted.
 
     Raises:
         NotSignedInError: malformed, unknown, expired, revoked, or its user may not sign in any more; the same words for
@@ -96,7 +96,7 @@ def find_token(text: str) -> ApiToken:
     if not match:
         raise NotSignedInError(REFUSAL)
     key_id, secret = match.groups()
-    token = ApiToken.objects.select_related("user", "project").filter(key_id=key_id).first()
+    token = ApiToken.objects.select_related("user").filter(key_id=key_id).first()
     is_right = constant_time_compare(hash_secret(secret), token.secret_hash if token else "-" * 64)
     now = timezone.now()
     if not (token and is_right and token.revoked_at is None and token.expires_at > now and token.user.is_active):

@@ -78,7 +78,7 @@ def verify_token(text: str) -> Credential:
 def load_credentials(key_ids: Iterable[str]) -> dict[str, Credential]:
     """Those of these tokens that still hold, by key id."""
     now = timezone.now()
-    tokens = ApiToken.objects.select_related("user", "project").filter(
+    tokens = ApiToken.objects.select_related("user").filter(
         key_id__in=list(key_ids), revoked_at__isnull=True, expires_at__gt=now, user__is_active=True
     )
     return {token.key_id: _make_credential(token) for token in tokens}
