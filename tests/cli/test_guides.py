@@ -37,9 +37,9 @@ def test_every_command_of_the_documents_is_understood(run: Run) -> None:
         asked.setdefault(words, f"{document}: {line}")
     assert len(asked) > 100
     wrong = []
-    for words, where in asked.items():
-        outcome = run(*words, "--help")
-        if outcome.code != 0 or not outcome.out.partition("Usage: ")[2].startswith(f"tentalis {words[0]}"):
+    for said, where in asked.items():
+        outcome = run(*said, "--help")
+        if outcome.code != 0 or not outcome.out.partition("Usage: ")[2].startswith(f"tentalis {said[0]}"):
             wrong.append(f"{where}\n{outcome.err}")
     assert wrong == []
 
