@@ -14,7 +14,8 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 OF_THE_LOOK = ("color-contrast", "target-size", "link-in-text-block", "scrollable-region-focusable")
 """Rules whose word depends on the theme and the width; the others read the document only."""
 RUN = """async (only) => {
-    const found = await axe.run(document, {runOnly: only, resultTypes: ["violations"], preload: false, selectors: false});
+    const options = {runOnly: only, resultTypes: ["violations"], preload: false, selectors: false};
+    const found = await axe.run(document, options);
     return found.violations.map((one) => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 160),
         one.nodes[0].failureSummary.slice(0, 300)]);
 }"""
