@@ -87,7 +87,9 @@ def add_gold(
         truth = GoldItem.Truth.VERIFIED
         asides = Trust(task.project_id).find_asides({one.pk: one.score_details for one in attempts.values()})
         lost = {pk for pk, aside in asides.items() if aside.has_outcome}
-        known = {index: one.outcome for index, one in attempts.items() if one.outcome is not None and one.pk not in lost}
+        known = {
+            index: one.outcome for index, one in attempts.items() if one.outcome is not None and one.pk not in lost
+        }
         expected = {"score": None, "attempts": known}
     if expected.get("score") is not None and not expected.get("attempts"):
         expected = {**expected, "attempts": dict.fromkeys(_list_answered(attempts), expected["score"])}
