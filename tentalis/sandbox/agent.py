@@ -6,7 +6,6 @@ It may do no more than what runs beside it may, and its answers are believed no 
 import contextlib
 import fcntl
 import json
-import math
 import os
 import selectors
 import shlex
@@ -127,8 +126,6 @@ class Agent:
         self._received = bytearray()
         self._told = bytearray()
         self._held_until = 0.0
-        self._unheard: dict[int, _Shell] = {}  # by their output
-        self._unheard_until = 0.0
         self._selector = selectors.DefaultSelector()
         self._orders: dict[str, Callable[[dict[str, Any], bytes], None]] = {
             "exec": self._exec,
@@ -155,21 +152,11 @@ class Agent:
         self._watch(self._control.fileno(), self._listen)
         self._watch(woken, lambda: self._reap(woken))
         while True:
-            for key, _ in self._selector.select(self._patience_s()):
+            for key, _ in self._selector.select(self._held_until - time.monotonic() if self._told else None):
                 if key.fd in self._selector.get_map():  # not closed by one before it
                     key.data()
-            now = time.monotonic()
-            if self._unheard and now >= self._unheard_until:
-                self._hear_all()
-            if now >= self._held_until:
+            if time.monotonic() >= self._held_until:
                 self._send()
-
-    def _patience_s(self) -> float | None:
-        """How long nothing is to be done but what comes."""
-        if not self._told and not self._unheard:
-            return None
-        until = min(self._held_until if self._told else math.inf, self._unheard_until if self._unheard else math.inf)
-        return until - time.monotonic()
 
     def _watch(self, descriptor: int, then: Callable[[], Any]) -> None:
         self._selector.register(descriptor, selectors.EVENT_READ, then)
@@ -349,7 +336,6 @@ class Agent:
         if shell.backlog:
             shell.dropped += self._hand_on(shell.n, shell.stream, shell.backlog)
             shell.backlog = b""
-        self._leave_unheard(shell)
         quoted = shlex.quote(command.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         self._command_shell(shell, b"__keep;eval %s %d>&-;__tell\n" % (quoted, _STATUS_FD))
 
@@ -399,23 +385,6 @@ class Agent:
         self._command_shell(shell, _PROLOGUE.encode())
         return shell
 
-    def _leave_unheard(self, shell: _Shell) -> None:
-        """For HOLD_S a command's end is looked for and not what it says, which is read out at its end: one waking a
-        command instead of two."""
-        if shell.output not in self._unheard:
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(shell.output)
-                self._unheard[shell.output] = shell
-        self._unheard_until = time.monotonic() + HOLD_S
-
-    def _hear_all(self) -> None:
-        """What is said is looked for again."""
-        for shell in self._unheard.values():
-            self._watch(shell.output, lambda at=shell: self._hear_shell(at))  # type: ignore[misc]
-            self._hear_shell(shell)
-        self._unheard.clear()
-        self._held_until = 0.0  # that has waited already
-
     def _hear_shell(self, shell: _Shell) -> bool:
         piece = self._take(shell.output)
         if not piece:
@@ -451,7 +420,6 @@ class Agent:
 
     def _end_shell(self, name: str, code: int) -> None:
         shell = self._shells.pop(name)
-        self._unheard.pop(shell.output, None)
         self._end_command(shell, code, has_ended=True)
         self._close(shell.commands, shell.status, shell.output)
 

@@ -1,12 +1,12 @@
 """How a process that was just forked becomes the first one of a sandbox. Called once, and never undone."""
 
-import contextlib
 import os
 import resource
 import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tentalis.sandbox import kernel
@@ -158,9 +158,8 @@ def _build_root(asked: Confinement, own_id: int, answer: socket.socket) -> None:
     kernel.mount("tmpfs", MOUNT_POINT, "tmpfs", never, f"{size},mode=700,uid={own_id},gid={own_id}")
     upper, work, root = (f"{MOUNT_POINT}/{name}" for name in ("upper", "work", "root"))
     for directory in (upper, work, root):
-        os.mkdir(directory, 0o755)  # noqa: PTH102  # what runs once in each sandbox is plain
-        if Wall.USER not in asked.walls:  # else we are that user already
-            os.chown(directory, own_id, own_id)
+        Path(directory).mkdir(mode=0o755)
+        os.chown(directory, own_id, own_id)
     written = os.open(upper, os.O_RDONLY | os.O_DIRECTORY)
     socket.send_fds(answer, [DONE], [written])
     if asked.filled_from is not None:  # by who has every right to the sandbox's files, and to no others
@@ -179,7 +178,7 @@ def _build_root(asked: Confinement, own_id: int, answer: socket.socket) -> None:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
         kernel.mount("proc", f"{root}/proc", "proc", flags)
         for name in _HIDDEN:
-            with contextlib.suppress(FileNotFoundError):  # not every kernel has each
+            if Path(f"{root}/proc/{name}").exists():
                 kernel.mount("/dev/null", f"{root}/proc/{name}", flags=kernel.MS_BIND)
     else:
         kernel.mount("/proc", f"{root}/proc", flags=kernel.MS_BIND | kernel.MS_REC)

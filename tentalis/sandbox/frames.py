@@ -30,7 +30,6 @@ PIECE_BYTES: Final = 2**16
 MAX_HEAD_BYTES: Final = 2**20
 MAX_PAYLOAD_BYTES: Final = 2**24
 _LENGTHS: Final = struct.Struct(">II")
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 Frame = tuple[dict[str, Any], bytes]
 
 
@@ -39,7 +38,7 @@ class FrameError(Exception):
 
 
 def pack(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
-    text = _ENCODER.encode(head).encode()
+    text = json.dumps(head, separators=(",", ":")).encode()
     _check_lengths(len(text), len(payload))
     return _LENGTHS.pack(len(text), len(payload)) + text + payload
 
