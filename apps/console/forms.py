@@ -220,7 +220,7 @@ class TaskFileForm(PlacedForm):
     )
 
     checks = CheckField(
-        help_text=_("Of tasks whose row brings none. What it wants of each, {order}, is a column of the file.")
+        help_text=_("Of tasks whose row brings none. What stands in braces, {order} say, is a column of the file.")
     )
 
     field_order = ("worker", "environment", "file", "text", "form", "rows", "checks", "group_size")

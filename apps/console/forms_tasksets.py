@@ -42,7 +42,7 @@ class ItemsForm(forms.Form):
 
     split = forms.ChoiceField(label=_("Split"), choices=SPLITS, help_text=_("Of items whose row names none."))
     checks = CheckField(
-        help_text=_("Of items whose row brings none. What it wants of each, {order}, is a column of the file.")
+        help_text=_("Of items whose row brings none. What stands in braces, {order} say, is a column of the file.")
     )
     file = RowsFileField(
         label=_("A file"),
