@@ -1,6 +1,7 @@
 """What runs, verdicts, manifests and settings call things, in words: one table for every page that lists such facts."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -187,19 +188,19 @@ def name_fact(name: str) -> Named:
     return Named(said[:1].upper() + said[1:])
 
 
-def say_item_set(name: str, tasksets: Sequence[str] = ()) -> str:
+def say_item_set(name: str, tasksets: Mapping[str, Sequence[str]] = MappingProxyType({})) -> str:
     """`rates@1/held_out` as "rates@1, held out", a gate's panel by what is on it; any other set by its name.
 
     Args:
-        tasksets: those that the items of a project's own panel may be of.
+        tasksets: by environment, those that the items of a project's own panel may be of.
     """
     taskset, _slash, split = name.rpartition("/")
     if "@" in taskset and split in Item.Split.values:
         return f"{taskset}, {Item.Split(split).label.lower()}"
     match name.split("/"):  # as `apps.evals.panels` names them
         case ["own", environment, _hash, *_fresh] if environment in WORLDS:
-            if len(tasksets) == 1:
-                return now_in_words("held-out items of %(taskset)s") % {"taskset": tasksets[0]}
+            if len(own := tasksets.get(environment, ())) == 1:
+                return now_in_words("held-out items of %(taskset)s") % {"taskset": own[0]}
             return now_in_words("own held-out items, %(world)s") % {"world": find_world(environment).label}
         case [environment, size, draw] if environment in WORLDS and size.isdecimal() and draw.isdecimal():
             told = {"size": size, "world": find_world(environment).label, "draw": int(draw) + 1}

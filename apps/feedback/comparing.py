@@ -168,10 +168,9 @@ def _load_attempts(tasks: Collection[int]) -> Mapping[int, Attempts]:
     for _, project, _, pk, _, judges in told:
         if judges:
             judged[project][pk] = {"checked_by": judges}
-    asides = {pk: aside for project, of_it in judged.items() for pk, aside in Trust(project).find_asides(of_it).items()}
+    lost = {pk for project, of_it in judged.items() for pk in Trust(project).find_lost(of_it)}
     for task, _, index, pk, outcome, _ in told:
-        is_lost = pk in asides and asides[pk].has_outcome  # no truth: a judge that is below its bar said it
-        attempts[task][index] = pk, None if is_lost else outcome
+        attempts[task][index] = pk, None if pk in lost else outcome  # a judge that is below its bar said it
     return attempts
 
 

@@ -85,8 +85,7 @@ def add_gold(
         expected, rests_on = {"score": reference.score, "attempts": _read_reference(reference, attempts)}, reference
     elif expected is None:
         truth = GoldItem.Truth.VERIFIED
-        asides = Trust(task.project_id).find_asides({one.pk: one.score_details for one in attempts.values()})
-        lost = {pk for pk, aside in asides.items() if aside.has_outcome}
+        lost = Trust(task.project_id).find_lost({one.pk: one.score_details for one in attempts.values()})
         known = {
             index: one.outcome for index, one in attempts.items() if one.outcome is not None and one.pk not in lost
         }

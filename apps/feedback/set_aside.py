@@ -76,6 +76,10 @@ class Trust:
             found[pk] = Aside(scorers, of_scorers.words, without.checks, is_lost)
         return found
 
+    def find_lost(self, score_details: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        """Those of these attempts whose outcome is no truth any more. Queries and arguments as `find_asides`."""
+        return {pk for pk, aside in self.find_asides(score_details).items() if aside.has_outcome}
+
     def silence(self, feedback: Feedback, *, of_hint: bool = False) -> str:
         """Why what a judge said does not count, or does not teach as a hint; "" where it does.
 

@@ -85,13 +85,7 @@ def find_panels(project: Project) -> list[PanelRow]:
     )
     tasksets = _find_held_out_names(project) if any(row["item_set"].startswith("own/") for row in rows) else {}
     return [
-        PanelRow(
-            say_item_set(row["item_set"], tasksets.get(row["item_set"].removeprefix("own/").partition("/")[0], ())),
-            row["worker__name"],
-            row["most"],
-            row["models"],
-            row["last"],
-        )
+        PanelRow(say_item_set(row["item_set"], tasksets), row["worker__name"], row["most"], row["models"], row["last"])
         for row in rows
     ]
 
