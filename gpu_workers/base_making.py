@@ -46,7 +46,7 @@ def stage_directory(out: Path) -> Iterator[Path]:
 
 def save_halved(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, directory: Path) -> dict[str, int]:
     """Write a model in float16 with its tokenizer; how large both are."""
-    model.half()  # type: ignore[no-untyped-call]
+    model.half()
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return {

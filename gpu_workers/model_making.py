@@ -86,8 +86,8 @@ def make_from_gguf(file: Path, out: Path, *, template: str) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    set_verbosity_error()  # type: ignore[no-untyped-call]
+    disable_progress_bar()
+    set_verbosity_error()
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             place, gguf_file=name, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)

@@ -46,7 +46,7 @@ def build_tokenizer(
     state = json.loads(tokenizer.to_str())
     for token in state["added_tokens"]:
         token["special"] = token["content"] in SPECIAL_TOKENS
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(state)),
         pad_token=SPECIAL_TOKENS[0],
         eos_token=SPECIAL_TOKENS[1],

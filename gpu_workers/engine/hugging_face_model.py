@@ -18,7 +18,7 @@ def open_module(directory: Path, precision: torch.dtype = torch.float32) -> Any:
     from transformers import AutoModelForCausalLM  # here: it takes seconds, and few models want it
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # type: ignore[no-untyped-call]
+    disable_progress_bar()
     try:
         module: Any = AutoModelForCausalLM.from_pretrained(
             directory, dtype=precision, local_files_only=True, use_safetensors=True

@@ -44,7 +44,7 @@ def find_hostile(pattern: "re.Pattern[str] | None" = None) -> list[Hostile]:
 
 
 def _parse(pattern: "re.Pattern[str]") -> Any:
-    return re._parser.parse(pattern.pattern, pattern.flags)
+    return re._parser.parse(pattern.pattern, pattern.flags)  # type: ignore[attr-defined]
 
 
 def _repeats(tree: Sequence[Any], before: str) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.experimental.sdpo import SDPOConfig, SDPOTrainer
 
 
-class Clock(TrainerCallback):
+class Clock(TrainerCallback):  # type: ignore[misc]
     """Wall and CPU seconds at the start of each step and at the end."""
 
     def __init__(self) -> None:

@@ -96,7 +96,7 @@ def test_an_agents_tools_reach_the_engine_and_its_calls_the_agent(
             again = events.get_final_message()
         for one in (message, again):
             assert [block.type for block in one.content] == ["text", "tool_use"]
-            assert (one.stop_reason, one.content[1].input) == ("tool_use", {"city": "Bern"})  # type: ignore[union-attr]
+            assert (one.stop_reason, one.content[1].input) == ("tool_use", {"city": "Bern"})
         result = {"role": "tool", "tool_call_id": whole.message.tool_calls[0].id, "content": "sunny"}
         openai.chat.completions.create(**asked | {"messages": [*HELLO, whole.message, result]})
     first, *others = [one for record in gateway.records for one in capture(record)]

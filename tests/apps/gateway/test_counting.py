@@ -29,7 +29,7 @@ def test_a_server_with_vllms_tokenize_counts_the_conversation_and_its_tools(
     running: GatewayThread, token: str, upstream: StubUpstream
 ) -> None:
     with Anthropic(base_url=running.url, api_key=token, max_retries=0) as client:
-        counted = client.messages.count_tokens(model="helper", system="Be brief.", messages=SAID, tools=[TOOL])  # type: ignore[list-item]
+        counted = client.messages.count_tokens(model="helper", system="Be brief.", messages=SAID, tools=[TOOL])
     said = [{"role": "system", "content": "Be brief."}, *SAID]
     assert counted.input_tokens == len(prompt_tokens_of(said))
     [seen] = upstream.requests

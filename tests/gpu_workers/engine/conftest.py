@@ -74,7 +74,7 @@ def make_model(architecture: str) -> PreTrainedModel:
         settings = shared | sizes | own
     else:
         model_type, settings = architecture, shared | {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 128}
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings))  # type: ignore[no-untyped-call]
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2 or name.endswith("bias"):
@@ -108,7 +108,7 @@ def write_adapter(model_directory: Callable[[str], Path]) -> Callable[..., Path]
         torch.manual_seed(seed)
         modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
         config = {"r": 4, "lora_alpha": 8, "target_modules": modules, "lora_dropout": 0.0} | settings
-        peft_model = get_peft_model(make_model(architecture), LoraConfig(task_type="CAUSAL_LM", **config))  # type: ignore[arg-type]
+        peft_model = get_peft_model(make_model(architecture), LoraConfig(task_type="CAUSAL_LM", **config))
         with torch.no_grad():
             for name, parameter in peft_model.named_parameters():
                 if "lora_" in name:

@@ -44,7 +44,7 @@ def openrlhf() -> Iterator[SimpleNamespace]:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_file=str(base_directory() / "tokenizer.json"), eos_token="<|end|>", pad_token="<|pad|>"
     )
 

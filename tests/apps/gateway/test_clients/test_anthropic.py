@@ -33,7 +33,7 @@ def test_messages(place: Place, client: Anthropic) -> None:
         metadata={"user_id": "carol"},
     )
     assert [block.type for block in message.content] == ["thinking", "text"]
-    assert message.content[1].text == "It is sunny."  # type: ignore[union-attr]
+    assert message.content[1].text == "It is sunny."
     assert (message.stop_reason, message.role) == ("end_turn", "assistant")
     assert message.usage.input_tokens > 0
     assert message.usage.output_tokens > 0
@@ -68,7 +68,7 @@ def test_tools_streamed_and_back(place: Place, client: Anthropic) -> None:
     answer = client.messages.create(
         model="helper", max_tokens=99, messages=messages, tools=[TOOL], tool_choice={"type": "auto"}
     )
-    assert answer.content[0].text == "Sunny."  # type: ignore[union-attr]
+    assert answer.content[0].text == "Sunny."
     sent = place.upstream.requests[-1]["body"]["messages"]
     assert [each["role"] for each in sent] == ["user", "assistant", "tool", "tool"]
     assert sent[1]["tool_calls"][0]["function"] == {"name": "weather", "arguments": CALL[1]}

@@ -144,7 +144,7 @@ def test_a_response_is_retrieved(place: Place, client: OpenAI) -> None:
     assert [item.type for item in again.output] == [item.type for item in given.output]
     assert again.usage == given.usage
     [asked] = client.responses.input_items.list(given.id)
-    assert (asked.type, asked.content[0].text) == ("message", "Look!")  # type: ignore[index, union-attr]
+    assert (asked.type, asked.content[0].text) == ("message", "Look!")
     client.responses.delete(given.id)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(given.id)
