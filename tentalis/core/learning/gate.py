@@ -238,7 +238,7 @@ class GatePolicy(Checked):
     panel_lifetime: int = number(16, 1, MOST_COUNT)
     canary_percent: int = number(0, 0, MAX_TRIED_PERCENT)
     fresh_size: int = number(300, 0, MOST_SIDE_TASKS)
-    sweep_size: int = number(40, 0, MOST_SIDE_TASKS)
+    sweep_size: int = number(60, 0, MOST_SIDE_TASKS)
     skills_size: int = number(100, 0, MOST_SIDE_TASKS)
     skills_margin: float = number(0.02, 0, 1, above=True, below=True)
     blind_pairs: int = number(0, 0, MOST_BLIND)

@@ -25,6 +25,7 @@ MOST_REACH = 1.05
 """Of what the optimiser may do, for rounding."""
 
 SURE_OF_STRENGTH = 0.95
+"""Of the intervals at all strengths together."""
 LEAST_AGREEMENT = 0.6
 LEAK_POINTS = 0.05
 SURE_OF_LEAK = 0.998
@@ -215,7 +216,8 @@ def _wins(outcomes: Sequence[float], whole: Sequence[float], left: int, count: i
 
 
 def _compare_weaker(found: Sequence[float], whole: Sequence[float]) -> PairedComparison:
-    return compare_paired([*found, *whole[len(found) :]], whole, confidence=SURE_OF_STRENGTH)
+    sure = 1 - (1 - SURE_OF_STRENGTH) / len(WEAKER)
+    return compare_paired([*found, *whole[len(found) :]], whole, confidence=sure)
 
 
 def suspect_strength(outcomes: Mapping[float, Sequence[float]]) -> tuple[Finding, ...]:
@@ -225,6 +227,8 @@ def suspect_strength(outcomes: Mapping[float, Sequence[float]]) -> tuple[Finding
         outcomes: scale -> outcomes in [0, 1] of the same items, (N,) at 1.0; fewer where `may_be_better` said no, and
             nothing is found there.
     Source:
+        Bonferroni: the strengths share the error, so that an adapter that none of them changes is found over-scaled in
+        1 to 3 % of cases, whatever the strengths have in common (ADR 187).
         Scale sweep on the desk: a trained adapter rises up to its own scale and falls off a cliff soon after it.
     """
     whole = outcomes[1.0]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tentalis.core.contracts import AdapterManifest
-from tentalis.core.learning.gate import compare_paired
+from tentalis.core.learning.gate import GatePolicy, compare_paired
 from tentalis.core.learning.monitors import BatchFacts
 from tentalis.core.learning.quarantine_checks import (
     WEAKER,
@@ -141,6 +141,20 @@ def test_worse_at_a_part_of_its_strength_is_as_it_should_be() -> None:
     assert suspect_strength({0.5: [0.0] * 40, 1.0: [1.0] * 20 + [0.0] * 20}) == ()
 
 
+@pytest.mark.parametrize(("trained", "weaker", "least", "most"), [(0.5, 0.5, 0, 0.045), (0.1, 0.3, 0.75, 1)])
+def test_few_that_no_strength_changes_are_suspected_and_most_that_are_over_scaled(
+    trained: float, weaker: float, least: float, most: float
+) -> None:
+    rng, rounds = random.Random(3), 800
+
+    def draw(right: float) -> list[float]:
+        return [float(rng.random() < right) for _ in range(GatePolicy().sweep_size)]
+
+    at = {0.1: weaker, 0.25: weaker, 0.5: (trained + weaker) / 2, 1.0: trained}
+    suspected = sum(bool(suspect_strength({scale: draw(right) for scale, right in at.items()})) for _ in range(rounds))
+    assert least * rounds < suspected < most * rounds
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_binary", [True, False])
 def test_a_sweep_that_stops_early_suspects_no_other_and_seldom_fewer(is_binary: bool) -> None:
@@ -158,9 +172,9 @@ def test_a_sweep_that_stops_early_suspects_no_other_and_seldom_fewer(is_binary: 
         full = {scale: [draw(min(1.0, strength + gain)) for _ in whole] for scale in WEAKER}
         shown = {}
         for scale, found in full.items():
-            count = 10
+            count = 20
             while count < items and may_be_better(found[:count], whole):
-                count += 10
+                count += 20
             shown[scale] = found[:count]
             stopped += count < items
         late, early = suspect_strength(full | {1.0: whole}), suspect_strength(shown | {1.0: whole})
