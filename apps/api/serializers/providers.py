@@ -6,7 +6,7 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.api.serializers.rows import RowOut
+from apps.api.serializers.rows import RowOut, list_shown
 from apps.api.serializers.strict import (
     NumberField,
     StrictSerializer,
@@ -184,8 +184,7 @@ class ProviderGrantOut(RowOut[ProviderGrant]):
         uses = cast("dict[str, Any]", self.context).setdefault("uses", {})
         pair = (grant.project_id, grant.provider_id)
         if pair not in uses:
-            rows = self.parent.instance if isinstance(self.parent, serializers.ListSerializer) else [grant]
-            pairs = [(row.project_id, row.provider_id) for row in rows or ()]
+            pairs = [(row.project_id, row.provider_id) for row in list_shown(self, grant)]
             uses.update(use_of_servers(pairs, now=timezone.now()))
         return dict(ServerUseOut(uses[pair]).data)
 

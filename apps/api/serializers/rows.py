@@ -1,5 +1,6 @@
 """Rows as answers show them."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from django.db.models import Model
@@ -36,6 +37,12 @@ class RowOut(serializers.ModelSerializer[Row]):
 
     def _number(self, field_name: str, column: Any) -> Built:
         return serializers.IntegerField, {"source": f"{field_name}_id", **({"allow_null": True} if column.null else {})}
+
+
+def list_shown(serializer: RowOut[Row], row: Row) -> Sequence[Row]:
+    """The rows that are shown together with one, it among them: the page's, so that one query can serve all."""
+    shown = serializer.parent.instance if isinstance(serializer.parent, serializers.ListSerializer) else None
+    return cast("Sequence[Row]", shown) if shown is not None else [row]
 
 
 TO_MANAGERS = "null for all but owners and managers of the project."

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.serializers.learning import UseOut
-from apps.api.serializers.rows import TO_MANAGERS, RowOut, may_know
+from apps.api.serializers.rows import TO_MANAGERS, RowOut, list_shown, may_know
 from apps.api.serializers.strict import (
     AnyJSONField,
     ObjectField,
@@ -19,7 +19,7 @@ from apps.api.serializers.strict import (
     WholeNumberField,
     WordField,
 )
-from apps.feedback.set_aside import OUTCOME_SCORERS, Trust
+from apps.feedback.set_aside import OUTCOME_SCORERS, Aside, Trust
 from apps.scoring.models import StepScore
 from apps.tasks.models import Attempt, EpisodeTurn, Step, Task
 from apps.training.provenance import trace_attempts
@@ -326,13 +326,16 @@ class AttemptOut(RowOut[Attempt]):
         return list(ScoreOut(whole, many=True).data)
 
     @cached_property
-    def _trusts(self) -> dict[int, Trust]:
-        """By project, each read once for all that is shown."""
+    def _asides(self) -> dict[int, dict[int, Aside]]:
+        """Project id -> what is set aside of all that is shown of it."""
         return {}
 
     def get_withheld(self, attempt: Attempt) -> str:
-        trust = self._trusts.setdefault(attempt.task.project_id, Trust(attempt.task.project_id))
-        aside = trust.find_asides({attempt.pk: attempt.score_details}).get(attempt.pk)
+        project = attempt.task.project_id
+        if project not in self._asides:
+            of_it = [one for one in list_shown(self, attempt) if one.task.project_id == project]
+            self._asides[project] = Trust(project).find_asides({one.pk: one.score_details for one in of_it})
+        aside = self._asides[project].get(attempt.pk)
         if aside is None or not aside.scorers:
             return ""
         names = [*(["outcome"] if aside.has_outcome else []), *sorted(aside.scorers - OUTCOME_SCORERS)]

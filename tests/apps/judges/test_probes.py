@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
@@ -472,6 +474,11 @@ def test_what_another_settles_stands_when_a_judge_that_was_asked_too_falls(
         assert caller.send("GET", f"attempts/{attempt.pk}").body["withheld"] == withheld
         page = client.get(reverse("console:task", args=["shop", task.pk])).content.decode()
         assert (said in page, "<span>Verified <" in page) == (True, is_verified)
+    with CaptureQueriesContext(connection) as asked:
+        shown = caller.send("GET", "attempts").body["results"]
+    assert sorted(one["withheld"] for one in shown) == ["", f"outcome: {said}"]
+    of_attempts = [one for one in asked.captured_queries if 'FROM "tasks_attempt"' in one["sql"]]
+    assert len(of_attempts) == 2, "a page, and once what is withheld of it"
 
 
 def test_a_verdict_manager_says_which_model_it_judged_by(project: Project) -> None:
