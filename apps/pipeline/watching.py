@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from apps.adapters import canary
 from apps.adapters.models import Adapter, Deployment
@@ -23,7 +24,6 @@ from apps.tasks.drafts import rebuild_draft, with_tokens
 from apps.tasks.models import WITH_CALLS, Attempt
 from apps.training.models import TrainingRun
 from apps.training.results import raise_alarms
-from tentalis.core.field_limits import MAX_GROUP
 from tentalis.core.learning.collapse import Alarm, AnswerProfile, profile_answers
 from tentalis.core.learning.monitors import watch_logprobs, watch_traffic
 from tentalis.core.worlds import AttemptDraft
@@ -72,12 +72,10 @@ def _watch(deployment: Deployment) -> int:
 
 def _recent(adapter: Adapter) -> list[Attempt]:
     """Its newest answers, one to each task."""
-    answered = Attempt.objects.filter(adapter=adapter, exchange__isnull=False).order_by("-pk")
-    newest: dict[int, int] = {}
-    for task, pk in answered.values_list("task_id", "pk")[: RECENT * MAX_GROUP]:
-        newest.setdefault(task, pk)
-    chosen = answered.filter(pk__in=list(newest.values())[:RECENT])
-    return list(chosen.select_related("exchange").prefetch_related("steps", WITH_CALLS))
+    answered = Attempt.objects.filter(adapter=adapter, exchange__isnull=False)
+    newer = answered.filter(task=OuterRef("task"), pk__gt=OuterRef("pk"))
+    newest = answered.filter(~Exists(newer)).order_by("-pk")[:RECENT]
+    return list(newest.select_related("exchange").prefetch_related("steps", WITH_CALLS))
 
 
 def _find_changes(adapter: Adapter, attempts: Sequence[Attempt]) -> Sequence[Alarm]:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Deployment
@@ -79,7 +81,10 @@ def test_it_is_on_the_timetable() -> None:
 
 def test_answers_as_on_the_panel_raise_no_alarm(served: Worker) -> None:
     answer(served, 1, times=50)
-    assert watching.watch_served() == 0
+    with CaptureQueriesContext(connection) as asked:
+        assert watching.watch_served() == 0
+    of_answers = [one for one in asked.captured_queries if one["sql"].startswith('SELECT "tasks_attempt"')]
+    assert len(of_answers) == 2, "whether there is a new one, and those that are looked at"
     deployment = Deployment.objects.get()
     assert (deployment.trouble, deployment.watched_id) == ("", Attempt.objects.latest("pk").pk)
 
