@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from tentalis.core.contracts import AdapterManifest
 from tentalis.core.learning.gate import GatePolicy, compare_paired
 from tentalis.core.learning.monitors import BatchFacts
 from tentalis.core.learning.quarantine_checks import (
+    SURE_OF_STRENGTH,
     WEAKER,
     TensorFacts,
     WeightFacts,
@@ -183,6 +185,32 @@ def test_a_sweep_that_stops_early_suspects_no_other_and_seldom_fewer(is_binary: 
         assert not early or late
     assert min(stopped, suspected) > 300
     assert missed < 0.05 * suspected
+
+
+def test_one_more_right_never_undoes_a_clear_win() -> None:
+    rng, turned = random.Random(3), 0
+    for _ in range(300):
+        whole = [rng.choice((0.0, 0.5, 0.9, 0.99, round(rng.random(), 2))) for _ in range(rng.randint(1, 40))]
+        found = [rng.choice((0.0, 1.0, rng.random())) for _ in range(rng.randint(0, len(whole) - 1))]
+        left = len(whole) - len(found)
+        kinds = ([*found, *[1.0] * right, *[0.0] * (left - right)] for right in range(left + 1))
+        wins = [compare_paired(kind, whole, confidence=SURE_OF_STRENGTH).low > 0 for kind in kinds]
+        assert wins == sorted(wins)
+        turned += wins[-1] and not wins[0]
+    assert turned > 100
+
+
+def test_of_many_tasks_few_comparisons_say_how_many_must_be_right() -> None:
+    class Whole(list[float]):
+        compared = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            self.compared += isinstance(place, slice)
+            return super().__getitem__(place)
+
+    whole = Whole([0.5] * 500)
+    assert may_be_better([0.5] * 20, whole)
+    assert whole.compared <= 10, "one by one it was 263"
 
 
 def compare(gained: int, lost: int, same: int) -> object:
