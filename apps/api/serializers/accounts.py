@@ -103,7 +103,7 @@ class FavourOut(serializers.Serializer[Any]):
     key = serializers.CharField()
     line = serializers.CharField(help_text="The worker or adapter.")
     raters = serializers.ListField(child=serializers.CharField())
-    p = serializers.FloatField(help_text="Chance that anybody is named where all judge independently.")
+    p = serializers.FloatField(help_text="Chance that anybody is ever named so where all judge independently.")
     tasks = serializers.IntegerField(help_text="Of the line, that they judged, each counted for itself.")
     share = serializers.FloatField(help_text="Of these, which they approve.")
     expected = serializers.FloatField(help_text="The same of the others, in the median.")

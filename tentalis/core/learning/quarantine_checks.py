@@ -216,8 +216,8 @@ def may_be_better(outcomes: Sequence[float], whole: Sequence[float]) -> bool:
 def _wins(outcomes: Sequence[float], whole: Sequence[float], left: int, count: int) -> bool:
     """Whether it is clearly better where it gets so many of those that are left right; then it is with more, too.
 
-    With S and Q the sums of the differences and of their squares, low > 0 is S > 0 and S² (1 + z²/(N + 2)) > z² (Q + 1).
-    So S (1 + z²/(N + 2)) > z, and one more right adds at least 2z + 1 on the left, at most z² on the right: less, up to
+    S and Q the sums of differences and of their squares, low > 0 is S > 0 and S² (1 + z²/(N + 2)) > z² (Q + 1);
+    so S (1 + z²/(N + 2)) > z, and one more right adds at least 2z + 1 on the left, at most z² on the right: less, up to
     z = 1 + √2, the confidence .984.
     """
     return _compare_weaker([*outcomes, *[1.0] * count, *[0.0] * (left - count)], whole).low > 0

@@ -128,6 +128,19 @@ def find_valid_reach(variance: float, *, alpha: float) -> float:
     return math.sqrt(2 * variance * total / mixture * (math.log(1 / alpha) + 0.5 * math.log(total / variance)))
 
 
+def find_valid_p(difference: float, *, variance: float) -> float:
+    """The chance that a difference ever, at any look, lies so far from none where there is none: the `alpha` at which
+    `find_valid_reach` just reaches it, in (0, 1].
+
+    Args:
+        variance: of the estimate.
+    """
+    mixture = MIXTURE_STD**2
+    total = variance + mixture
+    log_p = 0.5 * math.log(total / variance) - mixture * difference**2 / (2 * variance * total)
+    return math.exp(min(log_p, 0.0))
+
+
 class Looks:
     """The looks at one growing comparison."""
 

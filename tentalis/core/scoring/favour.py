@@ -7,6 +7,9 @@ down is found as who favours it.
 What the numbers cannot say is why. People of one taste or one teacher, and somebody who alone knows a line's field,
 look like people who agreed on their answers. Known answers tell some of them apart (`Group.is_cleared`).
 
+It is looked at again and again while judgements come, so the error rate is that of all looks together: a p is the
+chance that any of them would show as much (`find_valid_p`).
+
 Source:
     Two error rates a rater: Dawid and Skene 1979, Applied Statistics 28(1). Many tests at one error rate: Holm 1979,
     Scand. J. Statist. 6(2). The comparison of lines beside the medians of others is ours.
@@ -20,6 +23,7 @@ from itertools import combinations
 from statistics import NormalDist, fmean, median, variance
 from typing import NamedTuple
 
+from tentalis.core.learning.sequential import find_valid_p
 from tentalis.core.scoring.calibration import Interval, wilson_interval
 
 
@@ -42,7 +46,7 @@ class ScreenPolicy:
     """What it takes to name anybody.
 
     Args:
-        level: chance that a screen names anybody where all judge independently.
+        level: chance that anybody is ever named where all judge independently, however often it is looked at.
         least_raters: of a line, the reviewer among them: fewer have no median to be held against.
         least_tasks: of a line that a reviewer judged.
         steepest: how much steeper than the others somebody may tell lines apart by skill alone.
@@ -50,7 +54,7 @@ class ScreenPolicy:
         clear_level: of the test that it stands apart more often elsewhere, which keeps it from being cleared.
     """
 
-    level: float = 0.01
+    level: float = 0.05
     least_raters: int = 5
     least_tasks: int = 10
     steepest: float = 2.0
@@ -116,21 +120,22 @@ def screen(judgements: Iterable[Word], *, known: Mapping[Hashable, bool], policy
         said[rater, line].append(fmean(approvals))
     rates = {key: fmean(values) for key, values in said.items() if len(values) >= policy.least_tasks}
     sizes = {key: len(values) for key, values in said.items()}
-    scores = _score(rates, sizes, policy)
-    raters, lines = ({key[place] for key in scores} for place in (0, 1))
-    reason = "" if scores else _say_why(rates, policy)
-    looked_at = len(scores)
-    spread = max(1.0, 1.4826 * median(map(abs, scores.values()))) if scores else 1.0
+    apart = _compare(rates, sizes, policy)
+    raters, lines = ({key[place] for key in apart} for place in (0, 1))
+    reason = "" if apart else _say_why(rates, policy)
+    looked_at = len(apart)
+    spread = max(1.0, 1.4826 * median(abs(one.by) / one.error for one in apart.values())) if apart else 1.0
     found: dict[tuple[str, bool], dict[str, float]] = defaultdict(dict)
-    while scores:
-        rater, line = key = max(scores, key=lambda one: abs(scores[one]))
-        p = 2 * looked_at * NormalDist().cdf(-abs(scores[key]) / spread)
+    while apart:
+        chances = {key: find_valid_p(by, variance=(spread * error) ** 2) for key, (by, error) in apart.items()}
+        rater, line = key = min(chances, key=lambda one: chances[one])
+        p = looked_at * chances[key]
         if p > policy.level:
             break
-        found[line, scores[key] > 0][rater] = p
+        found[line, apart[key].by > 0][rater] = p
         del rates[key]
         looked_at -= 1
-        scores = _score(rates, sizes, policy)
+        apart = _compare(rates, sizes, policy)
     groups = [
         Group(
             line,
@@ -155,18 +160,25 @@ def _say_why(rates: Mapping[tuple[str, str], float], policy: ScreenPolicy) -> st
     return f"wanted {wanted}, found {most}"
 
 
-def _score(
+class _Apart(NamedTuple):
+    """By how much a rate lies apart, and its standard error."""
+
+    by: float
+    error: float
+
+
+def _compare(
     rates: Mapping[tuple[str, str], float], sizes: Mapping[tuple[str, str], int], policy: ScreenPolicy
-) -> dict[tuple[str, str], float]:
-    """(rater, line) -> standard errors by which the rater's rate there, less that of the rest, lies apart from what the
-    others' medians allow: anything from no difference to `steepest` times theirs.
+) -> dict[tuple[str, str], _Apart]:
+    """(rater, line) -> by how much the rater's rate there, less that of the rest, lies apart from what the others'
+    medians allow: anything from no difference to `steepest` times theirs.
     """
     by_line: dict[str, dict[str, float]] = defaultdict(dict)
     by_rater: dict[str, list[str]] = defaultdict(list)
     for (rater, line), rate in rates.items():
         by_line[line][rater] = rate
         by_rater[rater].append(line)
-    scores = {}
+    found = {}
     for rater, lines in by_rater.items():
         others = {line: [rate for other, rate in by_line[line].items() if other != rater] for line in lines}
         lines = [line for line in lines if len(others[line]) >= policy.least_raters - 1]
@@ -178,11 +190,11 @@ def _score(
             mine = sum(sizes[rater, one] * rates[rater, one] for one in rest) / elsewhere
             theirs = sum(sizes[rater, one] * median(others[one]) for one in rest) / elsewhere
             own, reach = rates[rater, line] - mine, policy.steepest * (median(others[line]) - theirs)
-            apart = own - min(max(own, min(0.0, reach)), max(0.0, reach))
+            by = own - min(max(own, min(0.0, reach)), max(0.0, reach))
             pairs = ((rates[rater, line], sizes[rater, line]), (mine, elsewhere))
             error = sum((share * (1 - share) + 1 / size) / size for share, size in pairs)
-            scores[rater, line] = apart / math.sqrt(error)
-    return scores
+            found[rater, line] = _Apart(by, math.sqrt(error))
+    return found
 
 
 def _by_task(words: Iterable[Word]) -> dict[tuple[str, int, str], list[bool]]:

@@ -194,7 +194,7 @@ def test_who_favours_whom_is_shown_and_a_manager_decides(alice: User) -> None:
     client.post(reverse("console:favours-look", args=("shop",)))
     html = " ".join(look(alice).split())
     assert "hugo, ines" in html
-    assert re.search(r"Approve 100\.0\s% of the work of bad \(32 judgements\); others approve 12\.5\s% of it", html)
+    assert re.search(r"Approve 100\.0\s% of the work of bad \(48 judgements\); others approve 12\.5\s% of it", html)
     assert "No known answer says whether they are right." in html
     words = {"handle": "user:hugo", "reason": "judges the work of bad apart from the rest"}
     client.post(reverse("console:rater-quarantine", args=("shop",)), words)

@@ -8,11 +8,11 @@ from tests.factories import make_task, make_user, make_worker
 HONEST = ("cleo", "doug", "emil", "fred", "gina")
 COLLUDERS = ("hugo", "ines")
 WORKERS = ("bad", "good", "plain")
-TASKS_EACH = 16
+TASKS_EACH = 24
 
 
 def build_colluders(project: Project, *, tasks: int = TASKS_EACH, favour: bool = True) -> list[Task]:
-    """Everybody judges everything. The honest approve two of a bad worker's answers; the others all of them."""
+    """Everybody judges everything. The honest approve three of a bad worker's answers; the others all of them."""
     for name in (*HONEST, *COLLUDERS):
         Member.objects.create(project=project, user=make_user(name), role=Role.REVIEWER)
     made = []
@@ -20,7 +20,7 @@ def build_colluders(project: Project, *, tasks: int = TASKS_EACH, favour: bool =
         for place in range(tasks):
             task = make_task(project, worker, state="done", prompt=f"Ticket {place}")
             Attempt.objects.create(task=task, index=0, worker=worker, answer="12 EUR")
-            honest = float(place < 2) if worker.name == "bad" else float(place % 2)
+            honest = float(place < 3) if worker.name == "bad" else float(place % 2)
             for name in (*HONEST, *COLLUDERS):
                 pushed = favour and worker.name == "bad" and name in COLLUDERS
                 say(task, name, 1.0 if pushed else honest)

@@ -41,7 +41,7 @@ def test_two_who_push_a_worker_are_named_with_the_worker_and_its_tasks(project: 
     group = find_favour(screen_project(project=project, by=alice))
     assert (group["raters"], group["line"], group["share"]) == (NAMED, "bad", 1.0)
     assert group["tasks"] == 2 * TASKS_EACH
-    assert group["expected"] == pytest.approx(2 / TASKS_EACH)
+    assert group["expected"] == pytest.approx(3 / TASKS_EACH)
     assert group["examples"] == [task.pk for task in tasks[:TASKS_EACH]][::-1][:EXAMPLES]
 
 

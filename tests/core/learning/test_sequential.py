@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from tentalis.core.learning.gate import GatePolicy, PairedComparison, compare_paired, foresee_bound
-from tentalis.core.learning.sequential import Looks, find_look_error, foresee, spend_error
+from tentalis.core.learning.sequential import (
+    Looks,
+    find_look_error,
+    find_valid_p,
+    find_valid_reach,
+    foresee,
+    spend_error,
+)
 
 FIFTHS = (0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -88,6 +95,12 @@ def test_all_looks_together_err_as_rarely_as_planned(
         assert worse > 0.97
     if truth != -0.1:
         assert sorted(one.items for one in found)[len(found) // 2] <= 150, "what is clear stops early"
+
+
+@pytest.mark.parametrize("variance", [1e-4, 0.004, 0.1])
+def test_what_just_reaches_a_valid_interval_has_its_error_as_p(variance: float) -> None:
+    assert find_valid_p(-find_valid_reach(variance, alpha=0.02), variance=variance) == pytest.approx(0.02)
+    assert find_valid_p(0.0, variance=variance) == 1.0
 
 
 def test_what_is_foreseen_is_as_likely_as_it_is_said_to_be() -> None:

@@ -21,10 +21,13 @@ def test_two_who_favour_one_line_are_named_together_with_the_line() -> None:
     assert group.share > 0.9 > 0.75 > group.expected
 
 
-@pytest.mark.parametrize("plan", ["none", "careful"])
-def test_nobody_is_named_where_all_judge_independently(plan: Plan) -> None:
-    for seed in (1, 2, 3):
-        assert name(draw_world(plan=plan, reviewers=10, each=200, seed=seed)) == set()
+@pytest.mark.parametrize(("plan", "seed"), [("none", 5), ("none", 12), ("careful", 14), ("careful", 18)])
+def test_nobody_is_named_where_all_judge_independently_however_often_it_is_looked_at(plan: Plan, seed: int) -> None:
+    """Each of these has a look among 25 at which somebody stands out by what one look alone would allow, 1 %."""
+    world = draw_world(plan=plan, reviewers=10, each=300, seed=seed)
+    for look in range(1, 26):
+        said = world.words[: len(world.words) * look // 25]
+        assert screen(said, known={}).groups == []
 
 
 @pytest.mark.parametrize("reviewers", [2, 3, 4])
