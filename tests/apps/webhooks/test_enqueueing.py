@@ -12,6 +12,7 @@ from apps.audit.models import AuditEntry
 from apps.audit.services import record
 from apps.webhooks.enqueueing import IDLE_TRANSACTIONS, enqueue, enqueue_all
 from apps.webhooks.models import Delivery, Webhook
+from apps.webhooks.posting import tell
 from tests.apps.webhooks.conftest import Make
 
 
@@ -32,6 +33,15 @@ def test_a_webhook_is_told_what_happens_from_then_on_in_its_project(make: Make, 
     assert enqueue_all() == 0
     assert told(every) == entries
     assert told(some) == [entries[1]]
+
+
+def test_where_no_webhook_is_active_the_timetable_asks_no_more_than_that(
+    make: Make, django_assert_num_queries: Any
+) -> None:
+    make("/ok")
+    Webhook.objects.update(is_active=False)
+    with django_assert_num_queries(1):
+        tell()
 
 
 def make_other() -> Project:
