@@ -70,6 +70,10 @@ _NUMBER: Final = re.compile(
 _RELATIVE_TOLERANCE: Final = Decimal("1e-9")
 """Of numbers that are not whole, for what is lost in writing them out; whole ones are the same or not."""
 _FENCED: Final = re.compile(r"```[a-z]{0,10}\n(.*)\n```", re.DOTALL)
+JOINED: Final = MappingProxyType({
+    "all": "[check, …]", "any": "[check, …]", "weighted": "[[weight, check], …]"
+})  # fmt: skip
+"""What joins several checks -> how they are written there."""
 _UNITS: Final[Mapping[str, Callable[[str], int]]] = {
     "characters": len,
     "words": lambda text: len(text.split()),
@@ -148,6 +152,8 @@ def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | N
         raise CheckError(f"{where}: wanted at most {MOST_LEVELS} checks within each other, found more")
     if "check" in spec:
         kind = spec["check"]
+        if isinstance(kind, str) and kind in JOINED:
+            raise CheckError(f"{where}: wanted {{'{kind}': {JOINED[kind]}}}, found {{'check': '{kind}', …}}")
         if not isinstance(kind, str) or kind not in EVERY_KIND:
             raise CheckError(f"{where}.check: wanted one of {', '.join(EVERY_KIND)}, found {kind!r:.200}")
         wanted = find_facts(spec, where)
@@ -171,9 +177,9 @@ def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | N
         return Check(kind, 1, do, dict(spec), asked=int(asks), facts=wanted, reads_silence=silence)
     if "use" in spec and not spec.keys() - {"use", "with", "is"}:
         return _read_used(spec, where, find, level, facts)
-    joined = next(iter(spec), None)
-    if len(spec) != 1 or joined not in {"all", "any", "weighted"}:
-        raise CheckError(f"{where}: wanted one of check, all, any, weighted or use, found {_list(spec)}")
+    joined = str(next(iter(spec), ""))
+    if len(spec) != 1 or joined not in JOINED:
+        raise CheckError(f"{where}: wanted one of check, {', '.join(JOINED)} or use, found {_list(spec)}")
     return _read_joined(
         joined, spec[joined], f"{where}.{joined}", partial(_read, find=find, level=level + 1, facts=facts)
     )

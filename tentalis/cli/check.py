@@ -1,6 +1,7 @@
 """Checks: what a right answer is, as data."""
 
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -10,8 +11,11 @@ from tentalis.cli.reading import read_text
 from tentalis.cli.session import choose_project, list_rows, open_client
 
 app = typer.Typer(no_args_is_help=True)
-Spec = Annotated[str, typer.Argument(help='The check, as JSON: {"check": "length", "max": 400}; @FILE reads a file.')]
+Spec = Annotated[
+    str, typer.Argument(help='The check, as JSON: {"check": "length", "max": 400}; NAME of one; @FILE reads a file.')
+]
 CheckId = Annotated[int, typer.Argument(min=1, help="Number of the version.")]
+_NAMED = re.compile(r"[a-z][a-z0-9-]*(@[0-9]+)?")
 Default = Annotated[str, typer.Option(help="Environment whose tasks it checks by default, such as chat.")]
 
 
@@ -39,7 +43,11 @@ def create(
     project: Project = "",
     as_json: AsJson = False,
 ) -> None:
-    """Add a check, or the next version of the one of this name."""
+    """Add a check, or the next version of the one of this name.
+
+    Kinds: exact, contains, number, regex, json_schema, length, forbidden, language, grader, scorer, judge; an error
+    says which fields one wants. Joined: {"all": [check, ...]}, {"any": [check, ...]}, {"weighted": [[2, check], ...]}.
+    """
     with open_client() as client:
         slug = choose_project(client, project)
         made = client.write_check(project=slug, name=name, spec=_read_spec(spec), about=about)
@@ -77,7 +85,9 @@ def try_check(
 
 
 def _read_spec(text: str) -> Any:
+    if _NAMED.fullmatch(text):
+        return {"use": text}
     try:
         return json.loads(read_text(text[1:]) if text.startswith("@") else text)
     except ValueError as error:
-        raise typer.BadParameter(f"the check cannot be read: {error}") from None
+        raise typer.BadParameter(f"wanted JSON, NAME or @FILE, found {text[:60]!r}: {error}") from None

@@ -98,8 +98,9 @@ def import_tasks(
 ) -> None:
     """Submit the tasks of a file, or finished work with its judgement, all of it or none.
 
-    CSV has a header: prompt, and maybe reference, match (exact, contains or number), group_size, seed; other columns
-    become metadata. A JSON line is an object of prompt, reference, metadata, group_size and seed. Finished work
+    CSV has a header: prompt, and maybe reference, match (exact, contains or number), group_size, seed, checks (as
+    JSON); other columns become metadata. A JSON line is an object of prompt, reference, checks, metadata, group_size
+    and seed. Finished work
     (preferences, sft, kto, stepwise) comes as .jsonl, .parquet or .zip, in TRL's formats.
     """
     text, usual = read_rows_file(file)

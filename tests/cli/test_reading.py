@@ -35,6 +35,12 @@ def test_a_file_without_an_end_or_one_that_is_not_there_is_named(read: Read, fil
         read(file)
 
 
+def test_a_check_is_read_as_json_or_by_its_name() -> None:
+    assert _read_spec("right-label@2") == {"use": "right-label@2"}
+    with pytest.raises(typer.BadParameter, match=r"wanted JSON, NAME or @FILE, found '\{label: 1'"):
+        _read_spec("{label: 1")
+
+
 def test_what_is_no_text_is_named_and_packed_rows_are_read_as_they_are(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_bytes(b"\xff\xfe")

@@ -15,7 +15,7 @@ from tentalis.core.field_limits import MAX_ABOUT_CHARS, MAX_PROMPT_CHARS
 
 SPEC = (
     '{"check": kind, …} with the kinds exact, contains, number, regex, json_schema, length, forbidden, language, '
-    "scorer (name, min) and judge (rubric, model, min); "
+    "grader (name, reference, options), scorer (name, min) and judge (rubric, model, min); "
     '{"all": […]}, {"any": […]}, {"weighted": [[weight, check], …]} or {"use": "name@version"}. '
     '{"fact": "order"} or {"fact": "Order {order}"} stands for a value of the task or item: of its metadata, or '
     '{"use": "name@version", "with": {"order": "A-7"}}.'
