@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,10 +21,14 @@ from tentalis.core.learning.gate import LEAST_CONFIRMED, GatePolicy
 from tentalis.core.worlds import PanelItem, World
 
 PANEL_SEED, SKILLS_SEED = 20_000, 90_000
+OWN = "own/"
+"""What the name of a project's own items as a panel begins with."""
 LEAST_OWN = 10
 """Of a project's own items: fewer than these refuse what is good as easily as what is bad, and are not asked."""
 MOST_TRIES = 8
 """Of each item, where a project's own are few: beyond so many it is the items that are missing."""
+MOST_READ_AGAIN = 2_000
+"""Items whose words are looked for again."""
 LATEST_TASKS = 1_000
 """Of a worker: by these it is told in which environments it works."""
 OWN_CHOICE = (
@@ -159,7 +163,7 @@ def _make_own(worker: Worker, *, size: int, is_checked: bool = True) -> Panel | 
         return None
     own, world = items[: max(size, LEAST_OWN)], get_world(environment)
     return Panel(
-        name=f"own/{environment}/{ItemSet('', world, own).hash[:12]}",
+        name=f"{OWN}{environment}/{ItemSet('', world, own).hash[:12]}",
         world=world,
         size=len(own),
         own=own,
@@ -282,6 +286,23 @@ def draw_fresh(panel: Panel, *, key: str, policy: GatePolicy) -> ItemSet:
     wide = replace(panel, size=2 * size, seed=int(key[:12], 16))
     drawn = [item for item in wide.items if item.prompt not in known][:size]
     return ItemSet(f"{panel.world.name}/{size}/{key[:12]}", panel.world, drawn)
+
+
+def is_own(item_set: str) -> bool:
+    return item_set.startswith(OWN)
+
+
+def find_own_prompts(project_id: int, keys: Collection[int]) -> Mapping[int, str]:
+    """Key -> what the project's own item says, of those that stand still, in whatever version. One query."""
+    found: dict[int, str] = {}
+    rows = Item.objects.filter(taskset__project=project_id, split=Item.Split.HELD_OUT).defer("bands")
+    for row in rows.order_by("content_hash")[:MOST_READ_AGAIN]:  # the order in which a panel takes them
+        item = read_item(row)
+        if (key := key_of(item)) in keys:
+            found[key] = item.prompt
+        if len(found) == len(keys):
+            break
+    return found
 
 
 def open_panel(name: str) -> Panel | None:

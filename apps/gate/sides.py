@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import reduce
 from math import ceil
 from statistics import fmean
@@ -160,13 +160,14 @@ class SideMeasurements:
             compared_with=anchor.name if anchor else "",
             details__has_key=CONFIRMATION,
         )
-        return confirm(
+        found = confirm(
             shown,
             look=self.adapter.line_version - since if self.panel.own else before.count() + 1,
             policy=self.policy,
             items=len(self.fresh.items),
             measure=lambda count: self._compare_drawn(anchor, count),
         )
+        return replace(found, is_again=bool(self.panel.own))
 
     def compare_kept(self, other: Adapter | None, count: int) -> Pairs:
         """On the first tasks of the kept panel."""

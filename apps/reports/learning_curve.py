@@ -165,10 +165,10 @@ def list_measurements(worker: Worker) -> list[AccuracyPoint]:
 
 
 def _find_rewards(worker: Worker) -> list[RewardPoint]:
-    """Of the runs that learnt from a batch: no other has a reward, nor a place on the chart."""
+    """Of the runs that learnt from a batch, by its number: no other has a reward, nor a place on the chart."""
     runs = (
         TrainingRun.objects.filter(worker=worker, batch__isnull=False)
         .select_related("batch")
         .defer("metrics", "spec", "recipe")
     )
-    return find_rewards(list(reversed(runs.order_by("-id")[:POINTS])))
+    return find_rewards(list(reversed(runs.order_by("-batch__number", "-id")[:POINTS])))

@@ -192,7 +192,10 @@ def why_nothing_trains(project: Project) -> list[Finding]:
         findings.append(Finding("Failed work waits to be replayed.", dead, "segments"))
     unusable = Rollout.objects.filter(project=project, is_usable=False).order_by("-id")
     reasons = Counter(unusable.values_list("unusable_reason", flat=True)[:LATEST])
-    findings += [Finding(f"Unusable: {reason}", count, "rollouts") for reason, count in reasons.most_common(20)]
+    findings += [
+        Finding(f"Attempts that no reward trains on: {reason}.", count, "rollouts")
+        for reason, count in reasons.most_common(20)
+    ]
     for worker in Worker.objects.filter(project=project, is_active=True, learns_with=None).select_related("provider"):
         teaches = worker.provider is None or find_kind(worker.provider.kind).tells_tokens
         if teaches and (words := say_missing(worker)):

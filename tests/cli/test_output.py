@@ -39,7 +39,7 @@ def test_why_nothing_trains_is_whole(signed_in: Run) -> None:
         is_usable=False,
         unusable_reason=REASON,
     )
-    assert f"Unusable: {REASON}" in signed_in("project", "why").out
+    assert f"Attempts that no reward trains on: {REASON}." in signed_in("project", "why").out
 
 
 def test_a_row_is_a_line_and_its_columns_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:

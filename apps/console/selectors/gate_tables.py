@@ -12,6 +12,7 @@ from apps.adapters.models import Adapter, Verdict
 from apps.console.words_facts import Words
 from apps.evals.comparing import pair, read_outcomes
 from apps.evals.models import Evaluation
+from apps.evals.panels import is_own
 from tentalis.core.learning.capability import TextComparison
 from tentalis.core.learning.gate import PairedComparison, compare_paired
 
@@ -19,6 +20,7 @@ TITLES: dict[str, tuple[Words, Words]] = {
     Evaluation.Purpose.PANEL: (_("The held-out panel"), _("kept for several versions")),
     Evaluation.Purpose.FRESH: (_("Tasks drawn for it alone"), _("nothing can have been trained on them")),
 }
+ASKED_AGAIN = (_("The held-out panel once more"), _("with other seeds: no other tasks can be drawn"))
 SKILLS = (
     _("What the base model could do"),
     _("asked several times by sampling; beside the base model or what served, whichever did worse"),
@@ -91,7 +93,9 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
     }
     pairs = {key: pair(found, theirs.get(key, {}), weights) for key, found in mine.items() if key[0] in TITLES}
     measured = {
-        key[0]: MeasuredRow(*TITLES[key[0]], compare_paired(*found)) for key, found in pairs.items() if found[0]
+        kind: MeasuredRow(*_find_title(kind, items), compare_paired(*found))
+        for (kind, items, _scale), found in pairs.items()
+        if found[0]
     }
     rows = [measured[kind] for kind in TITLES if kind in measured]
     if safe is not None and (skills := safe.details.get("skills")):
@@ -106,6 +110,10 @@ def read_gate_tables(adapter: Adapter, verdicts: Sequence[Verdict]) -> GateTable
     scales = safe.details.get("scales", {}) if safe is not None else {}
     worlds = [one.asked_with.get("world", "") for one in results if one.adapter_id == adapter.pk]
     return GateTables(rows, _read_strengths(mine, weights, scales), text, worlds[-1] if worlds else "")
+
+
+def _find_title(kind: str, items: str) -> tuple[Words, Words]:
+    return ASKED_AGAIN if kind == Evaluation.Purpose.FRESH and is_own(items) else TITLES[kind]
 
 
 def _read_strengths(

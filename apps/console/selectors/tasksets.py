@@ -13,6 +13,7 @@ from apps.base.pages import take_page
 from apps.console.words_checks import say_check
 from apps.console.words_facts import say_item_set
 from apps.evals.models import Evaluation, Item, Taskset
+from apps.evals.panels import is_own
 from tentalis.core.learning.gate import find_items_needed, minimum_detectable_effect
 
 PAGE = 25
@@ -83,7 +84,7 @@ def find_panels(project: Project) -> list[PanelRow]:
         .annotate(most=Max("items"), models=Count("pk"), last=Max("created_at"))
         .order_by("-last")[:PANELS]
     )
-    tasksets = _find_held_out_names(project) if any(row["item_set"].startswith("own/") for row in rows) else {}
+    tasksets = _find_held_out_names(project) if any(is_own(row["item_set"]) for row in rows) else {}
     return [
         PanelRow(say_item_set(row["item_set"], tasksets), row["worker__name"], row["most"], row["models"], row["last"])
         for row in rows

@@ -1,6 +1,6 @@
 """From a feedback to what came of it: rollouts, batch, run, adapter, verdict, held-out tasks that moved."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Verdict
 from apps.evals.comparing import read_outcomes
 from apps.evals.models import Evaluation
-from apps.evals.panels import open_panel
+from apps.evals.panels import find_own_prompts, is_own, open_panel
 from apps.feedback.models import Feedback, Hint, StepFeedback
 from apps.feedback.set_aside import Trust
 from apps.rollouts.contents import Contents, count_contents
@@ -19,10 +19,20 @@ from apps.tasks.models import Task
 from apps.training import provenance
 from apps.training.models import TrainingRun
 from apps.training.provenance import Use, find_furthest
-from tentalis.core.learning.advantages import group_advantages
+from tentalis.core.contracts import StepReward
+from tentalis.core.learning.advantages import group_advantages, step_corrections
+from tentalis.core.learning.recipes import Recipe
 
 TELLING = 1e-9
 """An advantage closer to 0 than this pulls nowhere."""
+
+
+@dataclass(frozen=True)
+class StepPull:
+    """By how much what people said of a step moves the advantage of its tokens. Numbers count from 1."""
+
+    number: int
+    by: float
 
 
 @dataclass(frozen=True)
@@ -33,12 +43,14 @@ class RolloutTrace:
         before: what the world or the scorers said, in [0, 1]; None where they could not.
         after: the reward it trains with; None where nobody could judge it.
         advantage: its reward against the other attempts', in standard deviations; None without a reward.
+        steps: those that this feedback scores, as far as that moves them beside the reward.
     """
 
     rollout: Rollout
     before: float | None
     after: float | None
     advantage: float | None
+    steps: Sequence[StepPull] = ()
 
     @property
     def change(self) -> float | None:
@@ -56,7 +68,7 @@ class RolloutTrace:
 
 @dataclass(frozen=True)
 class MovedItem:
-    """A held-out task that came out otherwise. Numbers count from 1; `text` is "" where it cannot be drawn again."""
+    """A held-out task that came out otherwise. Numbers count from 1; `text` is "" where it is not there any more."""
 
     number: int
     before: float
@@ -147,16 +159,17 @@ def trace_feedback(project: Project, feedback_id: int, *, user: User) -> Feedbac
     uses = provenance.trace_feedback([feedback])[feedback.pk]
     furthest = find_furthest(uses)
     batch, run, adapter = (furthest.batch, furthest.run, furthest.adapter) if furthest else (None, None, None)
+    words = list(
+        StepFeedback.objects.filter(feedback=feedback)
+        .select_related("attempt", "step")
+        .order_by("attempt__index", "step__index")
+    )
     return FeedbackTrace(
         feedback=feedback,
         withheld=Trust(feedback.project_id).silence(feedback, of_hint=True),
-        words=list(
-            StepFeedback.objects.filter(feedback=feedback)
-            .select_related("attempt", "step")
-            .order_by("attempt__index", "step__index")
-        ),
+        words=words,
         hints=list(Hint.objects.filter(feedback=feedback)),
-        rollouts=_weigh(rollouts, run),
+        rollouts=_weigh(rollouts, run, words),
         uses=uses,
         holds=count_contents([batch])[batch.pk] if batch else None,
         batch=batch,
@@ -170,7 +183,7 @@ def trace_feedback(project: Project, feedback_id: int, *, user: User) -> Feedbac
 def find_movement(adapter: Adapter) -> Movement | None:
     """The adapter against its parent, else against the base model, on its newest panel; None before it was measured.
 
-    At most three queries.
+    At most four queries.
     """
     measured = Evaluation.objects.on_panels()
     result = measured.filter(adapter=adapter).order_by("-id").first()
@@ -183,7 +196,9 @@ def find_movement(adapter: Adapter) -> Movement | None:
     if reference is None:
         return None
     outcomes, _ = read_outcomes([result, reference])
-    was, texts = outcomes[reference.pk], _find_texts(result.item_set)
+    was = outcomes[reference.pk]
+    is_drawn = not is_own(result.item_set)
+    texts = _find_texts(result.item_set) if is_drawn else find_own_prompts(adapter.project_id, was.keys())
     moved = [
         MovedItem(place, was[key], after, texts.get(key, texts.get(place - 1, "")))
         for place, (key, after) in enumerate(outcomes[result.pk].items(), start=1)
@@ -205,7 +220,7 @@ def find_reward_before(rollout: Rollout) -> float | None:
     return attempt.outcome if attempt.outcome is not None else attempt.score
 
 
-def _weigh(rollouts: Sequence[Rollout], run: TrainingRun | None) -> list[RolloutTrace]:
+def _weigh(rollouts: Sequence[Rollout], run: TrainingRun | None, words: Sequence[StepFeedback]) -> list[RolloutTrace]:
     """Rewards against each other as the trainer compares them: only what is usable is in the group."""
     recipe = run.recipe if run else {}
     group = [rollout for rollout in rollouts if rollout.is_usable and rollout.reward is not None]
@@ -215,10 +230,30 @@ def _weigh(rollouts: Sequence[Rollout], run: TrainingRun | None) -> list[Rollout
         divide_by_std=recipe.get("algorithm") != "dr_grpo",
     )
     advantages = {rollout.pk: value for rollout, value in zip(group, values, strict=True)}
+    step_mix = float(recipe.get("step_mix", Recipe().step_mix))
     return [
-        RolloutTrace(rollout, find_reward_before(rollout), rollout.reward, advantages.get(rollout.pk))
+        RolloutTrace(
+            rollout,
+            find_reward_before(rollout),
+            rollout.reward,
+            advantages.get(rollout.pk),
+            list(_find_pulls(rollout, words, step_mix)) if rollout.pk in advantages else (),
+        )
         for rollout in rollouts
     ]
+
+
+def _find_pulls(rollout: Rollout, words: Sequence[StepFeedback], step_mix: float) -> Iterator[StepPull]:
+    rewards = {
+        start: StepReward(start=start, end=end, score=score, said=said[0] if said else None)
+        for start, end, score, *said in rollout.steps
+    }
+    for word in words:
+        if word.step is None or word.score is None or word.attempt_id != rollout.attempt_id:
+            continue
+        reward = rewards.get(word.step.token_start)
+        if reward is not None and (moved := step_mix * rollout.weight * step_corrections([reward])[0]):
+            yield StepPull(word.step.index + 1, moved)
 
 
 @lru_cache(maxsize=8)

@@ -386,11 +386,17 @@ class Confirmation:
     Args:
         look: which one against this anchor, from 1.
         comparison, second: outcomes, and the metric the reward does not see, at the confidence of `spend_alpha(look)`.
+        is_again: none could be drawn: it is the kept ones, asked with other seeds.
     """
 
     look: int
     comparison: PairedComparison
     second: PairedComparison | None = None
+    is_again: bool = False
+
+    @property
+    def where(self) -> str:
+        return f"{self.comparison.items} tasks {'asked once more' if self.is_again else 'drawn anew'}"
 
 
 def judge_progress(
@@ -432,7 +438,7 @@ def judge_progress(
     )
     if confirmation is not None and is_confirmed:
         found = confirmation.comparison
-        drawn = f"on {found.items} tasks drawn anew"
+        drawn = f"on {confirmation.where}"
         if shown is Direction.BETTER:
             points = f"{_points(found.difference)} [{_points(found.low)}, {_points(found.high)}] points"
             return AnchorVerdict(
@@ -467,5 +473,5 @@ def judge_progress(
 
 def _say_unconfirmed(confirmation: Confirmation, second_name: str) -> str:
     found = confirmation.comparison
-    words = f"not confirmed by {found.points} on {found.items} tasks drawn anew"
+    words = f"not confirmed by {found.points} on {confirmation.where}"
     return words if confirmation.second is None else f"{words} and {confirmation.second.points} on {second_name}"

@@ -5,6 +5,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.adapters.models import Adapter, Deployment
 from apps.reports.learning_curve import find_learning
+from apps.rollouts.models import Batch
 from apps.training.models import TrainingRun
 from tests.e2e.scenery import build_scene
 from tests.factories import make_measured, make_worker
@@ -44,8 +45,16 @@ def test_a_runs_reward_is_the_mean_of_the_rollouts_it_learned_from() -> None:
     TrainingRun.objects.create(
         project=scene.project, worker=scene.worker, purpose="reward_model", recipe={}, recipe_hash="7" * 64
     )
+    for number in (6, 5):  # of two that fill at a time the later one may train first
+        batch = Batch.objects.create(
+            project=scene.project, worker=scene.worker, number=number, target_tasks=1, state="closed"
+        )
+        TrainingRun.objects.create(
+            project=scene.project, worker=scene.worker, batch=batch, recipe={}, recipe_hash="7" * 64
+        )
     learning = find_learning(scene.worker)
-    assert [getattr(point.run.batch, "number", None) for point in learning.rewards] == [1, 2, 3], "it has no batch"
+    numbers = [getattr(point.run.batch, "number", None) for point in learning.rewards]
+    assert numbers == [1, 2, 3, 5, 6], "the reward model's run has no batch"
     assert learning.rewards[2].reward == pytest.approx(0.3 + 0.07 * 3 + 0.02 * 0.79367, abs=1e-4)
     assert learning.served is not None
     assert learning.base is not None

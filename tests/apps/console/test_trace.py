@@ -12,7 +12,7 @@ from apps.adapters.models import Adapter
 from apps.console.selectors.comparing import compare_attempts, find_family, find_versions
 from apps.console.selectors.trace import find_movement, trace_feedback
 from apps.feedback.claims import claim
-from apps.feedback.models import Feedback
+from apps.feedback.models import Feedback, StepFeedback
 from apps.reports.lineage import find_contribution, find_origins
 from apps.rollouts.models import Batch, Rollout, TrainingUse
 from apps.tasks.models import Attempt, Task
@@ -66,8 +66,14 @@ def test_a_feedback_leads_to_its_batch_run_adapter_verdict_and_the_tasks_that_mo
 def test_rewards_are_weighed_against_each_other_and_say_where_they_pull(scene: Scene) -> None:
     task = make_task(scene.project, scene.worker)
     learn(task, [1.0, 0.0, 0.5, None], None)
-    trace = trace_feedback(scene.project, judge(task).pk, user=scene.alice)
+    feedback, rollout = judge(task), Rollout.objects.filter(task=task).order_by("attempt__index")[0]
+    StepFeedback.objects.create(
+        feedback=feedback, attempt=rollout.attempt, step=rollout.attempt.steps.get(index=1), score=0.0
+    )
+    Rollout.objects.filter(pk=rollout.pk).update(steps=[[0, 3, 0.8, None], [3, 6, None, 0.0]])
+    trace = trace_feedback(scene.project, feedback.pk, user=scene.alice)
     assert trace is not None
+    assert [[(step.number, step.by) for step in one.steps] for one in trace.rollouts] == [[(2, -0.5)], [], [], []]
     assert [one.pull for one in trace.rollouts] == ["more", "less", "none", "unknown"]
     assert [one.change for one in trace.rollouts] == [0.5, -0.5, 0.0, None]
     assert trace.rollouts[0].advantage == pytest.approx(1.2247, abs=1e-3)
@@ -76,7 +82,7 @@ def test_rewards_are_weighed_against_each_other_and_say_where_they_pull(scene: S
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("none", "Waiting for the task"),
+        ("none", "Waiting until the task's reviews are closed"),
         ("open", "Waiting in batch 5: 15 of 24 tasks"),
         ("unusable", "None of its attempts can be trained on"),
         ("retracted", "Retracted: not used"),

@@ -9,6 +9,8 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Verdict
+from apps.console.selectors.gate_tables import read_gate_tables
+from apps.console.selectors.trace import find_movement
 from apps.evals.benchmarks import install_benchmark
 from apps.evals.models import ChosenPanel, Evaluation, Item, ItemTry, Taskset
 from apps.evals.panels import LEAST_OWN, choose_panel, find_generator, has_panel, say_missing
@@ -37,7 +39,16 @@ def test_the_gate_decides_on_the_projects_own_items_without_a_person(clerk: Work
     assert verdict.details["own_items"] == {"items": 40, "tries": 1, "missing": 0, "effect": 0.1}
     proved = Verdict.objects.get(question="proved")
     assert "improved by +50.0" in proved.words
-    assert Adapter.objects.get().is_anchor
+    assert proved.words.endswith("on 30 tasks asked once more"), "its own cannot be drawn anew"
+    adapter = Adapter.objects.get()
+    assert adapter.is_anchor
+    again = read_gate_tables(adapter, [verdict, proved]).measured[1]
+    assert again.title == "The held-out panel once more"
+    moved = find_movement(adapter)
+    assert moved is not None
+    told = set(Item.objects.values_list("prompt", flat=True))
+    assert moved.gained, "the adapter is better"
+    assert {one.text for one in moved.gained} <= told
 
 
 def test_a_server_that_wants_fewer_requests_at_a_time_makes_no_try_wrong(

@@ -247,7 +247,7 @@ def test_how_an_answer_was_sampled_decides_whether_a_policy_can_learn_from_it(
     build(task)
     assert set(Rollout.objects.values_list("unusable_reason", flat=True)) == {words}
     counted = [(one.words, one.count) for one in why_nothing_trains(project) if one.kind == "rollouts"]
-    assert counted == ([(f"Unusable: {words}", Rollout.objects.count())] if words else [])
+    assert counted == ([(f"Attempts that no reward trains on: {words}.", Rollout.objects.count())] if words else [])
     if not words:
         records = list(iterate_records(Batch.objects.get()))
         assert {record.temperature for record in records} == {sampling.get("temperature", 1.0)}
