@@ -14,6 +14,7 @@ from tentalis.core.conversations.turns import find_own_words, find_words
 from tentalis.core.task_files import TaskRow
 
 PAGE = 25
+NONE_BEGINS = "no call of it was answered, or each was made for a task or beside conversations (with a person's token)"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def read_asked(project: Project, page: Sequence[Session]) -> list[FirstWords]:
     for session in page:
         first = first_of.get(session.pk)
         if first is None:
-            found.append(FirstWords(session, "", obstacle="no call of it was answered, or each was made for a task"))
+            found.append(FirstWords(session, "", obstacle=NONE_BEGINS))
             continue
         redactor = redactor_for(policy, session)
         messages = first.messages if isinstance(first.messages, list) else []

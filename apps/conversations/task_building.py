@@ -33,6 +33,7 @@ from tentalis.core.steps import Span, parse_steps
 
 CUT_OFF = "length"
 STANDING_ROLES = frozenset({"system", "developer"})
+ASKED_BESIDE = "it was asked beside any (`side`): wanted an agent's token, or the header X-Turn-Type: main"
 ONLY_MACHINES = "only what a program may have said: it needs a person's word beside it"
 
 
@@ -320,7 +321,9 @@ def find_turn(session: Session, exchange: Exchange | None = None) -> Turn:
         answered = turns.filter(places__is_part=True, places__exchange__status__lt=400).order_by("-number")
         found = answered.filter(Q(beside=None) | Q(next_turns__isnull=False)).first() or answered.first()
     if found is None:
-        raise NotFoundError("there is no turn of a conversation to speak of: nobody has asked anything yet")
+        last = exchange or session.exchanges.order_by("-pk").first()
+        why = "nobody has asked anything yet" if last is None or last.turn == "main" else ASKED_BESIDE
+        raise NotFoundError(f"there is no turn of a conversation to speak of: {why}")
     return found
 
 

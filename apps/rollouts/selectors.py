@@ -174,7 +174,7 @@ def why_nothing_trains(project: Project) -> list[Finding]:
     if not project.learning_enabled:
         findings.append(Finding("Learning is switched off for this project.", 1, "project"))
     if (waits := find_server_wait(project.pk)) is not None:
-        findings.append(Finding(f"Work waits for a server that is away: {waits.reason}", waits.count, "tasks"))
+        findings.append(Finding(f"Work waits and goes on by itself: {waits.reason}", waits.count, "tasks"))
     states = count_tasks(project.pk, Task.State.values)
     if not states:
         findings.append(Finding("No task was ever submitted.", 0, "tasks"))

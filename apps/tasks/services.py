@@ -46,6 +46,8 @@ from tentalis.outbound.scopes import ScopedThreadPool
 
 MAX_METADATA_CHARS = 20_000
 MAX_SEED = 2**53 - 1
+MOST_NAMED = 10
+"""Workers that are named to whom has to choose one."""
 MAX_NESTED = 32
 """Tasks above a task, each part of the next."""
 
@@ -282,10 +284,10 @@ def _refuse_file(error: TaskFileError) -> BadInputError:
 
 
 def _only_worker(project: Project) -> Worker:
-    workers = list(project.workers.filter(is_active=True)[:2])
+    workers = list(project.workers.filter(is_active=True).order_by("name")[:MOST_NAMED])
     if len(workers) != 1:
-        found = "none" if not workers else "several"
-        message = f"name the worker: wanted one active worker in the project to choose by itself, found {found}"
+        found = ", ".join(worker.name for worker in workers) or "none"
+        message = f"name the worker: wanted a project of one active worker where nobody is named, found {found}"
         raise BadInputError(message, errors={"worker": [message]})
     return workers[0]
 

@@ -73,7 +73,8 @@ def submit(
     if as_json:
         print_json(task)
     elif wait:
-        typer.echo(f"task {task['id']} is {task['state']}: {task['failure'] or task['answer']}")
+        score = "" if task["score"] is None else f", score {task['score']:.3g}"
+        typer.echo(f"task {task['id']} is {task['state']}{score}: {task['failure'] or task['answer'] or 'no answer'}")
     else:
         typer.echo(f"task {task['id']} is {task['state']} for {task['worker']}")
     if task["state"] in ("failed", "cancelled"):
@@ -216,7 +217,7 @@ def _say_waiting(client: "Client", task: "Json") -> str:
     return (
         f": a person is to judge it at {place}{until}; its answer is there already "
         f"(`tentalis task show {task['id']}`). Ctrl-C leaves it waiting. "
-        "Who reviews is said in the project's settings (review_policy)"
+        f"`tentalis project judges {task['project']}` says who reviews, and changes it"
     )
 
 

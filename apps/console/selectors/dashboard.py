@@ -122,8 +122,8 @@ def _find_away(project: Project) -> list[ActionNeeded]:
     if (waits := find_server_wait(project.pk)) is None:
         return []
     words = ngettext(
-        "%(n)s job waits for a server that is away: %(reason)s",
-        "%(n)s jobs wait for a server that is away: %(reason)s",
+        "%(n)s job waits and goes on by itself: %(reason)s",
+        "%(n)s jobs wait and go on by themselves: %(reason)s",
         waits.count,
     )
     return [ActionNeeded(words % {"n": _cap(waits.count), "reason": waits.reason}, "health", _("See its health"))]

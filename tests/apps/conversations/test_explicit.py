@@ -73,8 +73,12 @@ def test_a_turn_that_showed_nothing_can_still_be_spoken_of(talk: Talk, read: Rea
 
 
 def test_where_nothing_was_said_there_is_nothing_to_speak_of(talk: Talk, bob: User, charlie: User) -> None:
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="nobody has asked anything yet"):
         conversing.give_conversation_feedback(session=talk.session, by=bob, score=1.0)
+    beside = talk.ask(user("What is two and two?"), answer="It is four.", turn="side")
+    for exchange in (None, beside):
+        with pytest.raises(NotFoundError, match=r"wanted an agent's token, or the header X-Turn-Type: main"):
+            conversing.give_conversation_feedback(session=talk.session, exchange=exchange, by=bob, score=1.0)
     failed = talk.ask(user("What is two and two?"), status=502, error="away")
     with pytest.raises(ConflictError, match="the agent gave no answer"):
         conversing.give_conversation_feedback(session=talk.session, exchange=failed, by=bob, score=1.0)

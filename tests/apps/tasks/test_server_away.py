@@ -145,7 +145,7 @@ def test_who_waits_says_so_and_why_on_the_task_the_dashboard_and_in_why(task: Ta
     assert (waits.count, GONE in waits.reason) == (1, True)
     assert GONE in client.get(reverse("console:task", args=(project.slug, task.pk))).content.decode()
     said = [alarm.words for alarm in glance(project).alarms]
-    assert any("1 job waits for a server that is away" in words and GONE in words for words in said)
+    assert any("1 job waits and goes on by itself" in words and GONE in words for words in said)
     assert not any("tried again" in words for words in said), "one alarm is enough"
     assert any(GONE in finding.words for finding in why_nothing_trains(project))
 

@@ -93,7 +93,7 @@ def test_who_may_not_submit_is_told_and_a_stranger_learns_nothing(
 
 def test_with_several_workers_one_must_be_named(project: Project, worker: Worker, alice: User) -> None:
     make_worker(project, "second")
-    with pytest.raises(BadInputError, match="found several"):
+    with pytest.raises(BadInputError, match="found echo, "):
         submit(project, alice)
 
 
