@@ -153,7 +153,7 @@ def _read(spec: Any, where: str, find: Find | None, level: int, facts: Facts | N
     if "check" in spec:
         kind = spec["check"]
         if isinstance(kind, str) and kind in JOINED:
-            raise CheckError(f"{where}: wanted {{'{kind}': {JOINED[kind]}}}, found {{'check': '{kind}', …}}")
+            raise CheckError(f'{where}: wanted {{"{kind}": {JOINED[kind]}}}, found {{"check": "{kind}", …}}')
         if not isinstance(kind, str) or kind not in EVERY_KIND:
             raise CheckError(f"{where}.check: wanted one of {', '.join(EVERY_KIND)}, found {kind!r:.200}")
         wanted = find_facts(spec, where)

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from apps.accounts.models import Project
-from apps.adapters.models import Deployment
+from apps.adapters.models import Adapter, Deployment
 from apps.calibration.models import Rater
 from apps.console.selectors.quality import name_rater
 from apps.inference.models import Exchange
@@ -98,7 +98,7 @@ class Glance:
 
 
 def glance(project: Project) -> Glance:
-    """Seven queries."""
+    """Eight queries."""
     hours, is_partial = _count_hours(project)
     batches = _find_batches(project)
     depths, spending = find_open_queues(project), _count_spending(project)
@@ -112,6 +112,7 @@ def glance(project: Project) -> Glance:
             *_find_away(project),
             *_find_dead(project),
             *_find_misserved(project),
+            *_find_refused(project),
             *_find_stalled(project, batches),
             *_find_troubled(project, depths, spending),
         ],
@@ -133,8 +134,8 @@ def _find_dead(project: Project) -> list[ActionNeeded]:
     if (found := find_newest_dead(project.pk)) is None:
         return []
     words = ngettext(
-        "%(n)s job failed after %(tries)s tries: %(reason)s",
-        "%(n)s jobs failed, the latest after %(tries)s tries: %(reason)s",
+        "%(n)s job failed (tries: %(tries)s): %(reason)s",
+        "%(n)s jobs failed (tries of the latest: %(tries)s): %(reason)s",
         found.count,
     )
     words = words % {"n": _cap(found.count), "tries": found.attempts, "reason": found.reason[:MOST_REASON_CHARS]}
@@ -161,6 +162,28 @@ def _find_misserved(project: Project) -> list[ActionNeeded]:
             words = words % {"n": len(one.heard), "adapter": one.adapter.name}
             found.append(ActionNeeded(words, "adapter-list", _("See what serves"), is_bad=False))
     return found
+
+
+def _find_refused(project: Project) -> list[ActionNeeded]:
+    """Workers whose newest adapter the gate keeps from serving. One query."""
+    newest = Adapter.objects.filter(project=project, end_user="").select_related("worker").defer("manifest")
+    of_worker: dict[int, Adapter] = {}
+    for adapter in newest.order_by("-id")[:LATEST_BATCHES]:
+        of_worker.setdefault(adapter.worker_id, adapter)
+    told: dict[str, str] = {
+        Adapter.State.REFUSED: _("The gate refused %(adapter)s, the newest of %(worker)s."),
+        Adapter.State.QUARANTINED: _("%(adapter)s, the newest of %(worker)s, is under suspicion."),
+    }
+    return [
+        ActionNeeded(
+            told[adapter.state] % {"adapter": adapter.name, "worker": adapter.worker.name},
+            "adapter-list",
+            _("See why"),
+            is_bad=False,
+        )
+        for adapter in of_worker.values()
+        if adapter.state in told
+    ]
 
 
 def _find_batches(project: Project) -> list[Batch]:

@@ -112,7 +112,7 @@ def test_parts_make_a_whole_and_what_could_not_be_run_is_neither_right_nor_wrong
         ({"all": [PASSES], "any": [PASSES]}, "found all, any"),
         (
             {"check": "weighted", "parts": []},
-            r"wanted {'weighted': \[\[weight, check\], …\]}, found {'check': 'weighted'",
+            r'wanted {"weighted": \[\[weight, check\], …\]}, found {"check": "weighted"',
         ),
         ({"check": "vibes"}, r"check\.check: wanted one of exact, .*found 'vibes'"),
         ({"check": ["exact"]}, r"check\.check: wanted one of"),

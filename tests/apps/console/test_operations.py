@@ -214,9 +214,12 @@ def test_alarms_say_what_is_wrong_and_where_to_do_something_about_it(scene: Scen
     )  # fmt: skip
     Project.objects.filter(pk=project.pk).update(learning_enabled=False)
     project.refresh_from_db()
+    newest = Adapter.objects.filter(worker=scene.worker).latest("pk")
+    Adapter.objects.filter(pk=newest.pk).update(state="refused")
     said = " ".join(alarm.words for alarm in glance(project).alarms)
     for words in (
-        "1 job failed after",
+        "1 job failed (tries: ",
+        f"The gate refused {newest.name}, the newest of desk.",
         f"does not report in run {scene.run.pk}",
         f"failed (run {scene.failed_run.pk})",
         "Batch 90 of desk is full and nothing trains it",
