@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import models, transaction
+from django.utils import timezone
 
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
@@ -66,13 +67,15 @@ def move(
 ) -> None:
     """Change a row's state by compare-and-set, with the other columns given, and audit it.
 
-    The row in memory is brought up to date. Where another process moved it meanwhile, the entry tells from where it was
-    moved, not what was read of it before. The entry's kind is the model's for that state unless given.
+    The row in memory is brought up to date, and so is when it changed. Where another process moved it meanwhile, the
+    entry tells from where it was moved, not what was read of it before. The entry's kind is the model's for that state
+    unless given.
 
     Raises:
         IllegalMoveError: the row's state does not allow it, or another process changed the row first.
     """
     model: Any = type(row)
+    changes = _note_time(model) | changes
     sources = [state for state, targets in model.MOVES.items() if to in targets]
     with transaction.atomic(savepoint=False):  # what may be refused is refused before anything is written
         rows = model._default_manager.filter(pk=row.pk)
@@ -126,6 +129,7 @@ def move_many(
         move(rows[0], to, by=by, payload=say(rows[0]), **changes)
         return
     model: Any = type(rows[0])
+    changes = _note_time(model) | changes
     sources = [state for state, targets in model.MOVES.items() if to in targets]
     with transaction.atomic(savepoint=False):
         changed = model._default_manager.filter(pk__in=[row.pk for row in rows], state__in=sources).update(
@@ -140,6 +144,11 @@ def move_many(
             row.state = to
             entries.append(write_entry(model.EVENTS[to], subject=row, by=by, payload=said))
         record_many(entries)
+
+
+def _note_time(model: type[models.Model]) -> dict[str, Any]:
+    """Fields that say when a row changed, which an update in place leaves as they are -> now."""
+    return {one.name: timezone.now() for one in model._meta.concrete_fields if getattr(one, "auto_now", False)}
 
 
 def record_many(entries: Iterable[AuditEntry]) -> Sequence[AuditEntry]:

@@ -6,7 +6,7 @@ from django.db import DatabaseError, connection, transaction
 from apps.accounts.models import Project
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
-from apps.audit.services import move, record
+from apps.audit.services import move, move_many, record
 from apps.base.errors import IllegalMoveError
 from apps.tasks.models import Task
 from tests.factories import make_task
@@ -34,6 +34,14 @@ def test_a_move_writes_its_entry_with_where_it_came_from(project: Project) -> No
         project.pk,
     )
     assert Task.objects.get(pk=task.pk).state == task.state == "working"
+
+
+def test_a_moved_row_says_when_it_changed(project: Project) -> None:
+    tasks = [make_task(project) for _ in range(3)]
+    Task.objects.update(updated_at=tasks[0].created_at)
+    move(tasks[0], "working", by="worker")
+    move_many(tasks[1:], "working", by="worker")
+    assert all(task.updated_at > task.created_at for task in Task.objects.all())
 
 
 def test_a_move_the_table_does_not_allow_changes_nothing(project: Project) -> None:
