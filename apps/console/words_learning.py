@@ -171,6 +171,10 @@ ALARMS: Mapping[str, Remedy] = {
         _("Weight of KTO's good and bad answers"),
         _("Bring the recipe's two KTO weights nearer: the desirable one from 1 to 1.33 times the undesirable one."),
     ),
+    "unread_hints": Remedy(
+        _("Hints that the model does not read"),
+        _("They teach it noise: leave them out (hint loss weight 0), or take a base that follows instructions."),
+    ),
     "base_divergence": Remedy(_("KL to the base model"), _("Raise the KL coefficient.")),
     "staleness": Remedy(
         _("Staleness of the attempts"), _("Train sooner: smaller batches, or more hours; too old ones are left out.")

@@ -38,7 +38,7 @@ from tentalis.core.contracts import Outcome, TrainResult
 from tentalis.core.learning.collapse import Alarm
 from tentalis.core.learning.gate import GatePolicy
 from tentalis.core.learning.lengths import FILE
-from tentalis.core.learning.monitors import BatchFacts, watch_batch
+from tentalis.core.learning.monitors import BatchFacts, watch_batch, watch_hints
 from tentalis.core.learning.preflight_rules import (
     GateAnswer,
     ask_finishing,
@@ -180,7 +180,7 @@ def _note_taught(adapter: Adapter, run: TrainingRun, *, by: str) -> None:
     with held_write():
         Adapter.objects.filter(pk=adapter.pk).update(taught=asdict(taught))
         sequences, stale = (int(run.summary.get(name) or 0) for name in ("rollouts", "refused_stale"))
-        alarms = watch_batch(taught, sequences=sequences, stale=stale)
+        alarms = [*watch_batch(taught, sequences=sequences, stale=stale), *watch_hints(run.summary)]
         raise_alarms(run, alarms, update=None, by=by)
 
 

@@ -1,10 +1,13 @@
 """Which examples an update has, what its terms are divided by, and what is told of it: the same wherever it is made."""
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from gpu_workers.backends.training_example import TrainingExample
 from tentalis.core.contracts import RolloutRecord
 from tentalis.core.learning.batching import split_minibatches
+from tentalis.core.learning.pair_order import PairOrder, find_order
 from tentalis.core.learning.recipes import Recipe
 
 
@@ -71,4 +74,25 @@ def summarise(
         "max_ratio": max(metric["max_ratio"] for metric in metrics),
         "clip_fraction": sum(metric["clip_fraction"] for metric in metrics) / len(metrics),
         **{f"refused_{reason}": float(count) for reason, count in sorted(refused.items()) if count},
+        **(order.describe("hinted") if (order := order_hinted(examples)) else {}),
     }
+
+
+def order_hinted(examples: Sequence[TrainingExample]) -> PairOrder | None:
+    """Whether the teacher, under its hints, likes the better of two attempts at a task more: what it thinks of an
+    attempt is its mean gap, nats a sampled token. None where no task has two hinted attempts of different rewards.
+
+    A base model that cannot read hints orders them by chance, and what it is then taught by hints is noise.
+    """
+    liked: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for one in examples:
+        trust, reward = one.rollout.trust_in_hint, one.rollout.reward
+        if one.gaps is not None and trust > 0 and reward is not None and one.sampled_tokens:
+            gap = math.fsum(value for value, drawn in zip(one.gaps, one.rollout.sampled, strict=True) if drawn)
+            liked[one.rollout.group_id].append((reward, gap / trust / one.sampled_tokens))
+    return find_order(
+        {
+            task: [good - bad for better, good in found for worse, bad in found if better > worse]
+            for task, found in liked.items()
+        }
+    )

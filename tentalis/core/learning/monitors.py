@@ -41,6 +41,8 @@ class MonitorLimits:
             by length drifts.
         most_stale: share of a batch's sequences that was too old to train on: more means that serving and
             training have parted.
+        least_hinted_order: share of pairs of attempts at a task whose better one the teacher must like more under its
+            hints: half is chance, and a model that reads them (the desk's) is at .98.
         most_proxy_gap: mean reward over mean verified outcome of the same attempts: a reward so far above is earned by
             other things than being right.
         most_logprob_drift: nats a token between the log-probs that were served and those recomputed under that name;
@@ -63,6 +65,7 @@ class MonitorLimits:
     most_share_chosen: float = 4 / 7
     most_length_drift: float = 0.5
     most_stale: float = 0.25
+    least_hinted_order: float = 0.7
     most_proxy_gap: float = 0.25
     most_logprob_drift: float = 0.02
     least_answers: int = 40
@@ -184,6 +187,20 @@ def watch_batch(facts: BatchFacts, *, sequences: int, stale: int) -> tuple[Alarm
         words = f"{means}, on {facts.audited} attempts"
         found += _above("proxy_gap", facts.reward - facts.outcome, LIMITS.most_proxy_gap, words)
     return tuple(found)
+
+
+def watch_hints(summary: Mapping[str, Any]) -> tuple[Alarm, ...]:
+    """What a run's teacher says of the hints it was given: whether it can read them.
+
+    Args:
+        summary: of the run; of a backend that does not compare attempts under their hints it tells nothing.
+    """
+    found, high, pairs = (_number(summary, f"hinted_{name}") for name in ("pair_accuracy", "pair_high", "pairs"))
+    if found is None or high is None or pairs is None or high > LIMITS.least_hinted_order:
+        return ()
+    words = f"under its hints the teacher likes the better of two answers more in {found:.0%} of {pairs:.0f} pairs, "
+    words += f"in at most {high:.0%} by their interval: it does not read them well, or they say something else"
+    return (Alarm(detector="unread_hints", found=found, allowed=LIMITS.least_hinted_order, words=words),)
 
 
 def watch_traffic(live: AnswerProfile, panel: AnswerProfile) -> tuple[Alarm, ...]:

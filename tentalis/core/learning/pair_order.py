@@ -67,15 +67,15 @@ class PairOrder(NamedTuple):
         interval = f"[{100 * self.low:.1f}, {100 * self.high:.1f}]"
         return f"{self.accuracy:.1%} {interval} of the {self.pairs} held-out pairs"
 
-    def describe(self) -> dict[str, float]:
-        """The numbers under the names of a run's summary."""
+    def describe(self, kind: str = "held_out") -> dict[str, float]:
+        """The numbers under the names of a run's summary. Args: kind: of pairs, with which the names begin."""
         return {
-            "held_out_pairs": float(self.pairs),
-            "held_out_pair_accuracy": self.accuracy,
-            "held_out_pair_low": self.low,
-            "held_out_pair_high": self.high,
-            "held_out_margin": self.margin,
-            "held_out_margin_p": self.p,
+            f"{kind}_pairs": float(self.pairs),
+            f"{kind}_pair_accuracy": self.accuracy,
+            f"{kind}_pair_low": self.low,
+            f"{kind}_pair_high": self.high,
+            f"{kind}_margin": self.margin,
+            f"{kind}_margin_p": self.p,
         }
 
 

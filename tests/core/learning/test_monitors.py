@@ -11,6 +11,7 @@ from tentalis.core.learning.monitors import (
     BatchFacts,
     describe_batch,
     watch_batch,
+    watch_hints,
     watch_logprobs,
     watch_traffic,
     watch_update,
@@ -75,6 +76,15 @@ def test_a_batch_that_is_too_old_or_paid_for_other_things_is_told() -> None:
     assert (stale.found, stale.words) == (40 / 150, "40 of 150 sequences were too old")
     assert "0.90 where 0.50 is verified" in gap.words
     assert watch_batch(BatchFacts(rollouts=9, reward=1.0, outcome=0.0, audited=9), sequences=9, stale=0) == ()
+
+
+def test_hints_that_the_teacher_shows_not_to_read_are_told() -> None:
+    """Not while few pairs leave it open, nor of a backend that does not compare."""
+    numbers = {"hinted_pairs": 310.0, "hinted_pair_accuracy": 0.49, "hinted_pair_low": 0.43, "hinted_pair_high": 0.55}
+    (alarm,) = watch_hints(numbers)
+    assert (alarm.detector, alarm.found, alarm.allowed) == ("unread_hints", 0.49, 0.7)
+    assert "in 49% of 310 pairs, in at most 55% by their interval" in alarm.words
+    assert watch_hints(numbers | {"hinted_pairs": 9.0, "hinted_pair_high": 0.78}) == watch_hints({}) == ()
 
 
 def make_profile(answers: int = 100, **changes: float) -> AnswerProfile:
