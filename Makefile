@@ -22,7 +22,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=tentalis.settings.prod TENTALIS_HTTPS=1 \
 	TENTALIS_SECRET_KEY=only-lint-reads-this-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGH \
 	TENTALIS_DATABASE_URL=postgres://lint@127.0.0.1:1/lint TENTALIS_REDIS_URL=redis://127.0.0.1:1/0
 
-.PHONY: help demo up test quick lint bench screens types lock install
+.PHONY: help demo up test quick lint bench schema screens types lock install
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ bench: $(VENV)/installed-dev ## measure side by side (BENCH=trainer|engine|pipel
 		name=$$(basename "$$file" .py); \
 		! sed 6q "$$file" | grep -qE "(tests\.bench\.|BENCH=)$$name([^a-z_]|$$)" || printf '%s ' "$$name"; done)" >&2; exit 2; }
 	@$(PY) -m tests.bench.$(BENCH) $(ARGS)
+
+schema: $(VENV)/installed-base ## write apps/base/schema.sql again, after a new migration
+	@$(PY) manage.py write_schema
 
 screens: $(VENV)/installed-dev ## photograph every page, light and dark, into docs/screens (ARGS="--only review task")
 	@docker/requirements/system.sh

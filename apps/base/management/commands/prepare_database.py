@@ -1,5 +1,7 @@
-"""`manage.py prepare_database`: roles, migrations and rights, in this order; safe to run at every start."""
+"""`manage.py prepare_database`: roles, tables, migrations and rights, in this order; safe to run at every start."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pgtrigger
@@ -10,14 +12,19 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
 
+from apps.base.schema_file import SCHEMA_FILE, load_schema
 from tentalis.platform.database_roles import grant_rights, prepare_roles, read_role
 
 READ_ONLY = ("django_migrations",)
+BE_THE_ONLY_ONE = """
+SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+SELECT pg_advisory_xact_lock(7160003)
+"""
 
 
 class Command(BaseCommand):
     help = (
-        "Make the database's roles (with TENTALIS_ADMIN_DATABASE_URL), migrate as the owner of the tables "
+        "Make the database's roles (with TENTALIS_ADMIN_DATABASE_URL), make or migrate the tables as their owner "
         "(TENTALIS_MIGRATION_DATABASE_URL) and give the application's role its rights."
     )
     requires_system_checks: list[str] = []
@@ -26,7 +33,8 @@ class Command(BaseCommand):
         admin_url = settings.TENTALIS["ADMIN_DATABASE_URL"]
         owner_url = settings.TENTALIS["MIGRATION_DATABASE_URL"]
         if not owner_url:
-            call_command("migrate", interactive=False, verbosity=options["verbosity"])
+            with _being_the_only_one(settings.DATABASE_URL):
+                self._bring_up_to_date(options["verbosity"])
             return
         app, owner = read_role(settings.DATABASE_URL), read_role(owner_url)
         if app[0] == owner[0]:
@@ -40,10 +48,26 @@ class Command(BaseCommand):
         except psycopg.Error as error:
             said = " ".join(str(error).split())
             raise CommandError(f"the roles cannot be made: {said}{_say_cause(error, owner=owner[0])}") from None
-        _connect_as_owner(owner_url)
-        call_command("migrate", interactive=False, verbosity=options["verbosity"])
+        connect_to(owner_url)
+        with _being_the_only_one(owner_url):
+            self._bring_up_to_date(options["verbosity"])
+            with transaction.atomic(), connection.cursor() as cursor:
+                grant_rights(cursor, app=app[0], append_only=find_append_only(), read_only=READ_ONLY)
+
+    def _bring_up_to_date(self, verbosity: int) -> None:
         with transaction.atomic(), connection.cursor() as cursor:
-            grant_rights(cursor, app=app[0], append_only=find_append_only(), read_only=READ_ONLY)
+            is_loaded = load_schema(cursor)
+        if is_loaded and verbosity:
+            self.stdout.write(f"The database was empty: {SCHEMA_FILE.name} made its tables.")
+        call_command("migrate", interactive=False, verbosity=verbosity)
+
+
+@contextmanager
+def _being_the_only_one(url: str) -> Iterator[None]:
+    """A second start waits here, and then finds nothing to do."""
+    with closing(psycopg.connect(url)) as holder:
+        holder.execute(BE_THE_ONLY_ONE)
+        yield
 
 
 def _say_cause(error: psycopg.Error, *, owner: str) -> str:
@@ -79,8 +103,8 @@ def _operations(operation: Any) -> list[Any]:
     return list(getattr(operation, "operations", [operation]))
 
 
-def _connect_as_owner(url: str) -> None:
-    """From here on this process speaks to the database as the owner of the tables."""
+def connect_to(url: str) -> None:
+    """From here on this process speaks to the database at `url`, as the role it names."""
     from tentalis.settings.base import database_from
 
     connection.close()
