@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth.signals import user_logged_in
 from django.db import connection
@@ -15,14 +16,15 @@ from django.http import HttpRequest
 from apps.accounts.browser_sessions import note_confirmed
 from apps.accounts.models import Project, User
 from apps.audit.last_report import LAST_REPORT
+from apps.base.schema_file import load_schema
 from apps.workers.models import Worker
 from tentalis.garbage import settle_garbage
 from tentalis.platform.chromium import find_chromium
 from tests.embedded_servers import STARTED_BY
 from tests.engine_process import run_engine
 from tests.factories import make_project, make_user, make_worker
-from tests.migrated_home import load_migrated
 from tests.steady_draws import settle
+from tests.support.clusters import make_database
 from tests.support.management.commands.flush import close_kept
 
 settle()
@@ -43,11 +45,12 @@ def django_db_keepdb() -> bool:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
-    """The database comes from the process that migrated for all, or from an earlier run."""
+    """The database begins as a user's does."""
     if STARTED_BY in os.environ:
         named = connection.settings_dict
         name = named["TEST"]["NAME"] or TEST_DATABASE_PREFIX + named["NAME"]
-        load_migrated(os.environ["TENTALIS_DATABASE_URL"], name)
+        with psycopg.connect(make_database(os.environ["TENTALIS_DATABASE_URL"], name)) as empty:
+            load_schema(empty.cursor())
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
-
-from tests.migrated_home import begin_migrating, share_directory
-
 NAMES = ("TENTALIS_DATABASE_URL", "TENTALIS_REDIS_URL")
 STARTED_BY = "TESTS_SERVERS_STARTED_BY"
 """Process number of who started those the environment names; unset: they were given."""
@@ -48,12 +44,6 @@ def start_servers() -> None:
         os.environ[name] = url
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if STARTED_BY in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
-        begin_migrating()
-
-
 os.environ["OMP_NUM_THREADS"] = "1"
 share_bytecode()
-share_directory()
 start_servers()

@@ -191,7 +191,7 @@ def prepare_platform(upstream: str, home: Path) -> str:
     from django.core.management import call_command
 
     django.setup()
-    call_command("migrate", verbosity=0)
+    call_command("prepare_database", verbosity=0)
 
     from tests.apps.gateway.running import make_agent_token, make_provider
     from tests.factories import make_project

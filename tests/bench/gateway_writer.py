@@ -70,7 +70,7 @@ def measure(home: Path, records: int, flat: int) -> list[Json]:
 
     from tests.factories import make_project
 
-    call_command("migrate", verbosity=0)
+    call_command("prepare_database", verbosity=0)
     project = make_project("bench").pk
     whole = answer_of(render_whole("base", PROFILES["small"]))
     stream = answer_of(b"".join(render_stream("base", PROFILES["small"])))

@@ -64,7 +64,7 @@ def set_up() -> None:
     open_database()
     from django.core.management import call_command
 
-    call_command("migrate", verbosity=0)
+    call_command("prepare_database", verbosity=0)
     os.environ.pop(tests.embedded_servers.STARTED_BY, None)  # processes from here on use the same
 
 

@@ -105,7 +105,7 @@ def set_up() -> None:
     django.setup()
     from django.core.management import call_command
 
-    call_command("migrate", verbosity=0)
+    call_command("prepare_database", verbosity=0)
 
 
 def measure(name: str, people: int, reviews: int, *, is_control: bool) -> Measured:

@@ -10,7 +10,6 @@ from pathlib import Path
 from tentalis.platform.home import Home
 from tentalis.platform.up import RunningStack, running_stack
 from tests.local_server import choose_ports
-from tests.migrated_home import copy_migrated_home
 
 LEASE_S = 8.0
 SETTINGS: Mapping[str, str] = {
@@ -41,11 +40,8 @@ def chaos_stack(
         only: names of services; with what they need. Empty: all.
     """
     environ = make_environ(first_port) | {**SETTINGS, **(settings or {})}
-    with own_home(keep_in) as home:
-        if not home.config_file.exists():
-            copy_migrated_home(home)
-        with running_stack(home, environ, is_throwaway=True, only=only) as stack:
-            yield stack
+    with own_home(keep_in) as home, running_stack(home, environ, is_throwaway=True, only=only) as stack:
+        yield stack
 
 
 @contextmanager

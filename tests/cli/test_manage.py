@@ -10,9 +10,9 @@ import pytest
 from apps.accounts.models import User
 from tentalis.platform.config import load_config
 from tentalis.platform.home import Home
+from tentalis.platform.up import running_stack
 from tests.chaos.stage import make_environ, own_home
 from tests.factories import make_user
-from tests.migrated_home import copy_migrated_home
 from tests.support.clusters import own_address
 
 SECRET = "from django.conf import settings; print(settings.SECRET_KEY)"
@@ -41,8 +41,9 @@ def test_a_command_is_passed_on_whole_and_its_exit_code_comes_back(tmp_path: Pat
 
 def test_the_embedded_database_is_started_where_it_does_not_run() -> None:
     with own_home() as home:
-        copy_migrated_home(home)
         environ = make_environ() | {"TENTALIS_HOME": str(home.root)}
+        with running_stack(home, environ, is_throwaway=True, only=("migrate",)):
+            pass
         done = call(
             environ, "shell", "-v", "0", "-c", "from apps.accounts.models import User; print(User.objects.count())"
         )

@@ -25,7 +25,7 @@ def test_environments_are_listed_with_what_may_train(signed_in: Run) -> None:
 
 
 def test_an_environment_is_examined_where_it_is_installed_whether_or_not_anything_runs() -> None:
-    with chaos_stack(only=["postgres"]) as stack:
+    with chaos_stack(only=["migrate"]) as stack:
         environ = {**make_environ(), "TENTALIS_HOME": str(stack.home.root)}
 
         def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,6 @@ from tentalis.platform.home import Home
 from tentalis.platform.up import RunningStack, running_stack
 from tests.chaos.clients import PatientClient, Tally
 from tests.chaos.stage import read_admin_token
-from tests.migrated_home import copy_migrated_home
 from tests.pipeline.line import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -53,9 +52,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, clean: dict[str, str]) -> It
 
 def make_as_before(home: Home, clean: dict[str, str]) -> None:
     """A home whose superuser owns the tables, as earlier versions left it."""
-    copy_migrated_home(home)
     with (
-        running_stack(home, clean, is_throwaway=True, only=("postgres",)) as old,
+        running_stack(home, clean, is_throwaway=True, only=("migrate",)) as old,
         psycopg.connect(old.state().addresses["admin_database_url"]) as connection,
     ):
         connection.execute(f"REASSIGN OWNED BY {database_roles.OWNER} TO tentalis".encode())
