@@ -19,7 +19,7 @@ from apps.evals.errors import EvaluationStoppedError
 from apps.evals.limits import RunLimits
 from apps.evals.measuring import play
 from apps.evals.models import Benchmark, Evaluation, Item, ItemTry, Taskset, TryRecord
-from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, read_item, refuse_tries
+from apps.evals.panels import OWN_CHOICE, PANEL_SEED, ItemSet, Panel, has_past, open_panel, read_item, refuse_tries
 from apps.evals.results import (
     Measured,
     WantedTries,
@@ -218,14 +218,15 @@ def reopen_items(evaluation: Evaluation) -> ItemSet:
     """The items it was asked for.
 
     Raises:
-        ConflictError: they are not what they were.
+        ConflictError: they are not what they were, or were made up for this measurement alone.
     """
-    count = evaluation.planned // evaluation.tries
     if evaluation.taskset is not None:
+        count = evaluation.planned // evaluation.tries
         item_set = open_items(evaluation.taskset, evaluation.split, count=count, indices=evaluation.indices)
+    elif (panel := open_panel(evaluation.item_set)) is not None:
+        item_set = panel.item_set
     else:
-        environment, _, draw = evaluation.item_set.split("/")
-        item_set = Panel(evaluation.item_set, get_world(environment), count, PANEL_SEED + int(draw)).item_set
+        raise ConflictError(f"the items of {evaluation.item_set} were made up for one measurement, and are not kept")
     if item_set.hash != evaluation.item_set_hash:
         raise ConflictError(f"the items of {evaluation.item_set} are not what they were when it was asked for")
     asked_of, found = evaluation.asked_with.get("world"), name_world(item_set.world)

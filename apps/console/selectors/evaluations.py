@@ -9,7 +9,7 @@ from django.db.models import Count, QuerySet
 from django.utils.translation import gettext as _
 
 from apps.accounts.models import Project
-from apps.base.errors import TentalisError
+from apps.base.errors import ConflictError
 from apps.base.pages import take_page
 from apps.console.words_facts import say_item_set
 from apps.evals.asking import reopen_items
@@ -194,6 +194,6 @@ def find_prompts(evaluation: Evaluation, keys: Mapping[int, int]) -> Mapping[int
     else:
         try:
             items = dict(enumerate(reopen_items(evaluation).items))
-        except (TentalisError, ValueError):  # it is the gate's own, or its set changed
+        except ConflictError:  # it is the gate's own, or its set changed
             return {}
     return {place: items[place].prompt for place in keys.keys() & items.keys() if key_of(items[place]) == keys[place]}

@@ -8,7 +8,7 @@ import pytest
 
 from apps.accounts.models import User
 from apps.base.errors import BadInputError, ConflictError
-from apps.evals.asking import ask_evaluation, measure_asked, replay_evaluation, resume_evaluation
+from apps.evals.asking import ask_evaluation, measure_asked, reopen_items, replay_evaluation, resume_evaluation
 from apps.evals.limits import RunLimits
 from apps.evals.models import Evaluation, Item, ItemTry, Taskset, TryRecord
 from apps.inference.kept_answers import find_written_answers, name_asked, write_answers
@@ -153,6 +153,12 @@ def test_a_replay_asks_the_very_same_bytes_and_stands_beside_the_run(
     Item.objects.filter(prompt="Say 1").update(prompt="Say 01")
     with pytest.raises(ConflictError, match="not what they were"):
         replay_evaluation(evaluation=Evaluation.objects.get(pk=first.pk), by=alice)
+
+
+@pytest.mark.parametrize("name", ["report", "desk/300/3d8dd8da01f1", "desk/400/skills/38"])
+def test_items_that_were_made_up_for_one_measurement_are_not_drawn_again(name: str) -> None:
+    with pytest.raises(ConflictError, match="made up for one measurement"):
+        reopen_items(Evaluation(item_set=name, planned=300, tries=1))
 
 
 def test_what_was_answered_to_a_try_that_was_interrupted_is_not_asked_again(
