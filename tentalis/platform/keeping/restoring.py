@@ -193,10 +193,8 @@ def _coming_back(home: Home) -> Iterator[None]:
         yield
         marker.unlink()
     except BaseException:
-        for path in _list_contents(home):
+        for path in _list_contents(home) if existed else [home.root]:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        if not existed:
-            home.root.rmdir()
         raise
 
 
