@@ -1,4 +1,5 @@
-"""A backup comes back into the next major version of Postgres; what cannot be is refused in words."""
+"""A backup comes back into the next major version of Postgres; what cannot be, and one of a newer version of ours, is
+refused in words."""
 
 import json
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from django.db.migrations.recorder import MigrationRecorder
 
 from apps.audit.services import record
 from tentalis.platform.errors import BackupError, RestoreError
@@ -101,6 +103,22 @@ def test_a_backup_of_a_newer_server_is_refused_and_leaves_nothing(
     assert ask(empty, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
     with psycopg.connect(own_address(), autocommit=True) as connection:
         connection.execute("DROP DATABASE an_older_one")
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.django_db(transaction=True)
+def test_a_backup_of_a_newer_version_of_ours_is_refused_and_leaves_no_home(
+    home: Home, environ: dict[str, str], tmp_path: Path
+) -> None:
+    place = Place.find(home, addressed(environ, own_address()))
+    keys, repository = place.find_keys(), Repository(tmp_path / "backups")
+    tomorrow = MigrationRecorder.Migration.objects.create(app="tasks", name="9999_of_tomorrow")
+    take_backup(place, repository, keys)
+    tomorrow.delete()
+    with pytest.raises(RestoreError, match=r"a newer version migrated the database: .* tasks\.9999_of_tomorrow"):
+        restore_backup(Home(tmp_path / "back"), environ, repository, data_key=keys.data, secrets_key=keys.secrets)
+    assert not (tmp_path / "back").exists()
 
 
 @pytest.fixture
