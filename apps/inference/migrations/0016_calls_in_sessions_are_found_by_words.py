@@ -1,9 +1,9 @@
 """Beside the work: an index on a big table is made without holding it up."""
 
 from django.contrib.postgres.indexes import GinIndex
-from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models
 
+from apps.base.indexing import AddIndexConcurrently
 from apps.base.word_index import MessageContents, Words
 
 
