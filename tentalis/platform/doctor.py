@@ -24,6 +24,7 @@ from tentalis.platform.chromium import find_chromium, find_lack
 from tentalis.platform.config import Config, load_config, read_settings
 from tentalis.platform.errors import PlatformError
 from tentalis.platform.home import Home
+from tentalis.platform.logs import find_last_words
 from tentalis.platform.ports import is_free
 from tentalis.platform.probes import http_probe, postgres_probe, redis_probe
 from tentalis.platform.stack import LOOPBACK, PROJECT_DIRECTORY, sandbox_options, web_environment
@@ -283,7 +284,7 @@ def _check_migrations(patient: _Patient) -> Iterator[Finding]:
         yield Finding("migrations", None, "no database to look at")
         return
     done = _manage(patient, patient.config, "migrate", "--check", "-v", "0")
-    last = (done.stderr.strip().splitlines() or ["some are not; `tentalis up` applies them"])[-1]
+    last = find_last_words(done.stderr) or "some are not; `tentalis up` applies them"
     yield Finding("migrations", done.returncode == 0, "all applied" if done.returncode == 0 else last)
 
 

@@ -1,6 +1,7 @@
 """The log files of the services: each its own, kept to a size, and read back for `tentalis logs`."""
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,8 @@ MAX_SIZE_BYTES = 10 * 2**20
 KEPT_FILES = 3
 FOLLOW_INTERVAL_S = 0.2
 TAIL_BLOCK_BYTES = 64 * 2**10
+ERROR = re.compile(r"(ERROR|model|[\w.]+(Error|Exception)): ")
+"""How pip, our own reader of models, Django and a traceback's end begin; what follows in further lines explains it."""
 
 
 def open_log(path: Path) -> int:
@@ -63,6 +66,12 @@ def read_last_lines(path: Path, count: int) -> list[str]:
     except FileNotFoundError:
         return []
     return text.decode("utf-8", errors="replace").splitlines()[-count:] if count else []
+
+
+def find_last_words(text: str) -> str:
+    """The last error that a program told, in its first line, or else the last thing that it said; "" for nothing."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    return ([line for line in lines if ERROR.match(line)] or lines or [""])[-1].strip()
 
 
 def choose_logs(home: Home, names: Sequence[str]) -> dict[str, Path]:

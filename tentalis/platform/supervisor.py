@@ -17,7 +17,7 @@ from typing import Any
 
 from tentalis.platform.errors import HomeError, PlatformError, StartError
 from tentalis.platform.home import Home
-from tentalis.platform.logs import open_log, read_last_lines, rotate_log
+from tentalis.platform.logs import find_last_words, open_log, read_last_lines, rotate_log
 from tentalis.platform.processes import die_with_parent, process_identity, signal_group
 from tentalis.platform.service import Backoff, Restarts, Service, State
 from tentalis.platform.state import ServiceState, StackState, mark_outdated
@@ -277,8 +277,8 @@ class Supervisor:
     def _fail(self, unit: Unit, reason: str) -> None:
         """Give up the start: remember the first failure and stop the rest."""
         log = self._home.log_file(unit.service.name)
-        last = next((line for line in reversed(read_last_lines(log, 20)) if line.strip()), "")
-        words = f"{unit.service.name} {reason}" + (f": {last.strip()[:300]}" if last else "")
+        last = find_last_words("\n".join(read_last_lines(log, 20)))
+        words = f"{unit.service.name} {reason}" + (f": {last[:300]}" if last else "")
         self._give_up(unit, StartError(f"{words} (see {log})"))
 
     def _give_up(self, unit: Unit, error: PlatformError) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tentalis.platform.errors import NotRunningError, UnknownServiceError
 from tentalis.platform.home import Home
-from tentalis.platform.logs import choose_logs, follow_logs, read_last_lines, rotate_log
+from tentalis.platform.logs import choose_logs, find_last_words, follow_logs, read_last_lines, rotate_log
 
 
 def test_a_log_that_grew_too_large_is_cut_and_the_last_ones_are_kept(tmp_path: Path) -> None:
@@ -35,6 +35,22 @@ def test_the_last_lines_are_read_however_long_the_log_is(tmp_path: Path, count: 
     lines = [f"line {number}" for number in range(50_000)]
     log.write_text("\n".join(lines) + "\n")
     assert read_last_lines(log, count) == (lines[-count:] if count else [])
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("", ""),
+        ("making it\nno such table: tickets\n\n", "no such table: tickets"),
+        (
+            'Traceback …\npsycopg.errors.UndefinedColumn: no epoch\nLINE 1: INSERT\n\nThe above …\n  File "x"\n'
+            "django.db.utils.ProgrammingError: no epoch\nLINE 1: INSERT …\n               ^\n",
+            "django.db.utils.ProgrammingError: no epoch",
+        ),
+    ],
+)
+def test_the_last_words_are_an_errors_first_line(told: str, words: str) -> None:
+    assert find_last_words(told) == words
 
 
 def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:

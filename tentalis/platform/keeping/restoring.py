@@ -27,6 +27,7 @@ from tentalis.platform.keeping.place import DATA_KEY, SECRETS_KEY, Place
 from tentalis.platform.keeping.repository import DATABASE, KEYS, KeptFile, Manifest, Repository
 from tentalis.platform.keeping.sealing import check, require_key, write_key
 from tentalis.platform.keeping.taking import SPARE_BYTES, count_rows
+from tentalis.platform.logs import find_last_words
 from tentalis.platform.stack import PROJECT_DIRECTORY, web_environment
 from tentalis.platform.up import running_stack
 
@@ -324,6 +325,5 @@ def manage(environment: Mapping[str, str], *arguments: str) -> str:
         timeout=CHECK_TIMEOUT_S,
     )
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise RestoreError(f"{arguments[0]} failed: {lines[-1] if lines else done.returncode}")
+        raise RestoreError(f"{arguments[0]} failed: {find_last_words(done.stderr) or done.returncode}")
     return done.stdout
