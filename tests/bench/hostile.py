@@ -37,6 +37,8 @@ ARMS: Mapping[str, tuple[int, bool]] = {
 }
 """Arm -> (hostile reviewers, whether trust weights are used)."""
 ASKED = list(ARMS)[:3]
+JUDGED = "1 of 10 hostile, weights"
+"""The arm that has to come close to the clean one."""
 
 
 @dataclasses.dataclass
@@ -183,16 +185,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         for arm, mean in means.items()
         if arm != "clean" and "clean" in means
     }
-    asked = gaps.get("1 of 10 hostile, weights")
-    passed = None if asked is None else asked["sampled"] < BAR
+    bars = {
+        f"{arm}, sampled: apart from clean": {"found": gap["sampled"], "wanted": BAR, "met": gap["sampled"] < BAR}
+        for arm, gap in gaps.items()
+        if arm == JUDGED
+    }
     print(
         f"\n{TASKS} tickets x {GROUP} attempts per update, {options.updates} updates, recipe {options.recipe}; "
         f"{REVIEWERS} reviewers, honest ones wrong in {HONEST_ERRORS:.0%}; {GOLD_RATE:.0%} of groups are gold, "
         f"{SECOND_RATE:.0%} judged by two."
     )
-    figures = {"bench": "hostile", "rows": rows, "means": means, "gaps": gaps, "bar": BAR, "passed": passed}
+    for name, bar in bars.items():
+        print(f"{'met   ' if bar['met'] else 'MISSED'} {name}: {bar['found']} (wanted below {bar['wanted']})")
+    figures = {"bench": "hostile", "rows": rows, "means": means, "gaps": gaps, "bars": bars}
     print(json.dumps(figures | {"wall_s": round(time.monotonic() - started, 1)}))
-    return 0 if passed is not False else 1
+    return 0 if all(bar["met"] for bar in bars.values()) else 1
 
 
 if __name__ == "__main__":
