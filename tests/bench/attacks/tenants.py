@@ -536,7 +536,7 @@ def wait_for_ever(scene: Scene) -> Found:
     Webhook.objects.filter(pk=hook.pk).update(url=f"{scene.models}/hook", allow_private=True)  # as an admin may allow
     _submit(scene, "echo")
     tried = Delivery.objects.filter(attempts__gte=1)
-    is_tried = wait_for(tried.exists, most_s=20)
+    is_tried = wait_for(tried.exists, most_s=120)
     late = tried.filter(next_at__gt=timezone.now() + timedelta(days=2)).exists()
     found = scene.call("GET", f"deliveries?webhook={hook.pk}").status_code
     return Found(f"tried: {is_tried}, its list {found}, beyond a day: {late}", is_tried and found == 200 and not late)
