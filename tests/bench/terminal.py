@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print("floors: " + ", ".join(f"{name} {share:.1%}" for name, share in floors.items()), highlight=False)
     ground = Ground(importlib.import_module("apps.worlds.terminal").WORLD, list_hints())
     rows = run_arms(ground, options, console)
-    print_rows(console, rows, title="the built-in apprentice in the terminal, held-out tasks, sampled")
+    if rows:
+        print_rows(console, rows, title="the built-in apprentice in the terminal, held-out tasks, sampled")
     bars = judge_rows(floors, rows)
     print(json.dumps({"bench": "terminal", "floors": floors, "rows": [asdict(row) for row in rows], "bars": bars}))
     return 0 if all(bar["met"] for bar in bars.values()) else 1

@@ -65,7 +65,7 @@ class Ground:
 
 def add_options(parser: ArgumentParser) -> None:
     sizes = LoopSizes()
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: floors alone")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--updates", type=int, default=sizes.updates)
     parser.add_argument("--tasks", type=int, default=sizes.tasks)
