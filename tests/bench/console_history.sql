@@ -106,10 +106,10 @@ FROM adapters_adapter;
 
 INSERT INTO evals_evaluation (created_at, project_id, worker_id, adapter_id, purpose, item_set, item_set_hash, tries, is_greedy,
                               scale, seed, state, planned, played, unscored, items, profile, failure, asked_by)
-SELECT created_at, project_id, worker_id, id, 'panel', 'desk-300', '', 1, false, 1, 0, 'done', 300, 300, 0, 300, '{}', '', ''
+SELECT created_at, project_id, worker_id, id, 'panel', 'desk-300', '', 1, false, 1, 0, 'done', 300, 300, 0, 300, '{}'::jsonb, '', ''
 FROM adapters_adapter
 UNION ALL
-SELECT now(), given.project, worker, NULL, 'panel', 'desk-300', '', 1, false, 1, 0, 'done', 300, 300, 0, 300, '{}', '', ''
+SELECT now(), given.project, worker, NULL, 'panel', 'desk-300', '', 1, false, 1, 0, 'done', 300, 300, 0, 300, '{}'::jsonb, '', ''
 FROM given, LATERAL (VALUES (given.desk), (given.phone)) workers (worker);
 
 INSERT INTO evals_itemtry (evaluation_id, place, key, number, outcome, step_score, cause, reason, grader)
