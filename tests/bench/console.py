@@ -51,20 +51,18 @@ def measure(console: Console, stack: RunningStack, options: argparse.Namespace) 
 
     result: dict[str, object] = {"bench": "console", "attempts": options.attempts, "reviews": options.reviews}
     missed: list[str] = []
-    small = None
+    only, small = tuple(options.pages.split(",")), None
     if not Task.objects.exists():
         if options.only != "sockets":
             write_history(Size(*SMALL))
-            small = console_pages.count_pages()
+            small = console_pages.count_pages(only)
             empty_tables()
         began = time.monotonic()
         rows = write_history(Size(options.attempts, options.reviews))
         written = ", ".join(f"{count:,} {table}" for table, count in list(rows.items())[:9])
         console.print(f"written in {time.monotonic() - began:.0f} s: {written}", highlight=False)
     if options.only != "sockets":
-        pages = console_pages.measure_pages(
-            stack, requests=options.requests, small=small, only=tuple(options.pages.split(","))
-        )
+        pages = console_pages.measure_pages(stack, requests=options.requests, small=small, only=only)
         console_pages.print_pages(console, pages)
         missed += pages.missed
         result["pages"] = asdict(pages)
