@@ -116,19 +116,19 @@ def open_client() -> "Client":
 
 
 def choose_project(client: "Client", given: str, *, command: str = "") -> str:
-    """The project named, else the only one there is.
+    """The project named, else that of the environment's `TENTALIS_PROJECT`, else the only one there is.
 
     Args:
         command: that takes the slug as an argument, as it is typed; "" of one with `--project`.
     Raises:
         typer.BadParameter: there is none or a choice.
     """
-    if given:
-        return given
+    if named := given or os.environ.get("TENTALIS_PROJECT", ""):
+        return named
     slugs = [membership["project"] for membership in client.whoami()["memberships"]]
     if len(slugs) == 1:
         return str(slugs[0])
-    how = f"name one: {command} SLUG" if command else "name one with --project"
+    how = f"name one: {command} SLUG" if command else "name one with --project or TENTALIS_PROJECT"
     raise typer.BadParameter(f"{how}: {', '.join(slugs[:20]) or 'you are in none yet'}")
 
 

@@ -152,7 +152,7 @@ def test_a_review_is_shown_and_given(signed_in: Run) -> None:
     assert (word.score, word.comment) == (0.5, "wrong rule")
 
 
-def test_projects_workers_and_what_is_in_the_way(signed_in: Run) -> None:
+def test_projects_workers_and_what_is_in_the_way(signed_in: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert signed_in("project", "list", "--json").json[0]["slug"] == "shop"
     assert "No task was ever submitted." in signed_in("project", "why").out
     User.objects.filter(username="alice").update(may_make_projects=True)
@@ -163,7 +163,11 @@ def test_projects_workers_and_what_is_in_the_way(signed_in: Run) -> None:
         asked = signed_in("project", *words)
         assert asked.code == 2, asked
         assert f"name one: tentalis project {' '.join(words)} SLUG: lab, shop" in asked.err
-    assert "name one with --project: lab, shop" in signed_in("task", "submit", "hello").err
+    assert "name one with --project or TENTALIS_PROJECT: lab, shop" in signed_in("task", "submit", "hello").err
+    with monkeypatch.context() as environment:
+        environment.setenv("TENTALIS_PROJECT", "lab")
+        assert "The lab" in signed_in("project", "show").out
+        assert "shop" in signed_in("project", "show", "shop").out
     assert signed_in("worker", "create", "desk", "--kind", "desk", "-p", "lab", "--json").json["base_model"] == "desk"
     assert "desk" in signed_in("worker", "show", "desk").out
     assert signed_in("project", "rename", "lab", "The shed").out == "lab is called The shed now\n"
