@@ -10,7 +10,9 @@ import typer
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Match = Annotated[str, typer.Option(help="How an answer is right: exact, contains or number; default: as it looks.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Rows at most.")]
-Project = Annotated[str, typer.Option("--project", "-p", help="Slug of the project; default: TENTALIS_PROJECT, or your only one.")]
+Project = Annotated[
+    str, typer.Option("--project", "-p", help="Slug of the project; default: TENTALIS_PROJECT, or your only one.")
+]
 Check = Annotated[str, typer.Option(help="NAME or NAME@VERSION of a check: of rows that bring none.")]
 Worker = Annotated[str, typer.Option("--worker", "-w", help="Name; default: the project's only one.")]
 

@@ -1,6 +1,8 @@
 """Projects: a team's space."""
 
-from typing import Annotated
+import json
+import shlex
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +13,7 @@ from tentalis.cli.support_desk import SEED
 from tentalis.core.field_limits import MAX_HELD_OUT_PERCENT
 
 app = typer.Typer(no_args_is_help=True)
-Slug = Annotated[str, typer.Argument(help="Slug of the project; default: your only one.")]
+Slug = Annotated[str, typer.Argument(help="Slug of the project; default: TENTALIS_PROJECT, or your only one.")]
 
 
 @app.command("list")
@@ -72,6 +74,26 @@ def rename(
     with open_client() as client:
         project = client.change_project(slug, name=name)
     typer.echo(f"{project['slug']} is called {project['name']} now")
+
+
+@app.command("set")
+def set_field(
+    field: Annotated[str, typer.Argument(help="As `project show` names it: recipe, review_policy, batch_tasks, …")],
+    value: Annotated[str, typer.Argument(help="JSON, which takes the place of what stands there; else a text.")],
+    slug: Slug = "",
+) -> None:
+    """Change a setting of a project, like `recipe '{"w_opd": 0}'`; what cannot be is refused by name."""
+    with open_client() as client:
+        chosen = choose_project(client, slug, command=f"tentalis project set {field} {shlex.quote(value)}")
+        project = client.change_project(chosen, **{field: _read_value(value)})
+    typer.echo(f"{field} of {project['slug']} is {json.dumps(project[field], ensure_ascii=False)} now")
+
+
+def _read_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @app.command("hold-out")

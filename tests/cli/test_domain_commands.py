@@ -170,6 +170,18 @@ def test_projects_workers_and_what_is_in_the_way(signed_in: Run, monkeypatch: py
         assert "shop" in signed_in("project", "show", "shop").out
     assert signed_in("worker", "create", "desk", "--kind", "desk", "-p", "lab", "--json").json["base_model"] == "desk"
     assert "desk" in signed_in("worker", "show", "desk").out
+    told = signed_in("project", "set", "recipe", '{"w_opd": 0}', "lab")
+    assert told.out == 'recipe of lab is {"w_opd": 0} now\n', told
+    assert "The lab, still" in signed_in("project", "set", "name", "The lab, still", "lab").out
+    for field, value, words in (
+        ("recipe", '{"w_opd": -1}', "w_opd"),
+        ("recipe", "grpo", "recipe"),
+        ("colour", "7", "colour"),
+        ("batch_tasks", "many", "batch_tasks"),
+    ):
+        refused = signed_in("project", "set", field, value, "lab")
+        assert refused.code == 1, refused
+        assert words in refused.err, refused
     assert signed_in("project", "rename", "lab", "The shed").out == "lab is called The shed now\n"
     archived = signed_in("project", "archive", "lab")
     assert archived.out.startswith("lab is archived\n"), archived
