@@ -39,7 +39,20 @@ class TentalisError(Exception):
     @classmethod
     def at(cls, field: str, message: str) -> Self:
         """With one field at fault, whose name comes first in the words."""
-        return cls(f"{field}: {message}", errors={field: [message]})
+        return cls.at_each({field: [message]})
+
+    @classmethod
+    def at_each(cls, errors: Mapping[str, Sequence[str]]) -> Self:
+        """With these fields at fault."""
+        return cls(say_faults(errors), errors=errors)
+
+
+def say_faults(errors: Mapping[str, Sequence[str]]) -> str:
+    """The first fault of each field, behind its name where the words do not begin with that, or with a part of it."""
+    return "; ".join(
+        words[0] if words[0].startswith((f"{name}:", f"{name}.", f"{name}[")) else f"{name}: {words[0]}"
+        for name, words in errors.items()
+    )
 
 
 class BadInputError(TentalisError):

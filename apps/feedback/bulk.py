@@ -70,7 +70,7 @@ def start_bulk(
     if unknown := sorted(set(said) - KNOWN_WORDS):
         raise BadInputError(f"words: wanted {', '.join(sorted(KNOWN_WORDS))}, found {', '.join(unknown)}")
     if errors := find_faults(JudgementInput(**said), {}):
-        raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
+        raise BadInputError.at_each(errors)
     with transaction.atomic():
         count = BoundedCount(len(chosen), is_more=len(chosen) > MAX_REVIEWS) if chosen else None
         count = count_queue(project, by, filters, cap=MAX_REVIEWS) if count is None else count

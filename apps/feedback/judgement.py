@@ -139,7 +139,7 @@ def store_feedback(task: Task, judgement: JudgementInput, **values: Any) -> Feed
     if grammar and judgement.hint_text.strip() and not grammar.read(judgement.hint_text):
         errors["hint_text"] = [f"wanted a hint that is read here, such as {grammar.example}, found none"]
     if errors:
-        raise BadInputError("; ".join(f"{name}: {found[0]}" for name, found in errors.items()), errors=errors)
+        raise BadInputError.at_each(errors)
     feedback = Feedback.objects.create(
         project_id=task.project_id,
         task=task,

@@ -112,13 +112,13 @@ class ListFilters(filters.FilterSet):  # type: ignore[misc]
         if unknown := sorted(set(query) - known - PAGING):
             wanted = ", ".join(sorted(known))
             errors = {name[:MAX_NAME]: [f"There is no such filter; known are {wanted}."] for name in unknown}
-            raise _refuse(errors)
+            raise BadInputError.at_each(errors)
         if isinstance(query, QueryDict) and (several := sorted(name for name in query if len(query.getlist(name)) > 1)):
-            raise _refuse({name: ["wanted one value, found several"] for name in several})
+            raise BadInputError.at_each({name: ["wanted one value, found several"] for name in several})
         cls.read_order(query.get(SORT, ""))
         made = cls(data=query, queryset=rows, request=SimpleNamespace(user=user))
         if not made.is_valid():
-            raise _refuse({name: [str(one) for one in found] for name, found in made.errors.items()})
+            raise BadInputError.at_each({name: [str(one) for one in found] for name, found in made.errors.items()})
         return made
 
     @classmethod
@@ -241,8 +241,3 @@ def _tell_faults(
     empty = filter_class(data=query, queryset=rows.none(), request=SimpleNamespace(user=user))
     errors: Mapping[str, Any] = error.errors or {"": [str(error)]}
     return Listing(empty, [], "", None, query.get(SORT, ""), errors)
-
-
-def _refuse(errors: Mapping[str, list[str]]) -> BadInputError:
-    words = "; ".join(f"{name}: {found[0]}" for name, found in errors.items())
-    return BadInputError(words, errors=errors)

@@ -203,4 +203,4 @@ def _check(price: Price) -> None:
     if "*" in price.model[:-1] or price.model == "":
         errors["model"] = ["must be a name, or the beginning of names and a * at its end"]
     if errors:
-        raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
+        raise BadInputError.at_each(errors)

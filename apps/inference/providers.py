@@ -189,7 +189,7 @@ def _check(provider: Provider, api_key: str) -> None:
     if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
         errors["api_key"] = ["must be printable ASCII without blanks (was something pasted along?)"]
     if errors:
-        raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
+        raise BadInputError.at_each(errors)
 
 
 def _complain_about(url: object, provider: Provider) -> str:

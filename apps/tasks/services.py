@@ -18,7 +18,7 @@ from apps.adapters.serving import load
 from apps.audit.kinds import Kind
 from apps.audit.models import AuditEntry
 from apps.audit.services import move, move_many, record, record_many
-from apps.base.errors import BadInputError
+from apps.base.errors import BadInputError, say_faults
 from apps.base.inserting import insert
 from apps.checks.results import CheckError
 from apps.checks.services import find_default_checks, find_named, settle_checks, settle_defaults
@@ -107,7 +107,7 @@ def submit_task(
         row = _complete_row(row, taskset, environment=to["environment"])
     [(task, errors)] = _make_tasks([row], parent=parent, **to)
     if errors:
-        raise BadInputError("; ".join(f"{name}: {words[0]}" for name, words in errors.items()), errors=errors)
+        raise BadInputError.at_each(errors)
     with transaction.atomic(savepoint=False):
         chosen = choose_held_out(task.project, [task])
         task.save(force_insert=True)
@@ -244,7 +244,7 @@ def _make_file_tasks(rows: Sequence[TaskRow], **to: Unpack[Submission]) -> list[
         if common := {name: words for name, words in errors.items() if name in {"environment", "worker"}}:
             raise BadInputError("; ".join(words[0] for words in common.values()), errors=common)
         if errors:
-            faults[row.line] = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
+            faults[row.line] = say_faults(errors)
     if faults:
         raise _refuse_file(TaskFileError(faults))
     return [task for task, _ in made]

@@ -114,8 +114,7 @@ def _check(ensemble: Ensemble) -> None:
     if type(ensemble.wait_s) is not int or not 1 <= ensemble.wait_s <= MAX_ENSEMBLE_WAIT_S:
         errors["wait_s"] = [f"wanted whole seconds from 1 to {MAX_ENSEMBLE_WAIT_S}, found {ensemble.wait_s!r:.40}"]
     if errors:
-        message = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
-        raise BadInputError(message, errors=errors)
+        raise BadInputError.at_each(errors)
 
 
 def _check_members(ensemble: Ensemble) -> str:

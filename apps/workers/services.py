@@ -241,8 +241,7 @@ def _check(worker: Worker) -> None:
         else:
             worker.base_facts = facts.to_json() if facts else {}
     if errors:
-        message = "; ".join(f"{name}: {words[0]}" for name, words in errors.items())
-        raise BadInputError(message, errors=errors)
+        raise BadInputError.at_each(errors)
 
 
 def _plain(value: Any) -> Any:
