@@ -19,6 +19,8 @@ from tentalis.core.learning.gate import GatePolicy, PairedComparison, compare_pa
 COMPARED = "sampled accuracy"
 BASE = "the base model"
 MOST_RUNS = 60
+MOST_TIMES = 60
+"""A rate's unit is at most so many times what was spent: none is told of an hour by less than a minute."""
 MADE_NOTHING = {
     TrainingRun.State.QUEUED: "it has not begun",
     TrainingRun.State.RUNNING: "it trains",
@@ -86,9 +88,13 @@ class Gain:
     against: str = ""
     found: PairedComparison | None = None
 
+    @property
+    def is_proved(self) -> bool:
+        return self.outcome in {Outcome.GAINED, Outcome.LOST}
+
     def per(self, spent: float | None) -> Rate | None:
-        """Points a unit; None where nothing is proved, or nobody knows what was spent."""
-        if self.found is None or not spent or self.outcome not in {Outcome.GAINED, Outcome.LOST}:
+        """Points a unit; None where nothing is proved, nobody knows what was spent, or that is too little of a unit."""
+        if self.found is None or not self.is_proved or spent is None or spent * MOST_TIMES < 1:
             return None
         low, points, high = (100 * share / spent for share in (self.found.low, self.found.difference, self.found.high))
         return Rate(points=points, low=low, high=high)

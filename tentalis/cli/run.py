@@ -1,6 +1,7 @@
 """Training runs: start one now, look, watch."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -153,14 +154,28 @@ def describe_return(returns: dict[str, Any]) -> dict[str, str]:
         ("usd", "models", "US dollars"),
         ("human_minutes", "people", "minutes"),
     ):
-        shown[label] = "not measured" if spent[name] is None else f"{spent[name]:,.6g} {unit}"
+        shown[label] = "not measured" if spent[name] is None else f"{_say_number(spent[name])} {unit}"
     if spent["is_partial"]:
         shown["incomplete"] = "some calls had no price, or some of people's work was not timed"
     shown["brought"] = returns["gain"]["words"]
-    for name, label in (("per_gpu_hour", "per GPU hour"), ("per_human_minute", "per minute of people")):
+    is_proved = returns["gain"]["outcome"] in {"gained", "lost"}
+    for name, label, by, least in (
+        ("per_gpu_hour", "per GPU hour", "gpu_s", "a minute"),
+        ("per_human_minute", "per minute of people", "human_minutes", "a second"),
+    ):
         if rate := returns[name]:
-            shown[label] = f"{rate['points']:+,.3g} points [{rate['low']:+,.3g}, {rate['high']:+,.3g}]"
+            points, low, high = (_say_number(rate[part], sign="+") for part in ("points", "low", "high"))
+            shown[label] = f"{points} points [{low}, {high}]"
+        elif is_proved and spent[by] is not None:
+            shown[label] = f"not told: less than {least} was spent"
     return shown
+
+
+def _say_number(value: float, *, sign: str = "") -> str:
+    """In three digits or more, never with an exponent: 0.0012, 13.3, 50,938."""
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    said = f"{value:{sign},.{digits}f}"
+    return said.rstrip("0").rstrip(".") if digits else said
 
 
 def print_returns(returns: dict[str, Any]) -> None:
@@ -190,7 +205,9 @@ def print_returns(returns: dict[str, Any]) -> None:
     print_row(describe_return(returns["total"]), as_json=False)
     if returns["beside_count"]:
         beside = returns["beside"]["gpu_s"]
-        typer.echo(f"not in it: {returns['beside_count']} trainings beside this line, {beside or 0:,.6g} s of training")
+        typer.echo(
+            f"not in it: {returns['beside_count']} trainings beside this line, {_say_number(beside or 0)} s of training"
+        )
 
 
 @app.command()

@@ -26,6 +26,10 @@ def test_a_run_and_a_whole_line_say_what_they_cost_and_brought(signed_in: Run) -
     assert said["training time"] == "1,800 s"
     assert said["people"] == "not measured"
     assert said["per GPU hour"] == "+10 points [+2, +18]"
+    TrainingRun.objects.filter(pk=run.pk).update(cost=cost | {"gpu_s": 1.0, "judge_tokens": 1_234_567.0})
+    short = re.sub(" +", " ", signed_in("run", "cost", str(run.pk)).out)
+    assert "per GPU hour not told: less than a minute was spent" in short
+    assert "1,234,567 tokens" in short
     every = signed_in("run", "cost").out
     assert "gained" in every
     assert "nothing was measured: the base model serves" in every

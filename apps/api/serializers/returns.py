@@ -52,7 +52,8 @@ class RateOut(serializers.Serializer[Any]):
 
 
 class LineReturnOut(serializers.Serializer[Any]):
-    """What was spent beside what was measured; rates are null where nothing is proved."""
+    """What was spent beside what was measured; a rate is null where nothing is proved, or where less than a 60th of its
+    unit was spent."""
 
     spent = SpentOut()
     gain = GainOut()

@@ -79,6 +79,11 @@ def test_the_run_page_divides_only_what_is_proved(client: Client) -> None:
     assert "no significant gain" not in pages[0]
     assert "no gain is proved, no loss either" in pages[-1]
     assert "no significant gain" in pages[-1]
+    assert "too little time was measured" not in pages[0]
+    runs[0].cost |= {"gpu_s": 0.01}
+    runs[0].save()
+    page = client.get(reverse("console:run", args=[scene.project.slug, runs[0].pk])).content.decode()
+    assert "too little time was measured" in page
 
 
 def test_each_gate_and_each_detector_says_what_to_do() -> None:

@@ -57,6 +57,8 @@ def test_a_gain_stands_beside_its_cost_and_is_divided_by_it(worker: Worker) -> N
     assert (rate.low, rate.points, rate.high) == pytest.approx((2.0, 10.0, 18.0))  # points in half an hour, doubled
     assert found.per_human_minute is not None
     assert found.per_human_minute.points == pytest.approx(2.0)
+    short = train(worker, {"gpu_s": 59.0, "human_minutes": 0.01}, GAINED)
+    assert (find_return(short).per_gpu_hour, find_return(short).per_human_minute) == (None, None)
 
 
 @pytest.mark.parametrize(("measured", "outcome"), [(UNSURE, "inconclusive"), (LOST, "lost"), (None, "unmeasured")])
