@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tentalis.core.model_facts import ModelFacts
+from tentalis.core.sizes import say_bytes, say_count
 
 MANIFEST: Final = "tentalis.json"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -65,7 +66,7 @@ class KeptModel:
         """What it is, in a few words, for who chooses one; "" where nobody looked."""
         if self.facts is None:
             return ""
-        size = f"{self.facts.parameters / 1e6:,.0f} M parameters, {self.facts.memory_bytes / 2**20:,.0f} MiB of memory"
+        size = f"{say_count(self.facts.parameters)} parameters, {say_bytes(self.facts.memory_bytes)} of memory"
         return f"{self.facts.family}, {size}"
 
     def to_json(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from django.conf import settings
 from apps.workers.base_names import BUILT_IN
 from apps.workers.kinds import find_kind
 from apps.workers.models import Worker
+from tentalis.core.sizes import say_bytes
 from tentalis.kept_models import KeptModel, count_room, list_models, models_directory
 
 
@@ -47,6 +48,6 @@ def _say_too_large(worker: Worker) -> str:
     if model is None or model.facts is None or model.facts.memory_bytes <= room:
         return ""
     return (
-        f"{model.name} takes {model.facts.memory_bytes >> 20:,} MiB of memory, and kept models may take {room >> 20:,} "
-        "together on this machine (TENTALIS_ENGINE_MEMORY_MIB)"
+        f"{model.name} takes {say_bytes(model.facts.memory_bytes)} of memory, and kept models may take "
+        f"{say_bytes(room)} together on this machine (TENTALIS_ENGINE_MEMORY_MIB)"
     )

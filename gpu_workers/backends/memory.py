@@ -12,7 +12,7 @@ from gpu_workers.backends.errors import NotEnoughMemoryError
 from gpu_workers.backends.ranks import count_ranks
 from gpu_workers.engine.checkpoint import read_heads
 from gpu_workers.process import find_memory_limit
-from tentalis.core.sizes import OPTIMISER_BYTES, SINGLE_BYTES, DecoderShape
+from tentalis.core.sizes import OPTIMISER_BYTES, SINGLE_BYTES, DecoderShape, say_bytes
 
 ROOM_BYTES = 2**33
 """For what a micro-batch keeps until its backward pass, in main memory at most."""
@@ -66,9 +66,9 @@ class MemoryPlan:
         """In words, on one line."""
         again = ", its layers computed again in the backward pass" if self.recomputes else ""
         return (
-            f"{_say(self.total)} of memory: weights {_say(self.weights)}, adapter with its optimiser "
-            f"{_say(self.adapter)}, a micro-batch of {self.tokens:,} tokens {_say(self.kept)}{again}, and "
-            f"{_say(self.working)} to compute in"
+            f"{say_bytes(self.total)} of memory: weights {say_bytes(self.weights)}, adapter with its optimiser "
+            f"{say_bytes(self.adapter)}, a micro-batch of {self.tokens:,} tokens {say_bytes(self.kept)}{again}, and "
+            f"{say_bytes(self.working)} to compute in"
         )
 
 
@@ -115,7 +115,7 @@ def require_memory(plan: MemoryPlan, device: torch.device) -> None:
     has = find_memory(device)
     if plan.total > has:
         raise NotEnoughMemoryError(
-            f"this training wants about {plan.describe()}. There {_say(has)} may be taken "
+            f"this training wants about {plan.describe()}. There {say_bytes(has)} may be taken "
             "(TENTALIS_TRAINING_MEMORY_MIB; 0: all there is): wanted shorter answers, precision bfloat16, a smaller "
             "base model or more memory"
         )
@@ -131,10 +131,6 @@ def require_weights(files: Sequence[Path], *, number_bytes: int, device: torch.d
     size, has = number_bytes * sum(one.numbers for one in read_heads(files).values()), find_memory(device)
     if size > has:
         raise NotEnoughMemoryError(
-            f"the weights of {files[0].parent.name} take {_say(size)} at {number_bytes} bytes a number, and there "
-            f"{_say(has)} may be taken (TENTALIS_TRAINING_MEMORY_MIB; 0: all there is)"
+            f"the weights of {files[0].parent.name} take {say_bytes(size)} at {number_bytes} bytes a number, and there "
+            f"{say_bytes(has)} may be taken (TENTALIS_TRAINING_MEMORY_MIB; 0: all there is)"
         )
-
-
-def _say(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:.1f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:.1f} MiB"

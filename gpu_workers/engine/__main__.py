@@ -18,6 +18,7 @@ from gpu_workers.engine.products import PRECISIONS
 from gpu_workers.engine.served import Served
 from gpu_workers.engine.server import EngineServer, is_loopback
 from gpu_workers.process import prepare_process
+from tentalis.core.sizes import say_bytes
 
 KEY_VARIABLE = "TENTALIS_ENGINE_KEY"
 _DRAIN_S = 7.0
@@ -102,7 +103,7 @@ def require_room(directory: Path) -> None:
     wanted, there = count_bytes(directory), _count_memory()
     if wanted > there:
         raise ModelUnreadableError(
-            f"the model in {directory} wants {wanted / 2**20:.1f} MiB of memory, the machine has {there / 2**20:.1f}"
+            f"the model in {directory} wants {say_bytes(wanted)} of memory, the machine has {say_bytes(there)}"
         )
 
 

@@ -20,6 +20,7 @@ from gpu_workers.engine.models import LoadedModel, name_taken
 from gpu_workers.engine.products import SMALL_NUMBERS
 from gpu_workers.engine.scheduler import Tally
 from gpu_workers.engine.served import Served
+from tentalis.core.sizes import say_bytes
 
 NUMBER_BYTES = 4
 """Of a weight, whatever its file holds: in bfloat16 it is fewer."""
@@ -228,16 +229,16 @@ class Bases:
             kept.engine = engine
             self._share_memory()
         logger.info(
-            "read %s (%d MiB) in %.1f s; it computes in %s on %s",
-            *(kept.name, kept.size_bytes >> 20, time.monotonic() - started, engine.computes_in, engine.device),
+            "read %s (%s) in %.1f s; it computes in %s on %s",
+            *(kept.name, say_bytes(kept.size_bytes), time.monotonic() - started, engine.computes_in, engine.device),
         )
         return engine
 
     async def _make_room(self, wanted: _Kept) -> None:
         if wanted.size_bytes > self._most_bytes:
             raise ModelTooLargeError(
-                f"{wanted.name!r} takes {wanted.size_bytes >> 20:,} MiB of memory; kept models may take "
-                f"{self._most_bytes >> 20:,} MiB together (TENTALIS_ENGINE_MEMORY_MIB)",
+                f"{wanted.name!r} takes {say_bytes(wanted.size_bytes)} of memory; kept models may take "
+                f"{say_bytes(self._most_bytes)} together (TENTALIS_ENGINE_MEMORY_MIB)",
                 param="model",
             )
         while sum(one.size_bytes for one in self._open_ones()) + wanted.size_bytes > self._most_bytes:

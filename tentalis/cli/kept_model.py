@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tentalis.cli.output import AsJson, print_json, print_row, print_rows
+from tentalis.core.sizes import say_bytes
 from tentalis.platform.home import Home
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def list_kept(as_json: AsJson = False) -> None:
         return
     for model in kept:
         typer.echo(f"{model.name}: {say_facts(model)}")
-        typer.echo(f"  {model.size_bytes / 2**20:,.0f} MiB on the disk; licence: {model.licence or 'none is named'}")
+        typer.echo(f"  {say_bytes(model.size_bytes)} on the disk; licence: {model.licence or 'none is named'}")
     if not kept:
         typer.echo("no models are kept here: `tentalis model get NAME` fetches one")
 
@@ -138,7 +139,7 @@ def check(
         for fault in faults:
             typer.echo(f"{kept.name}: {fault}")
         if not faults:
-            typer.echo(f"{kept.name} is as it was kept: {len(kept.files)} files, {kept.size_bytes / 2**20:,.0f} MiB")
+            typer.echo(f"{kept.name} is as it was kept: {len(kept.files)} files, {say_bytes(kept.size_bytes)}")
             typer.echo(say_facts(kept))
     if faults:
         raise typer.Exit(1)
@@ -161,7 +162,7 @@ def remove(
             raise typer.Exit(1)
         typer.echo(f"{name} goes although {words}: what they are asked fails from now on", err=True)
     remove_model(kept)
-    typer.echo(f"{name} is removed: {kept.size_bytes / 2**20:,.0f} MiB are free")
+    typer.echo(f"{name} is removed: {say_bytes(kept.size_bytes)} are free")
 
 
 def sizes(
@@ -200,7 +201,7 @@ def say_facts(kept: "KeptModel") -> str:
     context = f"{facts.context_tokens:,} tokens of context, " if facts.context_tokens else ""
     return (
         f"{facts.family}, {facts.parameters:,} parameters in {facts.dtype}, {context}{forward}; "
-        f"{facts.memory_bytes / 2**20:,.0f} MiB of memory{rate} ({how})"
+        f"{say_bytes(facts.memory_bytes)} of memory{rate} ({how})"
     )
 
 
@@ -234,14 +235,14 @@ def _print_kept(home: Home, name: str, *, spent_s: float, as_json: bool) -> None
     room = count_room(int(read_environment()["ENGINE_MEMORY_MIB"]))
     if kept.facts and kept.facts.memory_bytes > room:
         typer.echo(
-            f"this machine's engine will not serve it: its weights take {kept.facts.memory_bytes / 2**20:,.0f} MiB of "
-            f"memory, kept models may take {room / 2**20:,.0f} (TENTALIS_ENGINE_MEMORY_MIB)",
+            f"this machine's engine will not serve it: its weights take {say_bytes(kept.facts.memory_bytes)} of "
+            f"memory, kept models may take {say_bytes(room)} (TENTALIS_ENGINE_MEMORY_MIB)",
             err=True,
         )
     if as_json:
         print_json(kept.to_json())
         return
-    typer.echo(f"{kept.name} is kept in {kept.directory}: {kept.size_bytes / 2**20:,.0f} MiB, in {spent_s:.0f} s")
+    typer.echo(f"{kept.name} is kept in {kept.directory}: {say_bytes(kept.size_bytes)}, in {spent_s:.0f} s")
     typer.echo(say_facts(kept))
     typer.echo(f"chat template: {kept.template}; licence: {kept.licence or 'none is named'}")
 

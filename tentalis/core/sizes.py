@@ -182,17 +182,30 @@ def make_rows(shapes: Sequence[DecoderShape] = SHAPES, *, rank: int = RANK) -> l
         adapter = shape.count_adapter(rank)
         row = {
             "model": shape.name,
-            "parameters": _say_count(shape.parameters),
+            "parameters": say_count(shape.parameters),
             "weights": f"{2 * shape.parameters / GIB:.1f} GiB",
-            f"adapter, rank {rank}": f"{_say_count(adapter)}, {OPTIMISER_BYTES * adapter / GIB:.2f} GiB",
+            f"adapter, rank {rank}": f"{say_count(adapter)}, {OPTIMISER_BYTES * adapter / GIB:.2f} GiB",
             "a token": f"{shape.count_token(number_bytes=2, is_fused=True) / 2**20:.2f} MiB",
         }
         rows.append(row | {machine.name: _say_tokens(count_tokens(shape, machine, rank=rank)) for machine in MACHINES})
     return rows
 
 
-def _say_count(count: int) -> str:
-    return f"{count / 1e9:.1f} B" if count >= 10**9 else f"{count / 1e6:.1f} M"
+def say_count(count: int) -> str:
+    """So many parameters: 1.2 B, 268.1 M, 42,112."""
+    if count >= 10**9:
+        return f"{count / 1e9:.1f} B"
+    return f"{count / 1e6:.1f} M" if count >= 10**6 else f"{count:,}"
+
+
+def say_bytes(size: int) -> str:
+    """In the largest unit of which there is one: 1.53 GiB, 1,022 MiB, 84.2 KiB, 512 bytes."""
+    for unit, name in ((GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit:
+            count = size / unit
+            digits = 2 if count < 10 else 1 if count < 100 else 0
+            return f"{count:,.{digits}f} {name}"
+    return f"{size:,} bytes"
 
 
 def _say_tokens(tokens: int) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tentalis.core.model_facts import ModelFacts
+from tentalis.core.sizes import say_bytes
 from tentalis.kept_models import (
     NO_TEMPLATE,
     KeptModel,
@@ -192,7 +193,7 @@ def staged_model(home: Path, name: str, *, needs_bytes: int = 0) -> Iterator[tup
     root.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     free = shutil.disk_usage(root).free
     if free < needs_bytes:
-        raise KeptModelError(f"{root} needs {needs_bytes / 2**30:.1f} GiB free, found {free / 2**30:.1f}")
+        raise KeptModelError(f"{root} needs {say_bytes(needs_bytes)} free, found {say_bytes(free)}")
     place = root / f".staging-{os.getpid()}"
     try:
         shutil.rmtree(place, ignore_errors=True)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from tentalis.core.sizes import say_bytes
 from tentalis.kept_models import KeptModelError, hash_files, models_directory, write_manifest
 from tentalis.platform.model_adding import (
     COPIED,
@@ -59,7 +60,7 @@ class HubModel:
     def terms(self) -> str:
         licence = self.licence or "a licence that its card does not name: read there what you may do with it"
         return (
-            f"{self.name} at {self.revision[:12]}: {len(self.files)} files, {self.size_bytes / 2**20:,.0f} MiB.\n"
+            f"{self.name} at {self.revision[:12]}: {len(self.files)} files, {say_bytes(self.size_bytes)}.\n"
             f"Its licence: {licence}\nIts terms: {self.address}\n"
             "What you train from it may stand under the same terms."
         )
@@ -105,7 +106,7 @@ def fetch_from_hub(home: Path, model: HubModel, *, name: str, template: str, say
     with staged_model(home, name, needs_bytes=needs) as (staging, scratch):
         hub = open_hub()
         for number, file in enumerate(model.files, start=1):
-            say(f"fetching {number} of {len(model.files)}: {file.name}, {file.size_bytes / 2**20:,.1f} MiB")
+            say(f"fetching {number} of {len(model.files)}: {file.name}, {say_bytes(file.size_bytes)}")
             with _wording(model.name):
                 path = Path(hub.hf_hub_download(model.name, file.name, revision=model.revision, local_dir=scratch))
             if file.sha256 and (found := hash_files([path])) != file.sha256:

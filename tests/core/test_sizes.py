@@ -15,6 +15,8 @@ from tentalis.core.sizes import (
     count_tokens,
     make_rows,
     read_shape,
+    say_bytes,
+    say_count,
     write_table,
 )
 
@@ -70,6 +72,12 @@ def test_a_config_is_read_and_one_that_says_too_little_is_named() -> None:
     assert read_shape("mine", {"text_config": config}).parameters == PUBLISHED["Qwen3-0.6B"]
     with pytest.raises(SizesError, match="found no intermediate_size"):
         read_shape("mine", {name: value for name, value in config.items() if name != "intermediate_size"})
+
+
+def test_a_size_is_said_in_the_unit_that_fits() -> None:
+    said = {0: "0 bytes", 512: "512 bytes", 86_228: "84.2 KiB", 1_072_000_000: "1,022 MiB", 3 * 2**29: "1.50 GiB"}
+    assert {size: say_bytes(size) for size in said} == said
+    assert [say_count(count) for count in (42_112, 268_098_176, 1_235_814_400)] == ["42,112", "268.1 M", "1.2 B"]
 
 
 def test_the_guide_shows_what_is_computed() -> None:

@@ -102,7 +102,7 @@ def test_a_training_that_would_not_fit_is_refused_before_it_starts(
     result = run(make_spec(tmp_path, make_rollouts(), recipe=recipe), lambda _: None)
     assert (result.error_type, result.metrics) == ("NotEnoughMemoryError", [])
     assert re.search(
-        r"wants about [\d.]+ MiB of memory: weights .* adapter with its optimiser .* There 1\.0 MiB may be taken "
+        r"wants about [\d.]+ MiB of memory: weights .* adapter with its optimiser .* There 1\.00 MiB may be taken "
         r"\(TENTALIS_TRAINING_MEMORY_MIB",
         result.error_message,
     ), result.error_message
@@ -114,7 +114,7 @@ def test_weights_that_would_not_fit_are_refused_before_they_are_read(
     save_file({"one": torch.zeros(1 << 19)}, tmp_path / "model.safetensors")
     monkeypatch.setenv("TENTALIS_TRAINING_MEMORY_MIB", "1")
     with pytest.raises(
-        NotEnoughMemoryError, match=r"take 2\.0 MiB at 4 bytes a number, and there 1\.0 MiB may be taken"
+        NotEnoughMemoryError, match=r"take 2\.00 MiB at 4 bytes a number, and there 1\.00 MiB may be taken"
     ):
         require_weights([tmp_path / "model.safetensors"], number_bytes=4, device=torch.device("cpu"))
     require_weights([tmp_path / "model.safetensors"], number_bytes=2, device=torch.device("cpu"))

@@ -88,7 +88,7 @@ def test_a_model_is_fetched_once_its_terms_are_agreed_to(
 ) -> None:
     assert _get("team/tiny") == 2
     said = capsys.readouterr().err
-    for words in ("Its licence: tiny-terms, https://example.org/terms", "--accept-licence", "MiB"):
+    for words in ("Its licence: tiny-terms, https://example.org/terms", "--accept-licence", "KiB"):
         assert words in said
     assert list_models(tmp_path / "home") == []
     assert _get("team/tiny", "--accept-licence") == 0, capsys.readouterr()

@@ -66,10 +66,10 @@ def test_a_kept_model_that_has_no_room_is_refused_before_anything_asks_it(
     facts = ModelFacts("llama", 268_000_000, 512, "F32", True, 1_072_000_000)
     write_facts(find_model(settings.HOME, "small-talk"), facts)
     page = sign_in(alice).get(reverse("console:worker-new", args=("shop",)) + "?kind=chat").content.decode()
-    assert "llama, 268 M parameters, 1,022 MiB of memory</option>" in page
-    assert "Kept here: small-talk (llama, 268 M parameters, 1,022 MiB of memory)." in page
+    assert "llama, 268.0 M parameters, 1,022 MiB of memory</option>" in page
+    assert "Kept here: small-talk (llama, 268.0 M parameters, 1,022 MiB of memory)." in page
     settings.TENTALIS = {**settings.TENTALIS, "ENGINE_MEMORY_MIB": 1_000}
-    with pytest.raises(BadInputError, match="small-talk takes 1,022 MiB of memory, and kept models may take 1,000"):
+    with pytest.raises(BadInputError, match="small-talk takes 1,022 MiB of memory, and kept models may take 1,000 MiB"):
         create_worker(project=project, name="talker", kind="chat", base_model="small-talk", by=alice)
     settings.TENTALIS = {**settings.TENTALIS, "ENGINE_MEMORY_MIB": 1_100}
     worker = create_worker(project=project, name="talker", kind="chat", base_model="small-talk", by=alice)
