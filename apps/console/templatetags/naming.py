@@ -105,7 +105,7 @@ def environment(context: Mapping[str, Any], name: str) -> SafeString:
     `tally@1+0f3a9c1d2e4b`."""
     world = WORLDS.get(name.partition("+")[0].partition("@")[0])
     if world is None:
-        return visible(name)
+        return visible(name.partition("+")[0])
     page = reverse("console:environment", args=(context["scene"].project.slug, world.name))
     return format_html('<a href="{}">{}</a>', page, visible(world.label))
 

@@ -41,9 +41,10 @@ def test_a_check_is_tried_then_kept_then_a_default(alice: User, project: Project
     task = project.tasks.get(prompt="Say something.")
     assert [one["use"] for one in task.checks or ()] == ["brief@1"]
     found = {"check": "brief@1", "share": 0.0, "words": "the answer says 'risk'", "parts": []}
-    make_attempt(task, verification={"outcome": 0.0, "checks": [found]})
+    make_attempt(task, verification={"outcome": 0.0, "checks": [found], "grader": "chat+0f3a9c1d2e4b"})
     told = " ".join(client.get(path("task", task.pk)).content.decode().split())
     assert "<dt>A right answer</dt><dd>passes brief@1</dd>" in told
+    assert """>Chat</a> and the task's checks</dd>""" in told
     assert "<strong>brief@1</strong> the answer says &#x27;risk&#x27;" in told
 
 
