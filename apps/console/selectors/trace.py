@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project, User
 from apps.adapters.models import Adapter, Verdict
-from apps.evals.comparing import read_outcomes
+from apps.evals.comparing import pair, read_outcomes
 from apps.evals.models import Evaluation
 from apps.evals.panels import find_own_prompts, is_own, open_panel
 from apps.feedback.models import Feedback, Hint, StepFeedback
@@ -21,6 +21,7 @@ from apps.training.models import TrainingRun
 from apps.training.provenance import Use, find_furthest
 from tentalis.core.contracts import StepReward
 from tentalis.core.learning.advantages import group_advantages, step_corrections
+from tentalis.core.learning.gate import GatePolicy, PairedComparison, compare_paired
 from tentalis.core.learning.recipes import Recipe
 
 TELLING = 1e-9
@@ -78,7 +79,11 @@ class MovedItem:
 
 @dataclass(frozen=True)
 class Movement:
-    """An adapter against what it continued from, task by task of one held-out panel."""
+    """An adapter against what it continued from, task by task of one held-out panel.
+
+    Attributes:
+        found: the paired difference of those that have an outcome on both sides; None where none has.
+    """
 
     adapter: Adapter
     reference: Adapter | None
@@ -86,6 +91,7 @@ class Movement:
     items: int
     gained: Sequence[MovedItem]
     lost: Sequence[MovedItem]
+    found: PairedComparison | None = None
 
     @property
     def same(self) -> int:
@@ -186,7 +192,7 @@ def find_movement(adapter: Adapter) -> Movement | None:
     At most four queries.
     """
     measured = Evaluation.objects.on_panels()
-    result = measured.filter(adapter=adapter).order_by("-id").first()
+    result = measured.filter(adapter=adapter).select_related("project").order_by("-id").first()
     if result is None:
         return None
     others = measured.filter(worker=adapter.worker_id, item_set=result.item_set, item_set_hash=result.item_set_hash)
@@ -195,7 +201,7 @@ def find_movement(adapter: Adapter) -> Movement | None:
     reference = by_adapter.get(adapter.parent_id) or by_adapter.get(None)
     if reference is None:
         return None
-    outcomes, _ = read_outcomes([result, reference])
+    outcomes, weights = read_outcomes([result, reference])
     was = outcomes[reference.pk]
     is_drawn = not is_own(result.item_set)
     texts = _find_texts(result.item_set) if is_drawn else find_own_prompts(adapter.project_id, was.keys())
@@ -204,6 +210,8 @@ def find_movement(adapter: Adapter) -> Movement | None:
         for place, (key, after) in enumerate(outcomes[result.pk].items(), start=1)
         if key in was and was[key] != after
     ]
+    pairs = pair(outcomes[result.pk], was, weights)
+    confidence = GatePolicy.from_json(result.project.gate_policy).confidence
     return Movement(
         adapter=adapter,
         reference=reference.adapter,
@@ -211,6 +219,7 @@ def find_movement(adapter: Adapter) -> Movement | None:
         items=result.items,
         gained=[item for item in moved if item.after > item.before],
         lost=[item for item in moved if item.after < item.before],
+        found=compare_paired(*pairs, confidence=confidence) if pairs[0] else None,
     )
 
 

@@ -99,7 +99,9 @@ def test_what_is_not_there_yet_is_said(scene: Scene, client: Client, state: str,
     assert words in client.get(path("feedback", feedback.pk)).content.decode()
 
 
-def test_held_out_tasks_that_moved_are_counted_against_the_parent_on_the_same_panel(scene: Scene) -> None:
+def test_held_out_tasks_that_moved_are_counted_against_the_parent_on_the_same_panel(
+    scene: Scene, client: Client
+) -> None:
     worker = make_worker(scene.project, "other")
     parent, child = (
         Adapter.objects.create(
@@ -120,6 +122,11 @@ def test_held_out_tasks_that_moved_are_counted_against_the_parent_on_the_same_pa
     assert [(item.number, item.before, item.after) for item in movement.gained] == [(2, 0.0, 1.0), (4, 0.0, 0.5)]
     assert [item.number for item in movement.lost] == [3]
     assert movement.same == 1
+    assert movement.found is not None
+    assert movement.found.points == "+12.5 points [−40.8, +57.4]"  # by 0, 1, −1 and 0.5
+    page = client.get(path("adapter-moved", child.pk)).content.decode()
+    assert f"<strong>{movement.found.points}</strong>" in page
+    assert "not significant" in page
     assert all(item.text for item in movement.gained), "the desk draws its panels again by name"
 
 
