@@ -173,7 +173,7 @@ def test_projects_workers_and_what_is_in_the_way(signed_in: Run, monkeypatch: py
     told = signed_in("project", "set", "recipe", '{"w_opd": 0}', "lab")
     assert told.out == 'recipe of lab is {"w_opd": 0} now\n', told
     assert "The lab, still" in signed_in("project", "set", "name", "The lab, still", "lab").out
-    for field, value, words in (
+    for field, value, told_of in (
         ("recipe", '{"w_opd": -1}', "w_opd"),
         ("recipe", "grpo", "recipe"),
         ("colour", "7", "colour"),
@@ -181,7 +181,7 @@ def test_projects_workers_and_what_is_in_the_way(signed_in: Run, monkeypatch: py
     ):
         refused = signed_in("project", "set", field, value, "lab")
         assert refused.code == 1, refused
-        assert words in refused.err, refused
+        assert told_of in refused.err, refused
     assert signed_in("project", "rename", "lab", "The shed").out == "lab is called The shed now\n"
     archived = signed_in("project", "archive", "lab")
     assert archived.out.startswith("lab is archived\n"), archived
