@@ -143,7 +143,7 @@ def test_a_file_of_tasks_is_looked_at_then_taken(alice: User, project: Project, 
     ("given", "words"),
     [
         ({}, "Choose a file, or paste the tasks."),
-        ({"text": "prompt,reference,match\nOne?,one,number\n"}, "line 2: reference: reference.value: wanted a number"),
+        ({"text": "prompt,reference,match\nOne?,one,number\n"}, "line 2: reference.value: wanted a number"),
         ({"file": SimpleUploadedFile("a.csv", b"\xff\xfe")}, "found a byte that is none at place 0"),
         ({"text": '{"question": 1}'}, "line 1: wanted prompt, reference"),
     ],
