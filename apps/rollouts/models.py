@@ -13,6 +13,7 @@ from apps.base.models import Stateful, Timestamped
 from apps.feedback.models import Feedback, Hint
 from apps.tasks.models import Attempt, Task
 from apps.workers.models import Worker
+from tentalis.core.contracts import StepReward
 
 
 class Rollout(Timestamped):
@@ -65,6 +66,14 @@ class Rollout(Timestamped):
 
     def __str__(self) -> str:
         return f"rollout {self.pk}"
+
+    @property
+    def step_rewards(self) -> list[StepReward]:
+        """Its sampled steps as a trainer is told of them, places counted in all of the attempt's tokens."""
+        return [
+            StepReward(start=start, end=end, score=score, said=said[0] if said else None)
+            for start, end, score, *said in self.steps
+        ]
 
 
 class Batch(Stateful):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from apps.tasks.selectors import MOST, count_tasks
 from apps.workers.bases import say_missing
 from apps.workers.models import Worker
 from apps.worlds.registry import get_world
-from tentalis.core.contracts import RolloutRecord, StepReward
+from tentalis.core.contracts import RolloutRecord
 from tentalis.core.conversation_delta import Conversation
 from tentalis.core.hints import list_candidates
 from tentalis.core.rendering import describe_rendering
@@ -121,9 +121,9 @@ def _make_record(
         sampled=tokens.sampled,
         reward=rollout.reward,
         steps=tuple(
-            StepReward(start=first - part.start, end=last - part.start, score=score, said=said[0] if said else None)
-            for first, last, score, *said in rollout.steps
-            if part.start <= first and last <= end
+            replace(step, start=step.start - part.start, end=step.end - part.start)
+            for step in rollout.step_rewards
+            if part.start <= step.start and step.end <= end
         ),
         missing_steps=rollout.missing_steps if is_last else 0,
         weight=rollout.weight,

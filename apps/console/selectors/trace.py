@@ -253,10 +253,7 @@ def _weigh(rollouts: Sequence[Rollout], run: TrainingRun | None, words: Sequence
 
 
 def _find_pulls(rollout: Rollout, words: Sequence[StepFeedback], step_mix: float) -> Iterator[StepPull]:
-    rewards = {
-        start: StepReward(start=start, end=end, score=score, said=said[0] if said else None)
-        for start, end, score, *said in rollout.steps
-    }
+    rewards: dict[int | None, StepReward] = {reward.start: reward for reward in rollout.step_rewards}
     for word in words:
         if word.step is None or word.score is None or word.attempt_id != rollout.attempt_id:
             continue
